@@ -1,0 +1,1 @@
+//! Who answers: the agents that the bridge can talk to.

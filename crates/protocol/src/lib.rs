@@ -1,0 +1,1 @@
+//! Both ends of the bridge as pure data and state machines; it contains no sockets, no clock and no randomness.

@@ -1,0 +1,2 @@
+//! The command line of `adk-bridge`.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The project's commands: `cargo xtask run | test | bench`.
+fn main() {}
