@@ -1,0 +1,156 @@
+//! UIMessage: what a conversation consists of for a front end.
+//!
+//! [`parse`] reads every form that clients send, [`fold`] builds a message out of chunks exactly as the AI SDK does,
+//! and [`replay`] turns a message into chunks again.
+
+pub mod fold;
+pub mod parse;
+pub mod replay;
+
+use serde_json::{Map, Value};
+
+use crate::chunk::InputEncoding;
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    pub id: String,
+    pub role: Role,
+    pub metadata: Option<Value>,
+    pub parts: Vec<Part>,
+    /// Fields that this version does not know; they are kept.
+    pub extra: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    System,
+    User,
+    Assistant,
+}
+
+/// One part of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Part {
+    Text(TextPart),
+    Reasoning(ReasoningPart),
+    Tool(Box<ToolPart>),
+    /// The boundary between two model calls.
+    StepStart,
+    File(FilePart),
+    SourceUrl(SourceUrlPart),
+    SourceDocument(SourceDocumentPart),
+    Data(DataPart),
+    /// A part type that this version does not know, kept as it came.
+    Other(Map<String, Value>),
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TextPart {
+    pub text: String,
+    pub state: Option<TextState>,
+    pub provider_metadata: Option<Value>,
+    /// Known to v7 only.
+    pub citations: Option<Value>,
+    pub extra: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ReasoningPart {
+    pub id: Option<String>,
+    pub text: String,
+    pub state: Option<TextState>,
+    pub provider_metadata: Option<Value>,
+    pub extra: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextState {
+    Streaming,
+    Done,
+}
+
+/// A tool call and what became of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolPart {
+    pub call_id: String,
+    pub name: String,
+    /// `dynamic-tool` instead of `tool-NAME`.
+    pub dynamic: bool,
+    pub state: ToolState,
+    pub input: Option<Value>,
+    /// The text so far of a streamed input, or (v6) the input of a call that was refused.
+    pub raw_input: Option<Value>,
+    pub input_encoding: Option<InputEncoding>,
+    pub output: Option<Value>,
+    pub error_text: Option<String>,
+    pub preliminary: Option<bool>,
+    pub provider_executed: Option<bool>,
+    pub title: Option<String>,
+    pub tool_metadata: Option<Value>,
+    pub call_provider_metadata: Option<Value>,
+    pub result_provider_metadata: Option<Value>,
+    pub approval: Option<ApprovalField>,
+    pub extra: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolState {
+    InputStreaming,
+    InputAvailable,
+    ApprovalRequested,
+    ApprovalResponded,
+    OutputAvailable,
+    OutputError,
+    OutputDenied,
+    /// A state that this version does not know (`call` of older clients, for one).
+    Other(String),
+}
+
+/// The `approval` field of a tool part.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ApprovalField {
+    /// Absent only in messages written by hand.
+    pub id: Option<String>,
+    pub approved: Option<bool>,
+    pub reason: Option<String>,
+    /// `descriptor`, `signature`, `inputSchemaInput`, `requestReason`, `isAutomatic` and whatever comes later.
+    pub extra: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct FilePart {
+    pub media_type: String,
+    pub url: String,
+    pub filename: Option<String>,
+    pub provider_metadata: Option<Value>,
+    pub extra: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourceUrlPart {
+    pub source_id: String,
+    pub url: String,
+    pub title: Option<String>,
+    pub provider_metadata: Option<Value>,
+    pub extra: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourceDocumentPart {
+    pub source_id: String,
+    pub media_type: String,
+    pub title: String,
+    pub filename: Option<String>,
+    pub provider_metadata: Option<Value>,
+    pub extra: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct DataPart {
+    /// The whole type, `data-` included.
+    pub kind: String,
+    pub id: Option<String>,
+    pub data: Value,
+    pub extra: Map<String, Value>,
+}
