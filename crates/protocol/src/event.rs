@@ -1,0 +1,315 @@
+//! What an ADK agent emits and accepts: events, contents and parts; lenient when read, exact when written.
+//!
+//! Strings and rarely used sub-trees are borrowed from the line they came in: a text delta costs one allocation, the
+//! vector of its parts. Unknown fields are skipped and `null` counts as absent, because servers in four languages and
+//! of every age send this JSON. What an event repeats or orders differently is the translator's business.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use serde_with::skip_serializing_none;
+
+use crate::chunk::Str;
+
+/// The call by which an ADK agent asks a human for consent.
+pub const REQUEST_CONFIRMATION: &str = "adk_request_confirmation";
+/// The call by which an ADK agent asks the user for something to enter.
+pub const REQUEST_INPUT: &str = "adk_request_input";
+/// The call by which an ADK agent asks for credentials.
+pub const REQUEST_CREDENTIAL: &str = "adk_request_credential";
+
+/// The longest event that is read. An image inside an event is the largest thing that really occurs.
+pub const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
+
+/// A JSON sub-tree that is kept as text until somebody asks for it.
+pub type Raw<'a> = Cow<'a, RawValue>;
+
+/// One event of an agent.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Event<'a> {
+    #[serde(borrow, deserialize_with = "text")]
+    pub id: Option<Str<'a>>,
+    #[serde(borrow, deserialize_with = "text", alias = "invocation_id")]
+    pub invocation_id: Option<Str<'a>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub author: Option<Str<'a>>,
+    #[serde(borrow)]
+    pub content: Option<Content<'a>>,
+    pub partial: Option<bool>,
+    #[serde(alias = "turn_complete")]
+    pub turn_complete: Option<bool>,
+    pub interrupted: Option<bool>,
+    #[serde(borrow, deserialize_with = "text", alias = "finish_reason")]
+    pub finish_reason: Option<Str<'a>>,
+    #[serde(borrow, deserialize_with = "text", alias = "error_code")]
+    pub error_code: Option<Str<'a>>,
+    #[serde(borrow, deserialize_with = "text", alias = "error_message")]
+    pub error_message: Option<Str<'a>>,
+    #[serde(borrow, deserialize_with = "text", alias = "model_version")]
+    pub model_version: Option<Str<'a>>,
+    #[serde(alias = "long_running_tool_ids", deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    pub long_running_tool_ids: Vec<String>,
+    #[serde(deserialize_with = "or_empty", skip_serializing_if = "Actions::is_empty")]
+    pub actions: Actions,
+    #[serde(borrow, deserialize_with = "raw", alias = "usage_metadata")]
+    pub usage_metadata: Option<Raw<'a>>,
+    #[serde(borrow, deserialize_with = "raw", alias = "grounding_metadata")]
+    pub grounding_metadata: Option<Raw<'a>>,
+    #[serde(borrow, deserialize_with = "raw", alias = "citation_metadata")]
+    pub citation_metadata: Option<Raw<'a>>,
+    #[serde(borrow, deserialize_with = "raw", alias = "custom_metadata")]
+    pub custom_metadata: Option<Raw<'a>>,
+    #[serde(borrow, alias = "input_transcription")]
+    pub input_transcription: Option<Transcription<'a>>,
+    #[serde(borrow, alias = "output_transcription")]
+    pub output_transcription: Option<Transcription<'a>>,
+    #[serde(borrow, deserialize_with = "raw")]
+    pub timestamp: Option<Raw<'a>>,
+    /// Not an event's field: the line that an ADK server sends last when a run has died.
+    #[serde(borrow, deserialize_with = "raw")]
+    pub error: Option<Raw<'a>>,
+}
+
+/// What an event does beside speaking.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Actions {
+    #[serde(alias = "state_delta", deserialize_with = "or_empty", skip_serializing_if = "Map::is_empty")]
+    pub state_delta: Map<String, Value>,
+    #[serde(alias = "artifact_delta", deserialize_with = "or_empty", skip_serializing_if = "Map::is_empty")]
+    pub artifact_delta: Map<String, Value>,
+    #[serde(
+        alias = "requested_tool_confirmations",
+        deserialize_with = "or_empty",
+        skip_serializing_if = "Map::is_empty"
+    )]
+    pub requested_tool_confirmations: Map<String, Value>,
+    #[serde(
+        alias = "transfer_to_agent",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub transfer_to_agent: Option<String>,
+}
+
+/// What one side of a conversation says: the unit that models take and give.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Content<'a> {
+    #[serde(borrow, deserialize_with = "text")]
+    pub role: Option<Str<'a>>,
+    #[serde(borrow, deserialize_with = "or_empty")]
+    pub parts: Vec<Part<'a>>,
+}
+
+/// One part of a content. Exactly one of its kinds is set in what agents really send.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Part<'a> {
+    #[serde(borrow, deserialize_with = "text")]
+    pub text: Option<Str<'a>>,
+    pub thought: Option<bool>,
+    #[serde(borrow, deserialize_with = "text", alias = "thought_signature")]
+    pub thought_signature: Option<Str<'a>>,
+    #[serde(borrow, alias = "inline_data")]
+    pub inline_data: Option<Blob<'a>>,
+    #[serde(borrow, alias = "file_data")]
+    pub file_data: Option<FileData<'a>>,
+    #[serde(borrow, alias = "function_call")]
+    pub function_call: Option<Box<FunctionCall<'a>>>,
+    #[serde(borrow, alias = "function_response")]
+    pub function_response: Option<Box<FunctionResponse<'a>>>,
+    #[serde(alias = "executable_code")]
+    pub executable_code: Option<Box<Value>>,
+    #[serde(alias = "code_execution_result")]
+    pub code_execution_result: Option<Box<Value>>,
+}
+
+/// Bytes inside a content, as base64 in either alphabet.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Blob<'a> {
+    #[serde(borrow, deserialize_with = "text", alias = "mime_type")]
+    pub mime_type: Option<Str<'a>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub data: Option<Str<'a>>,
+    #[serde(borrow, deserialize_with = "text", alias = "display_name")]
+    pub display_name: Option<Str<'a>>,
+}
+
+/// A file that lies elsewhere.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FileData<'a> {
+    #[serde(borrow, deserialize_with = "text", alias = "mime_type")]
+    pub mime_type: Option<Str<'a>>,
+    #[serde(borrow, deserialize_with = "text", alias = "file_uri")]
+    pub file_uri: Option<Str<'a>>,
+    #[serde(borrow, deserialize_with = "text", alias = "display_name")]
+    pub display_name: Option<Str<'a>>,
+}
+
+/// A tool call as the model makes it.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FunctionCall<'a> {
+    #[serde(borrow, deserialize_with = "text")]
+    pub id: Option<Str<'a>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub name: Option<Str<'a>>,
+    pub args: Option<Value>,
+    #[serde(borrow, alias = "partial_args")]
+    pub partial_args: Option<Vec<PartialArg<'a>>>,
+    #[serde(alias = "will_continue")]
+    pub will_continue: Option<bool>,
+}
+
+/// A piece of a call's arguments while the model still writes them.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PartialArg<'a> {
+    /// `$.city`, `$.items[0].name`.
+    #[serde(borrow, deserialize_with = "text", alias = "json_path")]
+    pub json_path: Option<Str<'a>>,
+    #[serde(borrow, deserialize_with = "text", alias = "string_value")]
+    pub string_value: Option<Str<'a>>,
+    #[serde(alias = "number_value")]
+    pub number_value: Option<Value>,
+    #[serde(alias = "bool_value")]
+    pub bool_value: Option<bool>,
+    #[serde(alias = "will_continue")]
+    pub will_continue: Option<bool>,
+}
+
+/// The result of a tool call, as the model is told it.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FunctionResponse<'a> {
+    #[serde(borrow, deserialize_with = "text")]
+    pub id: Option<Str<'a>>,
+    #[serde(borrow, deserialize_with = "text")]
+    pub name: Option<Str<'a>>,
+    pub response: Option<Value>,
+    /// Images and other bytes that belong to the result.
+    #[serde(borrow)]
+    pub parts: Option<Vec<Part<'a>>>,
+}
+
+/// What was heard or spoken, as text: deltas first, then the whole with `finished`.
+#[skip_serializing_none]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Transcription<'a> {
+    #[serde(borrow, deserialize_with = "text")]
+    pub text: Option<Str<'a>>,
+    pub finished: Option<bool>,
+}
+
+/// Why a line is not an event.
+#[derive(Debug, thiserror::Error)]
+pub enum EventError {
+    #[error("an event is longer than {limit} bytes; send large content as a file")]
+    TooLong { limit: usize },
+    #[error("not an ADK event (line {line}, column {column}): {what}")]
+    Malformed {
+        line: usize,
+        column: usize,
+        what: String,
+    },
+}
+
+impl<'a> Event<'a> {
+    /// Reads one event, borrowing from `json`.
+    pub fn parse(json: &'a str) -> Result<Self, EventError> {
+        if json.len() > MAX_EVENT_BYTES {
+            return Err(EventError::TooLong {
+                limit: MAX_EVENT_BYTES,
+            });
+        }
+        serde_json::from_str(json).map_err(|error| EventError::Malformed {
+            line: error.line(),
+            column: error.column(),
+            what: error.to_string(),
+        })
+    }
+
+    pub fn is_partial(&self) -> bool {
+        self.partial == Some(true)
+    }
+
+    /// The parts of the content, none where there is no content.
+    pub fn parts(&self) -> &[Part<'a>] {
+        self.content
+            .as_ref()
+            .map_or(&[], |content| content.parts.as_slice())
+    }
+
+    /// Whether a user wrote it: a session's history holds such events, a reply does not.
+    pub fn is_from_user(&self) -> bool {
+        self.author.as_deref() == Some("user")
+    }
+}
+
+impl Actions {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl<'a> Content<'a> {
+    pub fn new(role: &'static str, parts: Vec<Part<'a>>) -> Self {
+        Self {
+            role: Some(Cow::Borrowed(role)),
+            parts,
+        }
+    }
+}
+
+impl<'a> Part<'a> {
+    pub fn text(text: impl Into<Str<'a>>) -> Self {
+        Self {
+            text: Some(text.into()),
+            ..Self::default()
+        }
+    }
+
+    pub fn function_response(id: &'a str, name: &'a str, response: Value) -> Self {
+        Self {
+            function_response: Some(Box::new(FunctionResponse {
+                id: Some(Cow::Borrowed(id)),
+                name: Some(Cow::Borrowed(name)),
+                response: Some(response),
+                parts: None,
+            })),
+            ..Self::default()
+        }
+    }
+}
+
+/// `#[serde(borrow)]` on `Option<Cow<str>>` would copy; this borrows.
+fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Str<'a>>, D::Error> {
+    #[derive(Deserialize)]
+    struct Borrowed<'a>(#[serde(borrow)] Cow<'a, str>);
+    Ok(Option::<Borrowed<'a>>::deserialize(from)?.map(|text| text.0))
+}
+
+fn raw<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Raw<'a>>, D::Error> {
+    let raw = <&'a RawValue>::deserialize(from)?;
+    Ok((raw.get() != "null").then_some(Cow::Borrowed(raw)))
+}
+
+fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    from: D,
+) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(from)?.unwrap_or_default())
+}

@@ -1,0 +1,361 @@
+//! UI messages ↔ agent contents: what a model is told of a conversation, and a conversation rebuilt from it.
+//!
+//! ```text
+//!   assistant message               contents
+//!   ───────────────────────────     ─────────────────────────────────────────────
+//!   step-start                      model  { thought, text, functionCall, … }
+//!   reasoning, text, tool, tool     user   { functionResponse, functionResponse }
+//!   step-start                      model  { text }
+//!   text
+//! ```
+//!
+//! Every call gets exactly one response, as models insist: one that was denied, expired or never answered gets an error
+//! that says so. An output that is no object becomes `{result: output}` for the agent only.
+
+use std::borrow::Cow;
+
+use serde_json::{Value, json};
+
+use crate::calls::Ids;
+use crate::event::{Blob, Content, FileData, FunctionCall, FunctionResponse, Part as AgentPart};
+use crate::message::{
+    DataPart, FilePart, Message, Part, ReasoningPart, Role, TextPart, TextState, ToolPart,
+    ToolState,
+};
+use crate::translate::signed;
+
+/// What a model is told about a call that a human refused.
+pub const DENIED: &str = "the user denied this call; it was not run";
+/// What a model is told about a call that nobody answered.
+pub const UNANSWERED: &str = "this call was not answered; it was not run";
+
+/// The conversation as an agent takes it. System messages are left out: they are the agent's instruction.
+pub fn contents(messages: &[Message]) -> Vec<Content<'_>> {
+    let mut contents = Vec::new();
+    for message in messages {
+        match message.role {
+            Role::System => {}
+            Role::User => push(&mut contents, "user", user_parts(message)),
+            Role::Assistant => {
+                for step in message
+                    .parts
+                    .split(|part| matches!(part, Part::StepStart))
+                {
+                    let (model, responses) = step_parts(step);
+                    push(&mut contents, "model", model);
+                    push(&mut contents, "user", responses);
+                }
+            }
+        }
+    }
+    contents
+}
+
+/// The parts of one user message.
+pub fn user_parts(message: &Message) -> Vec<AgentPart<'_>> {
+    message
+        .parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Text(text) if !text.text.is_empty() => {
+                Some(AgentPart::text(Cow::Borrowed(text.text.as_str())))
+            }
+            Part::File(file) => Some(file_part(file)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// An output in the form that agents take: an object.
+pub fn as_response(output: &Value) -> Value {
+    match output {
+        Value::Object(_) => output.clone(),
+        other => json!({"result": other}),
+    }
+}
+
+/// A conversation rebuilt from contents: one message for each turn of the user and one for what the agent did then.
+pub fn messages(contents: &[Content<'_>], ids: &mut dyn MessageIds) -> Vec<Message> {
+    let mut messages: Vec<Message> = Vec::new();
+    for content in contents {
+        let is_user = content.role.as_deref() != Some("model");
+        let responses = content
+            .parts
+            .iter()
+            .filter_map(|part| part.function_response.as_deref());
+        let mut answered = false;
+        for response in responses {
+            answered = true;
+            if let Some(last) = messages.last_mut() {
+                answer(last, response);
+            }
+        }
+        if answered {
+            continue;
+        }
+        let role = if is_user { Role::User } else { Role::Assistant };
+        if role == Role::User || messages.last().is_none_or(|last| last.role != role) {
+            messages.push(Message {
+                id: ids.message(),
+                role,
+                metadata: None,
+                parts: Vec::new(),
+                extra: serde_json::Map::new(),
+            });
+        }
+        if let Some(message) = messages.last_mut() {
+            if role == Role::Assistant {
+                message.parts.push(Part::StepStart);
+            }
+            message
+                .parts
+                .extend(content.parts.iter().filter_map(|part| ui_part(part, ids)));
+        }
+    }
+    messages
+}
+
+/// Ids for rebuilt messages.
+pub trait MessageIds: Ids {
+    fn message(&mut self) -> String;
+}
+
+fn push<'a>(contents: &mut Vec<Content<'a>>, role: &'static str, parts: Vec<AgentPart<'a>>) {
+    if !parts.is_empty() {
+        contents.push(Content::new(role, parts));
+    }
+}
+
+/// What the model said in a step, and what its calls came to.
+fn step_parts(step: &[Part]) -> (Vec<AgentPart<'_>>, Vec<AgentPart<'_>>) {
+    let mut model = Vec::new();
+    let mut responses: Vec<AgentPart<'_>> = Vec::new();
+    for part in step {
+        match part {
+            Part::Text(text) if !text.text.is_empty() => {
+                let mut said = AgentPart::text(Cow::Borrowed(text.text.as_str()));
+                said.thought_signature = signature(text.provider_metadata.as_ref());
+                model.push(said);
+            }
+            Part::Reasoning(reasoning) => {
+                let mut thought = AgentPart::text(Cow::Borrowed(reasoning.text.as_str()));
+                thought.thought = Some(true);
+                thought.thought_signature = signature(reasoning.provider_metadata.as_ref());
+                model.push(thought);
+            }
+            Part::Tool(tool) if tool.state != ToolState::InputStreaming => {
+                model.push(call_part(tool));
+                responses.push(response_part(tool));
+            }
+            Part::File(file) => match responses
+                .last_mut()
+                .and_then(|part| part.function_response.as_deref_mut())
+            {
+                // A file that follows a result belongs to it.
+                Some(response) => response
+                    .parts
+                    .get_or_insert_default()
+                    .push(file_part(file)),
+                None => model.push(file_part(file)),
+            },
+            Part::Data(data) if data.kind == "data-executable-code" => model.push(AgentPart {
+                executable_code: Some(Box::new(data.data.clone())),
+                ..AgentPart::default()
+            }),
+            Part::Data(data) if data.kind == "data-code-execution-result" => {
+                model.push(AgentPart {
+                    code_execution_result: Some(Box::new(data.data.clone())),
+                    ..AgentPart::default()
+                });
+            }
+            _ => {}
+        }
+    }
+    (model, responses)
+}
+
+fn call_part(tool: &ToolPart) -> AgentPart<'_> {
+    AgentPart {
+        function_call: Some(Box::new(FunctionCall {
+            id: Some(Cow::Borrowed(&tool.call_id)),
+            name: Some(Cow::Borrowed(&tool.name)),
+            args: Some(match &tool.input {
+                Some(input @ Value::Object(_)) => input.clone(),
+                _ => json!({}),
+            }),
+            ..FunctionCall::default()
+        })),
+        thought_signature: signature(tool.call_provider_metadata.as_ref()),
+        ..AgentPart::default()
+    }
+}
+
+fn response_part(tool: &ToolPart) -> AgentPart<'_> {
+    let response = match tool.state {
+        ToolState::OutputAvailable => as_response(tool.output.as_ref().unwrap_or(&Value::Null)),
+        ToolState::OutputError => json!({
+            "error": tool.error_text.as_deref().unwrap_or(UNANSWERED),
+        }),
+        ToolState::OutputDenied => denial(tool),
+        ToolState::ApprovalResponded
+            if tool.approval.as_ref().and_then(|approval| approval.approved) == Some(false) =>
+        {
+            denial(tool)
+        }
+        _ => json!({"error": UNANSWERED}),
+    };
+    AgentPart {
+        function_response: Some(Box::new(FunctionResponse {
+            id: Some(Cow::Borrowed(&tool.call_id)),
+            name: Some(Cow::Borrowed(&tool.name)),
+            response: Some(response),
+            parts: None,
+        })),
+        ..AgentPart::default()
+    }
+}
+
+fn denial(tool: &ToolPart) -> Value {
+    let reason = tool
+        .approval
+        .as_ref()
+        .and_then(|approval| approval.reason.as_deref())
+        .filter(|reason| !reason.is_empty());
+    match reason {
+        Some(reason) => json!({"error": DENIED, "reason": reason}),
+        None => json!({"error": DENIED}),
+    }
+}
+
+fn file_part(file: &FilePart) -> AgentPart<'_> {
+    let media_type = Some(Cow::Borrowed(file.media_type.as_str()));
+    let inline = file
+        .url
+        .strip_prefix("data:")
+        .and_then(|rest| rest.split_once(";base64,"));
+    match inline {
+        Some((_, data)) => AgentPart {
+            inline_data: Some(Blob {
+                mime_type: media_type,
+                data: Some(Cow::Borrowed(data)),
+                display_name: None,
+            }),
+            ..AgentPart::default()
+        },
+        None => AgentPart {
+            file_data: Some(FileData {
+                mime_type: media_type,
+                file_uri: Some(Cow::Borrowed(&file.url)),
+                display_name: None,
+            }),
+            ..AgentPart::default()
+        },
+    }
+}
+
+fn signature(metadata: Option<&Value>) -> Option<Cow<'_, str>> {
+    metadata?
+        .pointer("/google/thoughtSignature")?
+        .as_str()
+        .map(Cow::Borrowed)
+}
+
+fn ui_part(part: &AgentPart<'_>, ids: &mut dyn MessageIds) -> Option<Part> {
+    let metadata = part.thought_signature.as_deref().map(signed);
+    if let Some(text) = part.text.as_deref() {
+        return Some(if part.thought == Some(true) {
+            Part::Reasoning(ReasoningPart {
+                text: text.to_owned(),
+                state: Some(TextState::Done),
+                provider_metadata: metadata,
+                ..ReasoningPart::default()
+            })
+        } else {
+            Part::Text(TextPart {
+                text: text.to_owned(),
+                state: Some(TextState::Done),
+                provider_metadata: metadata,
+                ..TextPart::default()
+            })
+        });
+    }
+    if let Some(call) = part.function_call.as_deref() {
+        let mut tool = ToolPart::new(
+            ids.call(call.id.as_deref()),
+            call.name.as_deref().unwrap_or_default(),
+        );
+        tool.state = ToolState::InputAvailable;
+        tool.input = Some(call.args.clone().unwrap_or_else(|| json!({})));
+        tool.call_provider_metadata = metadata;
+        return Some(Part::Tool(Box::new(tool)));
+    }
+    if let Some(blob) = &part.inline_data {
+        let media_type = blob.mime_type.as_deref().unwrap_or("application/octet-stream");
+        let data = crate::base64::to_standard(blob.data.as_deref()?);
+        return Some(ui_file(media_type, format!("data:{media_type};base64,{data}")));
+    }
+    if let Some(file) = &part.file_data {
+        let media_type = file.mime_type.as_deref().unwrap_or("application/octet-stream");
+        return Some(ui_file(media_type, file.file_uri.as_deref()?.to_owned()));
+    }
+    let (kind, data) = match (&part.executable_code, &part.code_execution_result) {
+        (Some(code), _) => ("data-executable-code", code),
+        (None, Some(result)) => ("data-code-execution-result", result),
+        (None, None) => return None,
+    };
+    Some(Part::Data(DataPart {
+        kind: kind.to_owned(),
+        id: None,
+        data: data.as_ref().clone(),
+        extra: serde_json::Map::new(),
+    }))
+}
+
+fn ui_file(media_type: &str, url: String) -> Part {
+    Part::File(FilePart {
+        media_type: media_type.to_owned(),
+        url,
+        filename: None,
+        provider_metadata: None,
+        extra: serde_json::Map::new(),
+    })
+}
+
+/// Writes a response into the call that it answers: by id, or the first of that name which is open.
+fn answer(message: &mut Message, response: &FunctionResponse<'_>) {
+    let files: Vec<Part> = response
+        .parts
+        .iter()
+        .flatten()
+        .filter_map(|part| part.inline_data.as_ref())
+        .filter_map(|blob| {
+            let media_type = blob.mime_type.as_deref()?;
+            let data = crate::base64::to_standard(blob.data.as_deref()?);
+            Some(ui_file(media_type, format!("data:{media_type};base64,{data}")))
+        })
+        .collect();
+    let position = message.parts.iter().position(|part| match part {
+        Part::Tool(tool) if tool.state == ToolState::InputAvailable => match &response.id {
+            Some(id) => tool.call_id == *id,
+            None => Some(tool.name.as_str()) == response.name.as_deref(),
+        },
+        _ => false,
+    });
+    let Some(position) = position else {
+        return;
+    };
+    if let Part::Tool(tool) = &mut message.parts[position] {
+        let value = response.response.clone().unwrap_or(Value::Null);
+        match value.get("error").and_then(Value::as_str) {
+            Some(text) if value.as_object().is_some_and(|fields| fields.len() == 1) => {
+                tool.state = ToolState::OutputError;
+                tool.error_text = Some(text.to_owned());
+            }
+            _ => {
+                tool.state = ToolState::OutputAvailable;
+                tool.output = Some(value);
+            }
+        }
+    }
+    message.parts.splice(position + 1..position + 1, files);
+}

@@ -1,0 +1,461 @@
+//! Message → chunks: the whole of it for a reader that has nothing, or what is missing for one that has a part.
+//!
+//! Both are one thing, [`catch_up`] from a [`Cursor`]: resume, a reader that fell behind, a request that comes after the
+//! continuation ran, and the `adk` view of a running reply all use it.
+//!
+//! What v6 cannot carry, and a v6 reader therefore does not get: the answer to an approval (`approval.approved` and
+//! `reason`; the part stays `approval-requested` until it has an output), citations of a text, and v7-only parts. No
+//! version can carry a file's name, the raw input of a refused call in v7, fields that this version does not know, or
+//! part types without a chunk of their own; [`crate::message::Message`]s that are loaded as JSON have all of it.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::{Message, Part, ReasoningPart, TextPart, TextState, ToolPart, ToolState};
+use crate::chunk::{Chunk, DataChunk, Sdk, Str};
+use crate::translate::text_id;
+
+/// How much of a message a reader has.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Cursor {
+    seen: Vec<Seen>,
+    step_open: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Seen {
+    /// This many bytes; `open` while the reader can be sent more for the same part.
+    Text { bytes: usize, open: bool },
+    Tool { rank: u8, raw: usize },
+    Whole,
+    /// The reader lacks it, and it cannot be put before what the reader has.
+    Never,
+}
+
+impl Cursor {
+    /// For a reader that has nothing.
+    pub fn nothing() -> Self {
+        Self::default()
+    }
+
+    /// For a reader that has everything so far, and whose stream is still open.
+    pub fn all_of(message: &Message, step_open: bool) -> Self {
+        Self {
+            seen: message.parts.iter().map(Seen::all_of).collect(),
+            step_open,
+        }
+    }
+
+    /// For a client that sent its own copy of the message, possibly older or trimmed.
+    pub fn of_client(theirs: &Message, ours: &Message) -> Self {
+        let mut seen: Vec<Seen> = Vec::new();
+        for part in &theirs.parts {
+            let from = seen.len();
+            let found = ours.parts[from.min(ours.parts.len())..]
+                .iter()
+                .position(|other| is_same(part, other));
+            if let Some(offset) = found {
+                seen.resize(from + offset, Seen::Never);
+                seen.push(Seen::of_client(part));
+            }
+        }
+        Self {
+            seen,
+            step_open: false,
+        }
+    }
+}
+
+/// Writes the chunks that turn a message without parts into this one.
+pub fn replay(message: &Message, sdk: Sdk, emit: &mut dyn FnMut(&Chunk<'_>)) {
+    start(message, emit);
+    let mut cursor = Cursor::nothing();
+    catch_up(message, &mut cursor, sdk, emit);
+    finish_step(&mut cursor, emit);
+}
+
+/// Writes the chunk that names the message and brings its metadata.
+pub fn start(message: &Message, emit: &mut dyn FnMut(&Chunk<'_>)) {
+    emit(&Chunk::Start {
+        message_id: Some(Cow::Borrowed(&message.id)),
+        message_metadata: message.metadata.as_ref().map(Cow::Borrowed),
+    });
+}
+
+/// Ends the step that a catch-up left open.
+pub fn finish_step(cursor: &mut Cursor, emit: &mut dyn FnMut(&Chunk<'_>)) {
+    if std::mem::take(&mut cursor.step_open) {
+        emit(&Chunk::FinishStep);
+    }
+}
+
+/// Writes what a reader misses of a message, and moves its cursor to the end: first what has changed in the parts that
+/// it has, then the parts that came later.
+pub fn catch_up(
+    message: &Message,
+    cursor: &mut Cursor,
+    sdk: Sdk,
+    emit: &mut dyn FnMut(&Chunk<'_>),
+) {
+    let known = cursor.seen.len().min(message.parts.len());
+    for index in 0..known {
+        update(&message.parts[index], index, &mut cursor.seen[index], sdk, emit);
+    }
+    for (index, part) in message.parts.iter().enumerate().skip(known) {
+        if matches!(part, Part::StepStart) {
+            finish_step(cursor, emit);
+            cursor.step_open = true;
+            emit(&Chunk::StartStep);
+        }
+        let mut seen = Seen::nothing_of(part);
+        update(part, index, &mut seen, sdk, emit);
+        cursor.seen.push(seen);
+    }
+}
+
+fn update(
+    part: &Part,
+    index: usize,
+    seen: &mut Seen,
+    sdk: Sdk,
+    emit: &mut dyn FnMut(&Chunk<'_>),
+) {
+    match (part, &mut *seen) {
+        (Part::Text(text), Seen::Text { bytes, open }) => {
+            let part = Spoken::text(text, index);
+            part.update(bytes, open, emit);
+        }
+        (Part::Reasoning(reasoning), Seen::Text { bytes, open }) => {
+            let part = Spoken::reasoning(reasoning, index);
+            part.update(bytes, open, emit);
+        }
+        (Part::Tool(tool), Seen::Tool { rank, raw }) => {
+            update_tool(tool, rank, raw, sdk, emit);
+        }
+        (_, Seen::Whole | Seen::Never) => {}
+        (part, _) => {
+            emit_whole(part, emit);
+            *seen = Seen::Whole;
+        }
+    }
+}
+
+/// What text and reasoning have in common.
+struct Spoken<'p> {
+    id: Str<'p>,
+    text: &'p str,
+    done: bool,
+    metadata: Option<&'p Value>,
+    citations: Option<&'p Value>,
+    is_text: bool,
+}
+
+impl<'p> Spoken<'p> {
+    fn text(part: &'p TextPart, index: usize) -> Self {
+        Self {
+            id: Cow::Owned(text_id(index)),
+            text: &part.text,
+            done: part.state != Some(TextState::Streaming),
+            metadata: part.provider_metadata.as_ref(),
+            citations: part.citations.as_ref(),
+            is_text: true,
+        }
+    }
+
+    fn reasoning(part: &'p ReasoningPart, index: usize) -> Self {
+        Self {
+            id: match &part.id {
+                Some(id) => Cow::Borrowed(id),
+                None => Cow::Owned(text_id(index)),
+            },
+            text: &part.text,
+            done: part.state != Some(TextState::Streaming),
+            metadata: part.provider_metadata.as_ref(),
+            citations: None,
+            is_text: false,
+        }
+    }
+
+    fn update(&self, bytes: &mut usize, open: &mut bool, emit: &mut dyn FnMut(&Chunk<'_>)) {
+        let unseen = *bytes == 0 && !*open;
+        let rest = self.text.get(*bytes..).unwrap_or_default();
+        if !*open && !unseen && rest.is_empty() {
+            return;
+        }
+        let id = || Cow::Borrowed(self.id.as_ref());
+        if !*open {
+            // Metadata goes with the end where there is one: that is where signatures come.
+            let provider_metadata = self.metadata.filter(|_| !self.done).map(Cow::Borrowed);
+            emit(&match self.is_text {
+                true => Chunk::TextStart {
+                    id: id(),
+                    provider_metadata,
+                },
+                false => Chunk::ReasoningStart {
+                    id: id(),
+                    provider_metadata,
+                },
+            });
+            *open = true;
+        }
+        if !rest.is_empty() {
+            let delta = Cow::Borrowed(rest);
+            emit(&match self.is_text {
+                true => Chunk::text_delta(id(), delta),
+                false => Chunk::reasoning_delta(id(), delta),
+            });
+            *bytes = self.text.len();
+        }
+        if self.done {
+            let provider_metadata = self.metadata.map(Cow::Borrowed);
+            emit(&match self.is_text {
+                true => Chunk::TextEnd {
+                    id: id(),
+                    provider_metadata,
+                    citations: self.citations.map(Cow::Borrowed),
+                },
+                false => Chunk::ReasoningEnd {
+                    id: id(),
+                    provider_metadata,
+                },
+            });
+            *open = false;
+            // An empty part that has ended must not look unseen.
+            *bytes = (*bytes).max(1);
+        }
+    }
+}
+
+/// How far a call has come; each rank is reached through the ones below it.
+fn rank(state: &ToolState) -> u8 {
+    match state {
+        ToolState::InputStreaming => 1,
+        ToolState::InputAvailable | ToolState::Other(_) => 2,
+        ToolState::ApprovalRequested => 3,
+        ToolState::ApprovalResponded => 4,
+        ToolState::OutputAvailable | ToolState::OutputError | ToolState::OutputDenied => 5,
+    }
+}
+
+fn update_tool(
+    tool: &ToolPart,
+    seen: &mut u8,
+    raw: &mut usize,
+    sdk: Sdk,
+    emit: &mut dyn FnMut(&Chunk<'_>),
+) {
+    let target = rank(&tool.state);
+    let id = || Cow::Borrowed(tool.call_id.as_str());
+    let name = || Cow::Borrowed(tool.name.as_str());
+    let borrowed = |value: &'_ Option<Value>| value.clone().map(Cow::Owned);
+    let dynamic = tool.dynamic.then_some(true);
+    let title = || tool.title.as_deref().map(Cow::Borrowed);
+    let null = Value::Null;
+    if target == 1 {
+        if *seen == 0 {
+            emit(&Chunk::ToolInputStart {
+                tool_call_id: id(),
+                tool_name: name(),
+                input_encoding: tool.input_encoding,
+                provider_executed: tool.provider_executed,
+                provider_metadata: borrowed(&tool.call_provider_metadata),
+                tool_metadata: borrowed(&tool.tool_metadata),
+                dynamic,
+                title: title(),
+            });
+            *seen = 1;
+        }
+        let text = tool.raw_input.as_ref().and_then(Value::as_str);
+        if let Some(rest) = text.and_then(|text| text.get(*raw..))
+            && !rest.is_empty()
+        {
+            emit(&Chunk::ToolInputDelta {
+                tool_call_id: id(),
+                input_text_delta: Cow::Borrowed(rest),
+            });
+            *raw += rest.len();
+        }
+        return;
+    }
+    // In v6 a call that was refused for its input keeps that input as `rawInput`.
+    let refused = tool.state == ToolState::OutputError && tool.input.is_none();
+    if let (true, true, Some(input)) = (refused, *seen < 2, &tool.raw_input) {
+        emit(&Chunk::ToolInputError {
+            tool_call_id: id(),
+            tool_name: name(),
+            input: Cow::Borrowed(input),
+            error_text: Cow::Borrowed(tool.error_text.as_deref().unwrap_or_default()),
+            provider_executed: tool.provider_executed,
+            provider_metadata: borrowed(&tool.call_provider_metadata),
+            tool_metadata: borrowed(&tool.tool_metadata),
+            dynamic,
+            title: title(),
+        });
+        *seen = 5;
+        return;
+    }
+    if *seen < 2 {
+        emit(&Chunk::ToolInputAvailable {
+            tool_call_id: id(),
+            tool_name: name(),
+            input: Cow::Borrowed(tool.input.as_ref().unwrap_or(&null)),
+            provider_executed: tool.provider_executed,
+            provider_metadata: borrowed(&tool.call_provider_metadata),
+            tool_metadata: borrowed(&tool.tool_metadata),
+            dynamic,
+            title: title(),
+        });
+        *seen = 2;
+    }
+    if let Some(approval) = &tool.approval {
+        let approval_id = || Cow::Borrowed(approval.id.as_deref().unwrap_or(&tool.call_id));
+        let extra = |key: &str| approval.extra.get(key);
+        let text = |key: &str| extra(key).and_then(Value::as_str).map(Cow::Borrowed);
+        if *seen < 3 && target >= 3 {
+            emit(&Chunk::ToolApprovalRequest {
+                approval_id: approval_id(),
+                tool_call_id: id(),
+                approval_descriptor: extra("descriptor").map(Cow::Borrowed),
+                input_schema_input: extra("inputSchemaInput").map(Cow::Borrowed),
+                signature: text("signature"),
+                reason: text("requestReason"),
+                is_automatic: extra("isAutomatic").and_then(Value::as_bool),
+            });
+            *seen = 3;
+        }
+        if let (Sdk::V7, true, true, Some(approved)) =
+            (sdk, *seen < 4, target >= 4, approval.approved)
+        {
+            emit(&Chunk::ToolApprovalResponse {
+                approval_id: approval_id(),
+                approved,
+                reason: approval.reason.as_deref().map(Cow::Borrowed),
+                provider_executed: None,
+                provider_metadata: None,
+            });
+            *seen = 4;
+        }
+    }
+    if target == 5 && *seen < 5 {
+        let provider_metadata = borrowed(&tool.result_provider_metadata);
+        emit(&match tool.state {
+            ToolState::OutputAvailable => Chunk::ToolOutputAvailable {
+                tool_call_id: id(),
+                output: Cow::Borrowed(tool.output.as_ref().unwrap_or(&null)),
+                provider_executed: None,
+                provider_metadata,
+                tool_metadata: None,
+                dynamic,
+                preliminary: tool.preliminary,
+            },
+            ToolState::OutputError => Chunk::ToolOutputError {
+                tool_call_id: id(),
+                error_text: Cow::Borrowed(tool.error_text.as_deref().unwrap_or_default()),
+                provider_executed: None,
+                provider_metadata,
+                tool_metadata: None,
+                dynamic,
+            },
+            _ => Chunk::ToolOutputDenied { tool_call_id: id() },
+        });
+        *seen = 5;
+    }
+    *seen = (*seen).max(target);
+}
+
+fn emit_whole(part: &Part, emit: &mut dyn FnMut(&Chunk<'_>)) {
+    match part {
+        Part::File(file) => emit(&Chunk::File {
+            url: Cow::Borrowed(&file.url),
+            media_type: Cow::Borrowed(&file.media_type),
+            provider_metadata: file.provider_metadata.as_ref().map(Cow::Borrowed),
+        }),
+        Part::SourceUrl(source) => emit(&Chunk::SourceUrl {
+            source_id: Cow::Borrowed(&source.source_id),
+            url: Cow::Borrowed(&source.url),
+            title: source.title.as_deref().map(Cow::Borrowed),
+            provider_metadata: source.provider_metadata.as_ref().map(Cow::Borrowed),
+        }),
+        Part::SourceDocument(source) => emit(&Chunk::SourceDocument {
+            source_id: Cow::Borrowed(&source.source_id),
+            media_type: Cow::Borrowed(&source.media_type),
+            title: Cow::Borrowed(&source.title),
+            filename: source.filename.as_deref().map(Cow::Borrowed),
+            provider_metadata: source.provider_metadata.as_ref().map(Cow::Borrowed),
+        }),
+        Part::Data(data) => emit(&Chunk::Data(DataChunk {
+            kind: Cow::Borrowed(&data.kind),
+            id: data.id.as_deref().map(Cow::Borrowed),
+            data: Cow::Borrowed(&data.data),
+            transient: None,
+        })),
+        // What v7 added is kept as it came, and is a chunk of the same shape.
+        Part::Other(fields) => {
+            if let Ok(chunk) = Chunk::parse(&Value::Object(fields.clone()).to_string()) {
+                emit(&chunk);
+            }
+        }
+        Part::StepStart | Part::Text(_) | Part::Reasoning(_) | Part::Tool(_) => {}
+    }
+}
+
+fn is_same(theirs: &Part, ours: &Part) -> bool {
+    match (theirs, ours) {
+        (Part::Text(a), Part::Text(b)) => b.text.starts_with(&a.text),
+        (Part::Reasoning(a), Part::Reasoning(b)) => b.text.starts_with(&a.text),
+        (Part::Tool(a), Part::Tool(b)) => a.call_id == b.call_id,
+        (Part::StepStart, Part::StepStart) => true,
+        (Part::File(a), Part::File(b)) => a.url == b.url,
+        (Part::SourceUrl(a), Part::SourceUrl(b)) => a.source_id == b.source_id,
+        (Part::SourceDocument(a), Part::SourceDocument(b)) => a.source_id == b.source_id,
+        (Part::Data(a), Part::Data(b)) => a.kind == b.kind && a.data == b.data,
+        (Part::Other(a), Part::Other(b)) => a == b,
+        _ => false,
+    }
+}
+
+impl Seen {
+    fn nothing_of(part: &Part) -> Self {
+        match part {
+            Part::Text(_) | Part::Reasoning(_) => Self::Text {
+                bytes: 0,
+                open: false,
+            },
+            Part::Tool(_) => Self::Tool { rank: 0, raw: 0 },
+            Part::StepStart => Self::Whole,
+            // Anything but `Whole` makes it be sent.
+            _ => Self::Tool { rank: 0, raw: 0 },
+        }
+    }
+
+    fn all_of(part: &Part) -> Self {
+        match part {
+            Part::Text(TextPart { text, state, .. })
+            | Part::Reasoning(ReasoningPart { text, state, .. }) => Self::Text {
+                bytes: text.len().max(1),
+                open: *state == Some(TextState::Streaming),
+            },
+            Part::Tool(tool) => Self::Tool {
+                rank: rank(&tool.state),
+                raw: raw_len(tool),
+            },
+            _ => Self::Whole,
+        }
+    }
+
+    /// A client's text part cannot be continued by a new stream: what is missing comes as a part of its own.
+    fn of_client(part: &Part) -> Self {
+        match Self::all_of(part) {
+            Self::Text { bytes, .. } => Self::Text { bytes, open: false },
+            other => other,
+        }
+    }
+}
+
+fn raw_len(tool: &ToolPart) -> usize {
+    tool.raw_input
+        .as_ref()
+        .and_then(Value::as_str)
+        .map_or(0, str::len)
+}

@@ -1,0 +1,371 @@
+//! How the calls of a reply are started, asked about and settled.
+
+use std::borrow::Cow;
+
+use super::{Given, Reply, Runner};
+use crate::approval::{Approval, ApprovalState, Time, input_hash};
+use crate::calls::{Call, CallState, Outcome, RunsOn, Settled};
+use crate::chunk::Chunk;
+use crate::outbox::{AuditKind, Effect, Outbox};
+
+/// What the model and the user are told about a call that ended without a result of its own.
+pub(crate) const EXPIRED: &str = "the approval was not given in time";
+pub(crate) const NOT_ANSWERED: &str = "not run: the conversation went on without an answer";
+pub(crate) const STOPPED: &str = "not run: the user stopped the answer";
+pub(crate) const NO_OUTPUT: &str = "the front end did not supply an output in time";
+pub(crate) const UNKNOWN_OUTCOME: &str =
+    "the outcome is unknown: the server restarted while the tool was running, and it was not run again";
+pub(crate) const UNFINISHED: &str = "the model did not finish this call";
+
+impl Reply {
+    /// Decides what happens to the calls of a model call that has ended.
+    pub(super) fn classify(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
+        let fresh: Vec<usize> = (0..self.calls.len())
+            .filter(|&index| {
+                matches!(
+                    self.calls[index].state,
+                    CallState::Received | CallState::Streaming
+                )
+            })
+            .collect();
+        if fresh.is_empty() {
+            return;
+        }
+        self.durably(out, |reply, out| {
+            // Those that need nobody come first: a human's time is not theirs.
+            let mut asked = Vec::new();
+            for index in fresh {
+                if reply.start_fresh(index, given, out) {
+                    asked.push(index);
+                }
+            }
+            for index in asked {
+                reply.ask(index, None, None, given, out);
+            }
+        });
+    }
+
+    /// Starts a call that needs no human. Returns whether a human must be asked.
+    fn start_fresh(&mut self, index: usize, given: &mut Given<'_>, out: &mut Outbox) -> bool {
+        if self.calls[index].state == CallState::Streaming {
+            self.settle_with(index, Outcome::error(UNFINISHED), out);
+            return false;
+        }
+        let name = self.calls[index].name.clone();
+        let rule = given.rules.tool(&name);
+        let call = &mut self.calls[index];
+        match (given.rules.runner(), rule) {
+            (Runner::Remote, rule) if call.runs_on == RunsOn::Client => {
+                if rule.is_some_and(|rule| rule.needs_approval) {
+                    return true;
+                }
+            }
+            (Runner::Remote, _) => return false,
+            (Runner::Bridge, None) => {
+                let text = format!("there is no tool named {name:?}");
+                self.settle_with(index, Outcome::error(text), out);
+                return false;
+            }
+            (Runner::Bridge, Some(rule)) => {
+                call.runs_on = rule.runs_on;
+                call.idempotent = rule.idempotent;
+                if !call.input.is_object() {
+                    self.settle_with(index, Outcome::error("the arguments must be an object"), out);
+                    return false;
+                }
+                if rule.needs_approval {
+                    return true;
+                }
+            }
+        }
+        self.start(index, given, out);
+        false
+    }
+
+    /// Sets a call going that nothing stands against.
+    fn start(&mut self, index: usize, given: &mut Given<'_>, out: &mut Outbox) {
+        match self.calls[index].runs_on {
+            RunsOn::Server => {
+                self.calls[index].state = CallState::Running;
+                out.audit
+                    .push(self.audit(AuditKind::ToolStarted, &self.calls[index], None));
+                out.effects.push(Effect::RunTool {
+                    call: self.calls[index].id.clone(),
+                });
+            }
+            RunsOn::Client => match self.calls[index].early.take() {
+                Some(outcome) => self.settle_with(index, outcome, out),
+                None => {
+                    let expires = given.now.saturating_add(given.rules.limits().client_timeout);
+                    self.calls[index].state = CallState::AwaitingClient { expires };
+                }
+            },
+            RunsOn::Remote => self.calls[index].state = CallState::Running,
+        }
+    }
+
+    /// Asks a human. The caller commits before the question is sent.
+    pub(super) fn ask(
+        &mut self,
+        index: usize,
+        remote_id: Option<&str>,
+        hint: Option<String>,
+        given: &mut Given<'_>,
+        out: &mut Outbox,
+    ) {
+        let call = &mut self.calls[index];
+        let approval = Approval {
+            id: given.ids.approval(remote_id),
+            remote_id: remote_id.map(str::to_owned),
+            hint: hint
+                .filter(|hint| !hint.is_empty())
+                .unwrap_or_else(|| default_hint(&call.name)),
+            input_hash: input_hash(&call.input),
+            asked_at: given.now,
+            expires_at: given
+                .now
+                .saturating_add(given.rules.limits().approval_timeout),
+            state: ApprovalState::Requested,
+        };
+        let chunk = Chunk::ToolApprovalRequest {
+            approval_id: Cow::Borrowed(&approval.id),
+            tool_call_id: Cow::Borrowed(&call.id),
+            approval_descriptor: None,
+            input_schema_input: None,
+            signature: None,
+            reason: None,
+            is_automatic: None,
+        };
+        self.draft.emit(&chunk, out);
+        call.state = CallState::Asked;
+        call.announced = false;
+        call.reported = false;
+        call.approval = Some(approval);
+        out.audit
+            .push(self.audit(AuditKind::ApprovalRequested, &self.calls[index], None));
+    }
+
+    /// Acts on decisions.
+    pub(super) fn start_decided(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
+        let decided: Vec<usize> = (0..self.calls.len())
+            .filter(|&index| {
+                let call = &self.calls[index];
+                // A remote agent acts on them itself, once all of a step are there.
+                call.state == CallState::Decided && call.runs_on != RunsOn::Remote
+            })
+            .collect();
+        if decided.is_empty() {
+            return;
+        }
+        self.durably(out, |reply, out| {
+            for index in decided {
+                let verdict = reply.calls[index]
+                    .approval
+                    .as_ref()
+                    .and_then(Approval::verdict);
+                if verdict == Some(true) {
+                    reply.start(index, given, out);
+                } else {
+                    reply.deny(index, out);
+                }
+            }
+        });
+    }
+
+    /// Settles a denied call. While a client tool of the same step is not settled the front end is not told: a denied
+    /// call beside it would keep the stock predicate from sending that tool's output.
+    pub(super) fn deny(&mut self, index: usize, out: &mut Outbox) {
+        self.calls[index].settle(Settled::Denied);
+        let step = self.calls[index].step;
+        let defer = self
+            .calls
+            .iter()
+            .any(|call| call.step == step && call.runs_on == RunsOn::Client && call.is_open());
+        if !defer {
+            self.announce_denial(index, out);
+        }
+    }
+
+    pub(super) fn announce_deferred(&mut self, out: &mut Outbox) {
+        let deferred: Vec<usize> = (0..self.calls.len())
+            .filter(|&index| {
+                let call = &self.calls[index];
+                call.settled() == Some(Settled::Denied) && !call.announced
+            })
+            .collect();
+        if !deferred.is_empty() {
+            self.durably(out, |reply, out| {
+                for index in deferred {
+                    reply.announce_denial(index, out);
+                }
+            });
+        }
+    }
+
+    fn announce_denial(&mut self, index: usize, out: &mut Outbox) {
+        self.calls[index].announced = true;
+        self.draft.emit(
+            &Chunk::ToolOutputDenied {
+                tool_call_id: Cow::Borrowed(&self.calls[index].id),
+            },
+            out,
+        );
+    }
+
+    /// Settles a call with a result and shows it. The caller commits.
+    pub(super) fn settle_with(&mut self, index: usize, outcome: Outcome, out: &mut Outbox) {
+        let kind = match outcome {
+            Outcome::Output { .. } => AuditKind::ToolFinished,
+            Outcome::Error { .. } => AuditKind::ToolFailed,
+        };
+        if self.calls[index].state != CallState::Streaming {
+            let reason = match &outcome {
+                Outcome::Error { text } => Some(text.as_str()),
+                Outcome::Output { .. } => None,
+            };
+            out.audit
+                .push(self.audit(kind, &self.calls[index], reason));
+        }
+        match outcome {
+            Outcome::Output { value, files } => {
+                self.calls[index].settle(Settled::Output);
+                self.calls[index].announced = true;
+                self.draft.emit(
+                    &Chunk::ToolOutputAvailable {
+                        tool_call_id: Cow::Borrowed(&self.calls[index].id),
+                        output: Cow::Owned(value),
+                        provider_executed: None,
+                        provider_metadata: None,
+                        tool_metadata: None,
+                        dynamic: None,
+                        preliminary: None,
+                    },
+                    out,
+                );
+                for file in files {
+                    self.draft
+                        .emit(&Chunk::file(file.url, file.media_type), out);
+                }
+            }
+            Outcome::Error { text } => self.settle_failed(index, Settled::Error, &text, out),
+        }
+    }
+
+    /// Settles a call that has no result and shows why.
+    pub(super) fn settle_failed(
+        &mut self,
+        index: usize,
+        how: Settled,
+        text: &str,
+        out: &mut Outbox,
+    ) {
+        self.calls[index].settle(how);
+        self.calls[index].announced = true;
+        self.draft.emit(
+            &Chunk::ToolOutputError {
+                tool_call_id: Cow::Borrowed(&self.calls[index].id),
+                error_text: Cow::Borrowed(text),
+                provider_executed: None,
+                provider_metadata: None,
+                tool_metadata: None,
+                dynamic: None,
+            },
+            out,
+        );
+    }
+
+    pub(super) fn tool_finished(
+        &mut self,
+        call: &str,
+        outcome: Outcome,
+        given: &mut Given<'_>,
+        out: &mut Outbox,
+    ) {
+        let Some(index) = self.calls.index_of(call) else {
+            return;
+        };
+        if self.calls[index].state != CallState::Running {
+            return;
+        }
+        self.durably(out, |reply, out| reply.settle_with(index, outcome, out));
+        self.advance(given, out);
+    }
+
+    /// Settles what has run out of time.
+    pub(super) fn expire(&mut self, given: &Given<'_>, out: &mut Outbox) {
+        let due = |call: &Call| call.deadline().is_some_and(|at: Time| at <= given.now);
+        if !self.calls.iter().any(due) {
+            return;
+        }
+        self.durably(out, |reply, out| {
+            for index in 0..reply.calls.len() {
+                if !due(&reply.calls[index]) {
+                    continue;
+                }
+                let expired = reply.calls[index]
+                    .approval
+                    .as_mut()
+                    .is_some_and(|approval| approval.expire(given.now));
+                if expired {
+                    out.audit.push(reply.audit(
+                        AuditKind::ApprovalExpired,
+                        &reply.calls[index],
+                        None,
+                    ));
+                    reply.settle_failed(index, Settled::Expired, EXPIRED, out);
+                } else {
+                    reply.settle_with(index, Outcome::error(NO_OUTPUT), out);
+                }
+            }
+        });
+    }
+
+    /// Settles what a crash left in between. A tool that was started is not started again, unless it says that it may.
+    pub(super) fn recover_calls(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
+        let cut: Vec<usize> = (0..self.calls.len())
+            .filter(|&index| {
+                matches!(
+                    self.calls[index].state,
+                    CallState::Running | CallState::Streaming | CallState::Received
+                )
+            })
+            .collect();
+        if cut.is_empty() {
+            return;
+        }
+        self.durably(out, |reply, out| {
+            for index in cut {
+                let call = &reply.calls[index];
+                match call.state {
+                    CallState::Running if call.idempotent && reply.ended.is_none() => {
+                        reply.start(index, given, out);
+                    }
+                    CallState::Running => {
+                        out.audit
+                            .push(reply.audit(AuditKind::ToolOutcomeUnknown, call, None));
+                        reply.settle_failed(index, Settled::Unknown, UNKNOWN_OUTCOME, out);
+                    }
+                    _ => reply.settle_failed(index, Settled::Error, UNFINISHED, out),
+                }
+            }
+        });
+    }
+}
+
+impl Outcome {
+    pub fn error(text: impl Into<String>) -> Self {
+        Self::Error { text: text.into() }
+    }
+
+    pub fn output(value: serde_json::Value) -> Self {
+        Self::Output {
+            value,
+            files: Vec::new(),
+        }
+    }
+}
+
+/// What a human is told where the tool has no words of its own.
+pub(crate) fn default_hint(tool: &str) -> String {
+    format!("Allow the assistant to run {tool}?")
+}

@@ -1,0 +1,726 @@
+//! Event → chunks: what an agent says, in the words of the AI SDK.
+//!
+//! The translator writes the content of events (text, thoughts, files, code, sources, speech, tool inputs) and hands
+//! back as [`Fact`]s what an event means for the reply's calls; the reply decides what follows from those.
+//!
+//! What it evens out:
+//! - partial events are deltas and the final one repeats the whole: the repeat is recognised by length and hash of what
+//!   was streamed, because live agents give every delta an id of its own;
+//! - a server may send an event twice (once more for an artifact): the id of the last complete event tells;
+//! - partial events may hold complete calls: only non-partial ones count, but streamed arguments are shown as they grow;
+//! - an error comes as an event and again as a bare line: the first one counts.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value, json};
+
+use crate::args::ArgsWriter;
+use crate::audio;
+use crate::base64;
+use crate::calls::{Call, CallState, Calls, Ids, RunsOn};
+use crate::chunk::{Chunk, DataChunk, FinishReason, Str};
+use crate::event::{
+    Blob, Event, FunctionCall, FunctionResponse, Part, REQUEST_CONFIRMATION, Transcription,
+};
+use crate::metadata::Metadata;
+use crate::outbox::{Draft, Outbox};
+
+/// What an event means beyond its content.
+#[derive(Debug, PartialEq)]
+pub enum Fact<'e> {
+    /// A complete call; it is in the book of calls under this index.
+    Called { index: usize, long_running: bool },
+    /// A remote agent asks a human about one of its page.calls.
+    Confirmation {
+        remote_id: Str<'e>,
+        original: Original,
+        hint: String,
+    },
+    /// A remote agent's tool has answered.
+    Responded(&'e FunctionResponse<'e>),
+    /// The user's speech as text.
+    Heard { text: &'e str, finished: bool },
+    /// An artifact was saved under this name and version.
+    Artifact { name: &'e str, version: &'e Value },
+    /// The user spoke while the model did.
+    Interrupted,
+    /// A live agent has finished its turn.
+    TurnComplete,
+}
+
+/// The call that a confirmation is about, as the agent repeats it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Original {
+    pub id: Option<String>,
+    pub name: String,
+    pub args: Value,
+}
+
+/// Translates the events of one reply.
+#[derive(Debug, Default)]
+pub struct Translator {
+    open: Option<OpenText>,
+    text: Streamed,
+    thought: Streamed,
+    spoken: Streamed,
+    files: usize,
+    codes: usize,
+    last_final: String,
+    streaming: Vec<StreamingCall>,
+    scratch: String,
+    step: Step,
+    pub(crate) metadata: Metadata,
+    finish: Option<FinishReason>,
+    error: Option<String>,
+    sources: Vec<String>,
+    /// The number of the live turn, for the player.
+    pub(crate) turn: u32,
+    /// The message that the user's speech becomes.
+    pub(crate) user_message: Option<String>,
+    /// What a remote model says before it knows all results is not shown.
+    pub(crate) muted: bool,
+    bytes: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Step {
+    /// None is open.
+    #[default]
+    Closed,
+    /// Open, and nothing has been said in it.
+    Fresh,
+    Used,
+    /// Open, and its model call has ended.
+    Ended,
+}
+
+#[derive(Debug)]
+struct OpenText {
+    id: String,
+    kind: Kind,
+    signature: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Thought,
+}
+
+#[derive(Debug)]
+struct StreamingCall {
+    index: usize,
+    args: ArgsWriter,
+}
+
+impl Translator {
+    /// Translates one event: chunks go to `out` (and into the draft), facts are returned.
+    pub fn event<'e>(
+        &mut self,
+        event: &'e Event<'_>,
+        page: &mut Page<'_>,
+    ) -> Vec<Fact<'e>> {
+        let mut facts = Vec::new();
+        let partial = event.is_partial();
+        self.note(event, partial);
+        let repeated = !partial && self.is_repeat(event);
+        if !event.is_from_user() && !repeated {
+            let parts = event.parts();
+            let mut repeat = Repeat::of(self, parts, partial);
+            for part in parts {
+                self.part(part, event, &mut repeat, page, &mut facts);
+            }
+            if !partial && !parts.is_empty() {
+                repeat.done(self);
+            }
+        }
+        self.transcriptions(event, page, &mut facts);
+        if !partial {
+            self.sources(event, page);
+            for (name, version) in &event.actions.artifact_delta {
+                facts.push(Fact::Artifact { name, version });
+            }
+        }
+        if event.interrupted == Some(true) {
+            self.close_text(page);
+            facts.push(Fact::Interrupted);
+        }
+        if event.turn_complete == Some(true) {
+            self.end_model_call(page);
+            facts.push(Fact::TurnComplete);
+        } else if !partial && event.finish_reason.is_some() {
+            self.end_model_call(page);
+        }
+        facts
+    }
+
+    /// Opens a step before a model call.
+    pub(crate) fn start_step(&mut self, page: &mut Page<'_>) {
+        self.finish_step(page);
+        page.emit(&Chunk::StartStep);
+        self.step = Step::Fresh;
+    }
+
+    /// Ends the current step, if one is open.
+    pub(crate) fn finish_step(&mut self, page: &mut Page<'_>) {
+        self.close_text(page);
+        if self.step != Step::Closed {
+            page.emit(&Chunk::FinishStep);
+            self.step = Step::Closed;
+        }
+    }
+
+    /// Ends what a model call left open; nothing of it is repeated any more.
+    pub(crate) fn end_model_call(&mut self, page: &mut Page<'_>) {
+        self.close_text(page);
+        self.text = Streamed::default();
+        self.thought = Streamed::default();
+        self.spoken = Streamed::default();
+        self.files = 0;
+        self.codes = 0;
+        self.metadata.end_model_call();
+        if self.step == Step::Used {
+            self.step = Step::Ended;
+        }
+    }
+
+    /// The failure that the agent reported, once.
+    pub(crate) fn take_error(&mut self) -> Option<String> {
+        self.error.take()
+    }
+
+    pub(crate) fn finish_reason(&self) -> FinishReason {
+        self.finish.unwrap_or(FinishReason::Stop)
+    }
+
+    /// How many bytes of content have been translated.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether anything of the current model call has arrived.
+    pub(crate) fn has_spoken(&self) -> bool {
+        matches!(self.step, Step::Used | Step::Ended)
+    }
+
+    /// Shows a call and takes it into the book.
+    pub(crate) fn show_call(
+        &mut self,
+        call: Call,
+        signature: Option<&str>,
+        page: &mut Page<'_>,
+    ) -> usize {
+        self.close_text(page);
+        page.emit(&Chunk::tool_input_start(call.id.as_str(), call.name.as_str()));
+        let index = page.calls.push(call);
+        input_available(&page.calls[index], signature, page);
+        index
+    }
+
+    fn note(&mut self, event: &Event<'_>, partial: bool) {
+        self.metadata.note(event, partial);
+        if let Some(reason) = event.finish_reason.as_deref() {
+            self.finish = Some(FinishReason::from_agent(reason));
+        }
+        if self.error.is_none() {
+            self.error = error_of(event);
+        }
+    }
+
+    /// Whether an event with this id has been taken in completely.
+    fn is_repeat(&mut self, event: &Event<'_>) -> bool {
+        let Some(id) = event.id.as_deref().filter(|_| !event.parts().is_empty()) else {
+            return false;
+        };
+        if self.last_final == id {
+            return true;
+        }
+        self.last_final.clear();
+        self.last_final.push_str(id);
+        false
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the translator writes into four places, and grouping them would only rename that"
+    )]
+    fn part<'e>(
+        &mut self,
+        part: &'e Part<'_>,
+        event: &'e Event<'_>,
+        repeat: &mut Repeat,
+        page: &mut Page<'_>,
+        facts: &mut Vec<Fact<'e>>,
+    ) {
+        if let Some(text) = part.text.as_deref() {
+            let kind = if part.thought == Some(true) {
+                Kind::Thought
+            } else {
+                Kind::Text
+            };
+            let fresh = repeat.rest(kind, text);
+            let signature = part.thought_signature.as_deref();
+            self.say(kind, fresh, signature, event.is_partial(), page);
+        } else if let Some(blob) = &part.inline_data {
+            if !repeat.skip_file() {
+                self.blob(blob, page);
+            }
+        } else if let Some(file) = &part.file_data {
+            if let (Some(url), false) = (file.file_uri.as_deref(), repeat.skip_file()) {
+                let media_type = file.mime_type.as_deref().unwrap_or(OCTETS);
+                self.file(url, media_type, page);
+            }
+        } else if let Some(call) = part.function_call.as_deref() {
+            let signature = part.thought_signature.as_deref();
+            if event.is_partial() {
+                self.streamed_call(call, page);
+            } else if call.name.as_deref() == Some(REQUEST_CONFIRMATION) {
+                facts.extend(confirmation(call));
+            } else if let Some(index) = self.call(call, signature, page) {
+                let long_running = call
+                    .id
+                    .as_deref()
+                    .is_some_and(|id| event.long_running_tool_ids.iter().any(|other| other == id));
+                facts.push(Fact::Called {
+                    index,
+                    long_running,
+                });
+            }
+        } else if let Some(response) = part.function_response.as_deref() {
+            if !event.is_partial() {
+                self.close_text(page);
+                facts.push(Fact::Responded(response));
+            }
+        } else if let Some(code) = part.executable_code.as_deref() {
+            self.code("data-executable-code", code, repeat, page);
+        } else if let Some(result) = part.code_execution_result.as_deref() {
+            self.code("data-code-execution-result", result, repeat, page);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "as above")]
+    fn say(
+        &mut self,
+        kind: Kind,
+        text: &str,
+        signature: Option<&str>,
+        partial: bool,
+        page: &mut Page<'_>,
+    ) {
+        if partial {
+            match kind {
+                Kind::Text => self.text.push(text),
+                Kind::Thought => self.thought.push(text),
+            }
+        }
+        if self.muted {
+            return;
+        }
+        if !text.is_empty() {
+            self.speak(kind, text, page);
+        }
+        // A signature may come with the last piece, or with an empty one after it.
+        if let (Some(signature), Some(open)) = (signature, &mut self.open)
+            && open.kind == kind
+        {
+            open.signature = Some(signature.to_owned());
+        }
+    }
+
+    fn speak(
+        &mut self,
+        kind: Kind,
+        text: &str,
+        page: &mut Page<'_>,
+    ) {
+        self.bytes += text.len();
+        if self.open.as_ref().is_none_or(|open| open.kind != kind) {
+            self.close_text(page);
+            self.enter_step(page);
+            let id = text_id(page.draft.next_index());
+            page.emit(&kind.start(&id));
+            self.open = Some(OpenText {
+                id,
+                kind,
+                signature: None,
+            });
+        }
+        if let Some(open) = &self.open {
+            page.emit(&kind.delta(&open.id, text));
+        }
+    }
+
+    fn close_text(&mut self, page: &mut Page<'_>) {
+        if let Some(open) = self.open.take() {
+            let signature = open.signature.map(signed);
+            page.emit(&open.kind.end(&open.id, signature));
+        }
+    }
+
+    /// Makes sure that a step is open for what is said next. A step never opens while a call of the current one is
+    /// open: that would hide the waiting call from the client's predicates.
+    fn enter_step(&mut self, page: &mut Page<'_>) {
+        let done = match self.step {
+            Step::Closed | Step::Ended => true,
+            Step::Fresh => false,
+            Step::Used => page.draft.step_has_tools(),
+        };
+        if done && !page.calls.any_open() {
+            self.start_step(page);
+        } else if self.step == Step::Closed && !page.draft.step_has_tools() {
+            self.start_step(page);
+        }
+        if self.step != Step::Closed {
+            self.step = Step::Used;
+        }
+    }
+
+    fn blob(&mut self, blob: &Blob<'_>, page: &mut Page<'_>) {
+        let (Some(data), media_type) = (
+            blob.data.as_deref(),
+            blob.mime_type.as_deref().unwrap_or(OCTETS),
+        ) else {
+            return;
+        };
+        let data = base64::to_standard(data);
+        if let Ok(format) = audio::PcmFormat::parse(media_type) {
+            page.emit(&Chunk::Data(DataChunk {
+                    kind: Cow::Borrowed("data-pcm"),
+                    id: None,
+                    data: Cow::Owned(json!({
+                        "chunk": data, "sampleRate": format.sample_rate, "turn": self.turn,
+                    })),
+                    transient: Some(true),
+                }));
+        } else {
+            let url = format!("data:{media_type};base64,{data}");
+            self.file(&url, media_type, page);
+        }
+    }
+
+    pub(crate) fn file(
+        &mut self,
+        url: &str,
+        media_type: &str,
+        page: &mut Page<'_>,
+    ) {
+        if self.muted {
+            return;
+        }
+        self.bytes += url.len();
+        self.files += 1;
+        self.close_text(page);
+        self.enter_step(page);
+        page.emit(&Chunk::file(url, media_type));
+    }
+
+    fn code(
+        &mut self,
+        kind: &'static str,
+        data: &Value,
+        repeat: &mut Repeat,
+        page: &mut Page<'_>,
+    ) {
+        if repeat.skip_code() || self.muted {
+            return;
+        }
+        self.codes += 1;
+        self.close_text(page);
+        self.enter_step(page);
+        page.emit(&Chunk::Data(DataChunk {
+                kind: Cow::Borrowed(kind),
+                id: None,
+                data: Cow::Borrowed(data),
+                transient: None,
+            }));
+    }
+
+    /// Shows arguments while the model still writes them.
+    fn streamed_call(
+        &mut self,
+        call: &FunctionCall<'_>,
+        page: &mut Page<'_>,
+    ) {
+        let begins = call.will_continue == Some(true) && call.name.is_some();
+        let known = self.streaming_call(call.id.as_deref(), calls);
+        if call.name.as_deref() == Some(REQUEST_CONFIRMATION) || self.muted {
+            return;
+        }
+        let slot = match known {
+            Some(slot) => slot,
+            None if begins || call.partial_args.is_some() && call.name.is_some() => {
+                self.begin_streamed_call(call, page)
+            }
+            None => return,
+        };
+        let Some(stream) = self.streaming.get_mut(slot) else {
+            return;
+        };
+        self.scratch.clear();
+        for arg in call.partial_args.iter().flatten() {
+            stream.args.push(arg, &mut self.scratch);
+        }
+        if call.will_continue != Some(true) {
+            stream.args.finish(&mut self.scratch);
+        }
+        if !self.scratch.is_empty() {
+            self.bytes += self.scratch.len();
+            let id = page.calls[stream.index].id.as_str();
+            page.emit(&Chunk::tool_input_delta(id, self.scratch.as_str()));
+        }
+    }
+
+    fn begin_streamed_call(
+        &mut self,
+        call: &FunctionCall<'_>,
+        page: &mut Page<'_>,
+    ) -> usize {
+        self.close_text(page);
+        self.enter_step(page);
+        let index = page.calls.push(new_call(call, ids, CallState::Streaming));
+        page.emit(&Chunk::tool_input_start(page.calls[index].id.as_str(), page.calls[index].name.as_str()));
+        self.streaming.push(StreamingCall {
+            index,
+            args: ArgsWriter::default(),
+        });
+        self.streaming.len() - 1
+    }
+
+    fn streaming_call(&self, id: Option<&str>, calls: &Calls) -> Option<usize> {
+        match id {
+            Some(id) => self
+                .streaming
+                .iter()
+                .position(|stream| page.calls[stream.index].model_id.as_deref() == Some(id)),
+            None => self.streaming.len().checked_sub(1),
+        }
+    }
+
+    /// Takes in a complete call. Returns its index, or nothing where it is known already.
+    fn call(
+        &mut self,
+        call: &FunctionCall<'_>,
+        signature: Option<&str>,
+        page: &mut Page<'_>,
+    ) -> Option<usize> {
+        self.bytes += call.args.as_ref().map_or(0, |args| args.to_string().len());
+        let streamed = self.streaming_call(call.id.as_deref(), calls).or_else(|| {
+            // The complete call may carry another id than its streamed arguments did.
+            self.streaming
+                .iter()
+                .position(|stream| Some(page.calls[stream.index].name.as_str()) == call.name.as_deref())
+        });
+        if let Some(slot) = streamed {
+            let index = self.streaming.remove(slot).index;
+            let known = &mut page.calls[index];
+            known.state = CallState::Received;
+            known.input = input_of(call);
+            if let Some(id) = call.id.as_deref() {
+                known.model_id = Some(id.to_owned());
+            }
+            self.close_text(page);
+            input_available(known, signature, page);
+            return Some(index);
+        }
+        if let Some(id) = call.id.as_deref()
+            && page.calls.index_of_model_id(id).is_some()
+        {
+            return None;
+        }
+        self.close_text(page);
+        self.enter_step(page);
+        let call = new_call(call, ids, CallState::Received);
+        Some(self.show_call(call, signature, page))
+    }
+
+    fn transcriptions<'e>(
+        &mut self,
+        event: &'e Event<'_>,
+        page: &mut Page<'_>,
+        facts: &mut Vec<Fact<'e>>,
+    ) {
+        if let Some(heard) = &event.input_transcription {
+            let text = heard.text.as_deref().unwrap_or_default();
+            let finished = heard.finished == Some(true);
+            let mut data = Map::new();
+            if let Some(id) = &self.user_message {
+                data.insert("messageId".into(), json!(id));
+            }
+            data.insert("text".into(), json!(text));
+            data.insert("final".into(), json!(finished));
+            page.emit(&Chunk::Data(DataChunk {
+                    kind: Cow::Borrowed("data-transcription"),
+                    id: None,
+                    data: Cow::Owned(Value::Object(data)),
+                    transient: Some(true),
+                }));
+            facts.push(Fact::Heard { text, finished });
+        }
+        if let Some(Transcription {
+            text: Some(text),
+            finished,
+        }) = &event.output_transcription
+        {
+            if *finished == Some(true) {
+                let rest = self.spoken.rest_of(text).unwrap_or_default();
+                if !rest.is_empty() && !self.muted {
+                    self.speak(Kind::Text, rest, page);
+                }
+                self.spoken = Streamed::default();
+            } else if !text.is_empty() && !self.muted {
+                self.spoken.push(text);
+                self.speak(Kind::Text, text, page);
+            }
+        }
+    }
+
+    fn sources(&mut self, event: &Event<'_>, page: &mut Page<'_>) {
+        if self.muted {
+            return;
+        }
+        for source in crate::metadata::sources_of(event) {
+            if self.sources.contains(&source.key) {
+                continue;
+            }
+            self.close_text(page);
+            self.enter_step(page);
+            let id = format!("source-{}", self.sources.len() + 1);
+            page.emit(&source.chunk(&id));
+            self.sources.push(source.key);
+        }
+    }
+}
+
+/// The id of the text part at this index of a message.
+pub(crate) fn text_id(index: usize) -> String {
+    format!("t{index}")
+}
+
+/// A media type for bytes of which nothing is known.
+const OCTETS: &str = "application/octet-stream";
+
+/// Where a thought signature travels: the place that the AI SDK's own Google provider uses.
+pub(crate) fn signed(signature: impl Into<String>) -> Value {
+    json!({"google": {"thoughtSignature": signature.into()}})
+}
+
+fn input_available(call: &Call, signature: Option<&str>, page: &mut Page<'_>) {
+    page.emit(&Chunk::ToolInputAvailable {
+            tool_call_id: Cow::Borrowed(&call.id),
+            tool_name: Cow::Borrowed(&call.name),
+            input: Cow::Borrowed(&call.input),
+            provider_executed: None,
+            provider_metadata: signature.map(|signature| Cow::Owned(signed(signature))),
+            tool_metadata: None,
+            dynamic: None,
+            title: None,
+        });
+}
+
+fn new_call(call: &FunctionCall<'_>, ids: &mut dyn Ids, state: CallState) -> Call {
+    let model_id = call.id.as_deref().filter(|id| !id.is_empty());
+    Call {
+        id: ids.call(model_id),
+        model_id: model_id.map(str::to_owned),
+        name: call.name.as_deref().unwrap_or_default().to_owned(),
+        input: input_of(call),
+        step: 0,
+        runs_on: RunsOn::Server,
+        idempotent: false,
+        approval: None,
+        state,
+        early: None,
+        announced: false,
+        reported: false,
+    }
+}
+
+fn input_of(call: &FunctionCall<'_>) -> Value {
+    match &call.args {
+        Some(args) if !args.is_null() => args.clone(),
+        _ => Value::Object(Map::new()),
+    }
+}
+
+fn confirmation<'e>(call: &'e FunctionCall<'_>) -> Option<Fact<'e>> {
+    let args = call.args.as_ref()?;
+    let original = args.get("originalFunctionCall")?;
+    let string = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
+    Some(Fact::Confirmation {
+        remote_id: Cow::Borrowed(call.id.as_deref()?),
+        original: Original {
+            id: string(original, "id"),
+            name: string(original, "name").unwrap_or_default(),
+            args: original.get("args").cloned().unwrap_or(json!({})),
+        },
+        hint: args
+            .get("toolConfirmation")
+            .and_then(|confirmation| string(confirmation, "hint"))
+            .unwrap_or_default(),
+    })
+}
+
+/// What an event reports as a failure. Stopping for length or safety is none, a blocked prompt is.
+fn error_of(event: &Event<'_>) -> Option<String> {
+    let stopped = event.finish_reason.as_deref().is_some_and(|reason| {
+        matches!(
+            FinishReason::from_agent(reason),
+            FinishReason::Length | FinishReason::ContentFilter | FinishReason::Stop
+        )
+    });
+    let code = event.error_code.as_deref().filter(|_| !stopped);
+    match (code, event.error_message.as_deref(), &event.error) {
+        (Some(code), Some(message), _) => Some(format!("{code}: {}", message.trim())),
+        (Some(code), None, _) if event.finish_reason.is_none() => {
+            Some(format!("the model refused the request ({code})"))
+        }
+        (Some(code), None, _) => Some(format!("the model ended with {code}")),
+        (None, _, Some(raw)) => Some(match serde_json::from_str(raw.get()) {
+            Ok(Value::String(text)) => text,
+            Ok(Value::Object(fields)) => fields
+                .get("message")
+                .and_then(Value::as_str)
+                .map_or_else(|| raw.get().to_owned(), str::to_owned),
+            _ => raw.get().to_owned(),
+        }),
+        _ => None,
+    }
+}
+
+impl Kind {
+    fn start(self, id: &str) -> Chunk<'_> {
+        let (id, provider_metadata) = (Cow::Borrowed(id), None);
+        match self {
+            Self::Text => Chunk::TextStart {
+                id,
+                provider_metadata,
+            },
+            Self::Thought => Chunk::ReasoningStart {
+                id,
+                provider_metadata,
+            },
+        }
+    }
+
+    fn delta<'a>(self, id: &'a str, delta: &'a str) -> Chunk<'a> {
+        match self {
+            Self::Text => Chunk::text_delta(id, delta),
+            Self::Thought => Chunk::reasoning_delta(id, delta),
+        }
+    }
+
+    fn end(self, id: &str, metadata: Option<Value>) -> Chunk<'_> {
+        let (id, provider_metadata) = (Cow::Borrowed(id), metadata.map(Cow::Owned));
+        match self {
+            Self::Text => Chunk::TextEnd {
+                id,
+                provider_metadata,
+                citations: None,
+            },
+            Self::Thought => Chunk::ReasoningEnd {
+                id,
+                provider_metadata,
+            },
+        }
+    }
+}
