@@ -22,7 +22,7 @@ pub(crate) const NEEDS: &[Need] = &[Need::Node, Need::Python, Need::Chromium];
 const MIN_NODE: Version = Version(20, 0);
 
 /// What Google's packages ask for.
-const MIN_PYTHON: Version = Version(3, 10);
+const MIN_PYTHON: Version = Version(3, 11);
 
 /// Under these names Chromium and its relatives are installed.
 const CHROMIUM_NAMES: [&str; 4] = [
@@ -305,8 +305,9 @@ mod tests {
     fn versions_compare_by_number() {
         let cases = [
             ("3.9.2", MIN_PYTHON, false),
-            ("3.10.0", MIN_PYTHON, true),
-            ("3.11.7", MIN_PYTHON, true),
+            ("3.10.14", MIN_PYTHON, false),
+            ("3.11.0", MIN_PYTHON, true),
+            ("3.100.1", MIN_PYTHON, true),
             ("18.20.4", MIN_NODE, false),
             ("20.20.2", MIN_NODE, true),
             ("100.0.0", MIN_NODE, true),
