@@ -273,7 +273,10 @@ fn read(path: &Path) -> Result<String, Lack> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Lack> {
-    std::fs::write(path, text)
+    // npm makes no directory for a package that needs no other.
+    let directory = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    directory
+        .and_then(|()| std::fs::write(path, text))
         .map_err(|e| Lack::Broken(format!("cannot write {}: {e}", path.display())))
 }
 

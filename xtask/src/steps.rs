@@ -1,5 +1,6 @@
 //! The checks of `cargo xtask test`, as a table.
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::process::{self, Log};
@@ -217,7 +218,7 @@ impl Check {
 
     fn clear_way(&self, workspace: &Workspace) -> Result<(), String> {
         for path in self.writes {
-            let path = std::path::PathBuf::from(fill(path, workspace));
+            let path = workspace.root.join(fill(path, workspace));
             if let Some(parent) = path.parent() {
                 std::fs::create_dir_all(parent)
                     .map_err(|e| format!("cannot create {}: {e}", parent.display()))?;
@@ -262,9 +263,14 @@ impl Tally {
     }
 }
 
+/// Puts in the paths, from the project's root where they lie below it: programs run there.
 fn fill(word: &str, workspace: &Workspace) -> String {
-    word.replace("{target}", &workspace.target.to_string_lossy())
-        .replace("{python}", &workspace.python().to_string_lossy())
+    let short = |path: &Path| {
+        let path = path.strip_prefix(&workspace.root).unwrap_or(path);
+        path.to_string_lossy().into_owned()
+    };
+    word.replace("{target}", &short(&workspace.target))
+        .replace("{python}", &short(&workspace.python()))
 }
 
 /// Adds up lines such as `test result: ok. 3 passed; 0 failed; 0 ignored; …`.
