@@ -1,2 +1,71 @@
 //! The project's commands: `cargo xtask run | test | bench`.
-fn main() {}
+//!
+//! It has no dependencies, so that the first command on a fresh machine starts at once.
+
+#![allow(
+    clippy::print_stdout,
+    reason = "a command line tool talks to its user on standard output"
+)]
+
+mod launch;
+mod plan;
+mod process;
+mod report;
+mod setup;
+mod steps;
+mod workspace;
+
+use std::process::ExitCode;
+
+use workspace::Workspace;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  run [ARGUMENTS]      build the page and the server, then start `adk-bridge serve ARGUMENTS`
+  test [STEP]...       set up what the checks need, then run them all, or only the named ones
+  test --list          name the steps
+  bench [ARGUMENTS]    run the protocol crate's benchmarks
+";
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let command = arguments.next();
+    let rest: Vec<String> = arguments.collect();
+    let workspace = match Workspace::find() {
+        Ok(workspace) => workspace,
+        Err(problem) => return fail(&problem),
+    };
+    match command.as_deref() {
+        Some("run") => launch::run(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
+        Some("bench") => launch::bench(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
+        Some("test") => test(&workspace, &rest),
+        Some("help" | "--help" | "-h") => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        Some(other) => misuse(&format!("unknown command `{other}`")),
+        None => misuse("no command given"),
+    }
+}
+
+fn test(workspace: &Workspace, arguments: &[String]) -> ExitCode {
+    if arguments.iter().any(|a| a == "--list") {
+        print!("{}", plan::listing());
+        return ExitCode::SUCCESS;
+    }
+    match plan::choose(arguments, workspace.has("web/e2e/package.json")) {
+        Ok(plan) => plan::carry_out(workspace, &plan),
+        Err(problem) => misuse(&problem),
+    }
+}
+
+fn misuse(problem: &str) -> ExitCode {
+    eprintln!("{problem}\n\n{USAGE}");
+    ExitCode::from(2)
+}
+
+fn fail(problem: &str) -> ExitCode {
+    eprintln!("{problem}");
+    ExitCode::FAILURE
+}

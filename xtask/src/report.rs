@@ -1,0 +1,130 @@
+//! What became of the steps: verdicts, the closing table and the closing line.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// How a step ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It ran and found nothing wrong; the text says how much it looked at.
+    Passed(String),
+    /// It ran and found something, or broke.
+    Failed(String),
+    /// What it needs cannot be had on this machine.
+    NotRun(String),
+}
+
+/// One finished step.
+pub(crate) struct Line {
+    pub(crate) step: &'static str,
+    pub(crate) verdict: Verdict,
+    pub(crate) took: Duration,
+}
+
+/// Tells whether the run is good. In CI nothing may be missing.
+pub(crate) fn is_good(lines: &[Line], in_ci: bool) -> bool {
+    count(lines, in_ci).1 == 0
+}
+
+/// The table of all steps, and below it `N passed, M failed` on a line of its own.
+pub(crate) fn closing(lines: &[Line], in_ci: bool) -> String {
+    let width = lines.iter().map(|l| l.step.len()).max().unwrap_or(0).max(4);
+    let mut text = format!("\n{:width$}  {:7}  {:>7}\n", "step", "result", "time");
+    for line in lines {
+        let (result, detail) = match &line.verdict {
+            Verdict::Passed(detail) => ("passed", detail),
+            Verdict::Failed(reason) => ("FAILED", reason),
+            Verdict::NotRun(reason) => ("NOT RUN", reason),
+        };
+        let took = duration(line.took);
+        let row = format!("{:width$}  {result:7}  {took:>7}  {detail}", line.step);
+        let _ = writeln!(text, "{}", row.trim_end());
+    }
+    let (passed, failed, skipped) = count(lines, in_ci);
+    if in_ci && lines.iter().any(is_missing) {
+        text.push_str("\nIn CI a step that cannot run counts as failed.\n");
+    }
+    let _ = write!(text, "\n{passed} passed, {failed} failed");
+    if skipped > 0 {
+        let _ = write!(text, ", {skipped} skipped");
+    }
+    text.push('\n');
+    text
+}
+
+/// A duration as a person reads it.
+pub(crate) fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    if seconds >= 60 {
+        format!("{}m{:02}s", seconds / 60, seconds % 60)
+    } else {
+        format!("{:.1}s", duration.as_secs_f64())
+    }
+}
+
+fn count(lines: &[Line], in_ci: bool) -> (usize, usize, usize) {
+    let number = |wanted: fn(&Line) -> bool| lines.iter().filter(|line| wanted(line)).count();
+    let passed = number(|line| matches!(line.verdict, Verdict::Passed(_)));
+    let missing = number(is_missing);
+    let failed = lines.len() - passed - missing;
+    if in_ci {
+        (passed, failed + missing, 0)
+    } else {
+        (passed, failed, missing)
+    }
+}
+
+fn is_missing(line: &Line) -> bool {
+    matches!(line.verdict, Verdict::NotRun(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_step_is_skipped_at_home_and_failed_in_ci() {
+        let lines = lines(&[passed(), not_run()]);
+        assert!(is_good(&lines, false));
+        assert!(closing(&lines, false).ends_with("\n1 passed, 0 failed, 1 skipped\n"));
+        assert!(!is_good(&lines, true));
+        assert!(closing(&lines, true).ends_with("\n1 passed, 1 failed\n"));
+        assert!(closing(&lines, true).contains("NOT RUN"));
+    }
+
+    #[test]
+    fn a_failed_step_fails_everywhere_and_names_its_reason() {
+        let lines = lines(&[passed(), Verdict::Failed("it broke".into())]);
+        for in_ci in [false, true] {
+            assert!(!is_good(&lines, in_ci));
+            let text = closing(&lines, in_ci);
+            assert!(text.contains("FAILED") && text.contains("it broke"));
+            assert!(text.ends_with("\n1 passed, 1 failed\n"));
+        }
+    }
+
+    #[test]
+    fn durations_are_readable() {
+        let cases = [(340, "0.3s"), (59_900, "59.9s"), (61_000, "1m01s")];
+        for (millis, shown) in cases {
+            assert_eq!(duration(Duration::from_millis(millis)), shown);
+        }
+    }
+
+    fn passed() -> Verdict {
+        Verdict::Passed(String::new())
+    }
+
+    fn not_run() -> Verdict {
+        Verdict::NotRun("node is missing".into())
+    }
+
+    fn lines(verdicts: &[Verdict]) -> Vec<Line> {
+        let line = |verdict: &Verdict| Line {
+            step: "step",
+            verdict: verdict.clone(),
+            took: Duration::ZERO,
+        };
+        verdicts.iter().map(line).collect()
+    }
+}

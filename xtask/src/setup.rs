@@ -1,0 +1,323 @@
+//! Sets up what the checks need: Node.js and its packages, Google's Python packages, Chromium.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::process::{self, Log};
+use crate::report::Verdict;
+use crate::workspace::Workspace;
+
+/// Something that a check needs and a machine may lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    Node,
+    Python,
+    Chromium,
+}
+
+/// Everything that can be set up, in order.
+pub(crate) const NEEDS: &[Need] = &[Need::Node, Need::Python, Need::Chromium];
+
+/// The AI SDK packages run on it, although the newest ones ask for more.
+const MIN_NODE: Version = Version(20, 0);
+
+/// What Google's packages ask for.
+const MIN_PYTHON: Version = Version(3, 11);
+
+/// Under these names Chromium and its relatives are installed.
+const CHROMIUM_NAMES: [&str; 4] = [
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+];
+
+impl Need {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Python => "python",
+            Self::Chromium => "chromium",
+        }
+    }
+
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Self::Node => "set up Node.js and the AI SDK packages of web/conformance",
+            Self::Python => "set up a Python environment with Google's packages",
+            Self::Chromium => "set up Chromium for the browser tests",
+        }
+    }
+}
+
+/// The machine that this runs on, as far as it has been prepared.
+#[derive(Default)]
+pub(crate) struct Machine {
+    package_lists_are_new: bool,
+}
+
+/// Why something is not there.
+enum Lack {
+    /// It cannot be had here.
+    Unavailable(String),
+    /// Getting it went wrong.
+    Broken(String),
+}
+
+impl Machine {
+    /// Sets up one thing and says what is there.
+    pub(crate) fn set_up(&mut self, need: Need, workspace: &Workspace, log: &mut Log) -> Verdict {
+        let outcome = match need {
+            Need::Node => self.node(workspace, log),
+            Need::Python => self.python(workspace, log),
+            Need::Chromium => self.chromium(log),
+        };
+        match outcome {
+            Ok(detail) => Verdict::Passed(detail),
+            Err(Lack::Unavailable(reason)) => Verdict::NotRun(reason),
+            Err(Lack::Broken(reason)) => Verdict::Failed(reason),
+        }
+    }
+
+    fn node(&mut self, workspace: &Workspace, log: &mut Log) -> Result<String, Lack> {
+        if node_version().is_none() || npm_version().is_none() {
+            self.install(&["nodejs", "npm"], "Node.js with npm", log)?;
+        }
+        let node = node_version()
+            .ok_or_else(|| Lack::Unavailable("node is not on PATH: install Node.js".into()))?;
+        if Version::parse(&node).is_none_or(|version| version < MIN_NODE) {
+            return Err(Lack::Unavailable(format!(
+                "node {node} is too old: install Node.js {MIN_NODE} or newer"
+            )));
+        }
+        if npm_version().is_none() {
+            return Err(Lack::Unavailable("npm is not on PATH: install npm".into()));
+        }
+        let fetched = npm_ci(&workspace.root.join("web/conformance"), log)?;
+        let packages = if fetched { "installed" } else { "in place" };
+        Ok(format!("node {node}, packages {packages}"))
+    }
+
+    fn python(&mut self, workspace: &Workspace, log: &mut Log) -> Result<String, Lack> {
+        let requirements = workspace.root.join("python/requirements.txt");
+        let wanted = read(&requirements)?;
+        let stamp = workspace.venv().join("requirements.stamp");
+        let inside = workspace.python().to_string_lossy().into_owned();
+        if is_stamped(&stamp, &wanted)
+            && let Some(version) = python_version(&inside)
+        {
+            return Ok(format!("python {version}, packages in place"));
+        }
+        self.make_venv(workspace, log)?;
+        let mut pip = Command::new(&inside);
+        pip.args(["-m", "pip", "install", "--disable-pip-version-check"])
+            .args(["--no-input", "--requirement"])
+            .arg(&requirements);
+        log.run(&mut pip).map_err(Lack::Broken)?;
+        write(&stamp, &wanted)?;
+        let version = python_version(&inside).unwrap_or_default();
+        Ok(format!("python {version}, packages installed"))
+    }
+
+    /// Makes the virtual environment anew: by Python's own module, by `virtualenv`, or after
+    /// installing what Debian's Python leaves out.
+    fn make_venv(&mut self, workspace: &Workspace, log: &mut Log) -> Result<(), Lack> {
+        if python_version("python3").is_none() {
+            self.install(&["python3", "python3-venv"], "Python 3", log)?;
+        }
+        let version = python_version("python3")
+            .ok_or_else(|| Lack::Unavailable("python3 is not on PATH: install Python".into()))?;
+        if Version::parse(&version).is_none_or(|version| version < MIN_PYTHON) {
+            return Err(Lack::Unavailable(format!(
+                "python {version} is too old: install Python {MIN_PYTHON} or newer"
+            )));
+        }
+        let venv = workspace.venv();
+        if run_venv(&venv, log).is_ok() {
+            return Ok(());
+        }
+        log.note("python3 lacks its venv module: trying virtualenv");
+        if run_virtualenv(workspace, log).is_ok() {
+            return Ok(());
+        }
+        self.install(&["python3-venv"], "Python's venv module", log)?;
+        run_venv(&venv, log).map_err(Lack::Broken)
+    }
+
+    fn chromium(&mut self, log: &mut Log) -> Result<String, Lack> {
+        if let Some(version) = chromium_version() {
+            return Ok(version);
+        }
+        self.install(&["chromium"], "Chromium", log)?;
+        chromium_version()
+            .ok_or_else(|| Lack::Broken("chromium was installed but does not start".into()))
+    }
+
+    /// Installs Debian packages where this process may.
+    fn install(&mut self, packages: &[&str], what: &str, log: &mut Log) -> Result<(), Lack> {
+        if !may_use_apt() {
+            return Err(Lack::Unavailable(format!(
+                "{what} is missing, and only root on a Debian system can have it installed from \
+                 here: install it by hand"
+            )));
+        }
+        println!("      installing {} with apt-get", packages.join(" "));
+        let apt = || {
+            let mut apt = Command::new("apt-get");
+            apt.env("DEBIAN_FRONTEND", "noninteractive");
+            apt
+        };
+        if !self.package_lists_are_new {
+            log.run(apt().args(["update", "--quiet"]))
+                .map_err(Lack::Broken)?;
+            self.package_lists_are_new = true;
+        }
+        let mut install = apt();
+        install.args(["install", "--yes", "--no-install-recommends", "--quiet"]);
+        log.run(install.args(packages)).map_err(Lack::Broken)
+    }
+}
+
+/// Fetches a directory's npm packages when its lockfile differs from the last time.
+///
+/// Returns whether anything was fetched.
+fn npm_ci(directory: &Path, log: &mut Log) -> Result<bool, Lack> {
+    let lockfile = read(&directory.join("package-lock.json"))?;
+    let stamp = directory.join("node_modules/.lockfile.stamp");
+    if is_stamped(&stamp, &lockfile) {
+        return Ok(false);
+    }
+    let mut npm = process::script("npm");
+    npm.args(["ci", "--no-audit", "--no-fund"])
+        .current_dir(directory);
+    log.run(&mut npm).map_err(Lack::Broken)?;
+    write(&stamp, &lockfile)?;
+    Ok(true)
+}
+
+/// Fetches npm packages for a caller that has no use for the difference between the lacks.
+pub(crate) fn npm_packages(directory: &Path, log: &mut Log) -> Result<(), String> {
+    match npm_ci(directory, log) {
+        Ok(_) => Ok(()),
+        Err(Lack::Unavailable(reason) | Lack::Broken(reason)) => Err(reason),
+    }
+}
+
+/// Says plainly when Node.js is missing or too old.
+pub(crate) fn require_node() -> Result<(), String> {
+    match (node_version(), npm_version()) {
+        (Some(node), Some(_)) => match Version::parse(&node) {
+            Some(version) if version >= MIN_NODE => Ok(()),
+            _ => Err(format!(
+                "node {node} is too old: install Node.js {MIN_NODE} or newer"
+            )),
+        },
+        _ => Err(format!("install Node.js {MIN_NODE} or newer with npm")),
+    }
+}
+
+fn run_venv(venv: &Path, log: &mut Log) -> Result<(), String> {
+    let mut command = Command::new("python3");
+    log.run(command.args(["-m", "venv", "--clear"]).arg(venv))
+}
+
+fn run_virtualenv(workspace: &Workspace, log: &mut Log) -> Result<(), String> {
+    let tool = workspace.target.join("virtualenv");
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--disable-pip-version-check"])
+        .args(["--no-input", "--upgrade", "--target"])
+        .arg(&tool)
+        .arg("virtualenv");
+    log.run(&mut pip)?;
+    let mut virtualenv = Command::new("python3");
+    virtualenv
+        .args(["-m", "virtualenv", "--clear"])
+        .arg(workspace.venv())
+        .env("PYTHONPATH", &tool);
+    log.run(&mut virtualenv)
+}
+
+fn node_version() -> Option<String> {
+    process::answer("node", &["--version"]).map(|v| v.trim_start_matches('v').to_owned())
+}
+
+fn npm_version() -> Option<String> {
+    let name = if cfg!(windows) { "npm.cmd" } else { "npm" };
+    process::answer(name, &["--version"])
+}
+
+fn python_version(interpreter: &str) -> Option<String> {
+    let program = "import platform; print(platform.python_version())";
+    process::answer(interpreter, &["-c", program])
+}
+
+fn chromium_version() -> Option<String> {
+    CHROMIUM_NAMES
+        .iter()
+        .find_map(|name| process::answer(name, &["--version"]))
+}
+
+fn may_use_apt() -> bool {
+    process::answer("id", &["-u"]).as_deref() == Some("0")
+        && process::answer("apt-get", &["--version"]).is_some()
+}
+
+/// A stamp holds what its packages were installed from.
+fn is_stamped(stamp: &Path, wanted: &str) -> bool {
+    std::fs::read_to_string(stamp).is_ok_and(|found| found == wanted)
+}
+
+fn read(path: &Path) -> Result<String, Lack> {
+    std::fs::read_to_string(path)
+        .map_err(|e| Lack::Broken(format!("cannot read {}: {e}", path.display())))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Lack> {
+    // npm makes no directory for a package that needs no other.
+    let directory = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    directory
+        .and_then(|()| std::fs::write(path, text))
+        .map_err(|e| Lack::Broken(format!("cannot write {}: {e}", path.display())))
+}
+
+/// The first two numbers of a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Version(u32, u32);
+
+impl Version {
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split('.').map(str::parse);
+        Some(Self(numbers.next()?.ok()?, numbers.next()?.ok()?))
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self(major, 0) => write!(f, "{major}"),
+            Self(major, minor) => write!(f, "{major}.{minor}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_by_number() {
+        let cases = [
+            ("3.9.2", MIN_PYTHON, false),
+            ("3.10.14", MIN_PYTHON, false),
+            ("3.11.0", MIN_PYTHON, true),
+            ("3.100.1", MIN_PYTHON, true),
+            ("18.20.4", MIN_NODE, false),
+            ("20.20.2", MIN_NODE, true),
+            ("100.0.0", MIN_NODE, true),
+        ];
+        for (text, minimum, enough) in cases {
+            assert_eq!(Version::parse(text).unwrap() >= minimum, enough, "{text}");
+        }
+        assert_eq!(Version::parse("newest"), None);
+    }
+}

@@ -1,0 +1,54 @@
+//! Where the project's files and its build output lie.
+
+use std::path::{Path, PathBuf};
+
+/// The project's directories, found once at start.
+pub(crate) struct Workspace {
+    pub(crate) root: PathBuf,
+    pub(crate) target: PathBuf,
+}
+
+impl Workspace {
+    /// Finds the project from the place that cargo started this program for.
+    pub(crate) fn find() -> Result<Self, String> {
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        let root = manifest
+            .parent()
+            .ok_or("cannot find the project: start this with `cargo xtask`")?
+            .to_path_buf();
+        // Cargo takes a relative target directory from where it was started, which is unknown
+        // here, so such a setting is read as relative to the project.
+        let target = std::env::var_os("CARGO_TARGET_DIR")
+            .map_or_else(|| root.join("target"), |dir| root.join(dir));
+        Ok(Self { root, target })
+    }
+
+    /// Tells whether the project has this file or directory.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.root.join(path).exists()
+    }
+
+    /// The interpreter of the virtual environment that holds Google's packages.
+    pub(crate) fn python(&self) -> PathBuf {
+        python_of(&self.venv())
+    }
+
+    /// The virtual environment that holds Google's packages.
+    pub(crate) fn venv(&self) -> PathBuf {
+        self.target.join("venv")
+    }
+
+    /// The output of the named step.
+    pub(crate) fn log(&self, step: &str) -> PathBuf {
+        self.target.join("xtask").join(format!("{step}.log"))
+    }
+}
+
+fn python_of(venv: &Path) -> PathBuf {
+    if cfg!(windows) {
+        venv.join("Scripts").join("python.exe")
+    } else {
+        venv.join("bin").join("python")
+    }
+}
