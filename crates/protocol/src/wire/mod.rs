@@ -1,0 +1,11 @@
+//! What travels between the bridge and its two sides, as bytes: SSE, the frames of `/live`, and AI SDK v7's own frames.
+
+pub mod ai_sdk_ws;
+mod frame;
+mod lines;
+pub mod live;
+pub mod recording;
+pub mod sse;
+
+pub use frame::{FrameError, MAX_TEXT_FRAME_BYTES, Trigger};
+pub use lines::{JsonLine, LineReader};

@@ -1,0 +1,298 @@
+//! Server-sent events: writing the frames of an answer, and reading those of an agent.
+
+use super::lines::{Line, LineBuffer};
+
+/// Ends an answer.
+pub const DONE: &[u8] = b"data: [DONE]\n\n";
+
+/// Keeps an idle connection open; a comment, because clients parse every event as a chunk.
+pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+
+/// The longest event that is read by default: an image of 12 MB, the largest that models hand out in one event, as base64.
+pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
+
+/// Event names are single words; a longer one is a broken stream.
+pub const MAX_NAME_BYTES: usize = 256;
+
+/// Appends one event that carries `json`, which must lie in one line.
+pub fn frame(out: &mut Vec<u8>, json: &[u8]) {
+    debug_assert!(
+        memchr::memchr2(b'\n', b'\r', json).is_none(),
+        "an event's JSON lies in one line"
+    );
+    out.reserve(json.len() + 8);
+    out.extend_from_slice(b"data: ");
+    out.extend_from_slice(json);
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Reads events out of bytes that arrive in arbitrary pieces.
+///
+/// What is read does not depend on where the pieces end. An event with one data line that lies in one piece is borrowed
+/// from it; anything else passes through a buffer that never exceeds the bound. After an error every call repeats it.
+///
+/// ```
+/// # use adk_bridge_protocol::wire::sse::{Ending, SseParser};
+/// let mut parser = SseParser::default();
+/// let mut texts = Vec::new();
+/// for piece in [&b"data: {\"n\":1}\n\nda"[..], b"ta: {\"n\":2}\n\n"] {
+///     let mut rest = piece;
+///     while let Some(event) = parser.next(&mut rest)? {
+///         texts.push(event.data.to_owned());
+///     }
+/// }
+/// assert_eq!(texts, ["{\"n\":1}", "{\"n\":2}"]);
+/// assert_eq!(parser.finish()?, Ending::Complete);
+/// # Ok::<(), adk_bridge_protocol::wire::sse::SseError>(())
+/// ```
+#[derive(Debug)]
+pub struct SseParser {
+    /// Keeps the data lines of an event that is not complete.
+    lines: LineBuffer,
+    name: String,
+    /// The event has at least one data line.
+    has_data: bool,
+    event_at: u64,
+    /// The last event was handed out: its data and name go at the next call.
+    spent: bool,
+    failed: Option<SseError>,
+}
+
+/// One event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SseEvent<'a> {
+    /// The data lines, joined by line feeds.
+    pub data: &'a str,
+    /// Empty where the event has none.
+    pub name: &'a str,
+    /// Where in the stream its first data line begins.
+    pub at: u64,
+}
+
+/// How a stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending<'a> {
+    /// After the blank line of the last event, or before any.
+    Complete,
+    /// Inside an event: the connection was cut.
+    Truncated {
+        /// The data that had arrived, possibly cut inside a character.
+        data: &'a [u8],
+        /// Where in the stream the event begins.
+        at: u64,
+    },
+}
+
+/// Why a stream cannot be read further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SseError {
+    #[error("event or line longer than {limit} bytes, exceeded at byte {at}; raise the limit")]
+    TooLong { limit: usize, at: u64 },
+    #[error("no UTF-8 at byte {at} of the stream")]
+    NotUtf8 { at: u64 },
+    #[error("input after the end of the stream; use a new parser for a new stream")]
+    Finished,
+}
+
+impl Default for SseParser {
+    fn default() -> Self {
+        Self::new(MAX_EVENT_BYTES)
+    }
+}
+
+impl SseParser {
+    /// Makes a parser that refuses events longer than `max_event_bytes`.
+    ///
+    /// An event's length is its data so far plus the whole line that is being read, field name included.
+    pub fn new(max_event_bytes: usize) -> Self {
+        Self {
+            lines: LineBuffer::new(max_event_bytes),
+            name: String::new(),
+            has_data: false,
+            event_at: 0,
+            spent: false,
+            failed: None,
+        }
+    }
+
+    /// Takes the next event out of `input` and moves `input` behind it; `None` when all of `input` is used up.
+    pub fn next<'a, 'b: 'a>(
+        &'a mut self,
+        input: &mut &'b [u8],
+    ) -> Result<Option<SseEvent<'a>>, SseError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let data = match self.advance(input) {
+            Ok(None) => return Ok(None),
+            Ok(Some(Data::Whole(data))) => data,
+            // Each of its lines was checked, so this cannot fail.
+            Ok(Some(Data::Kept)) => self.lines.utf8(self.lines.kept(), 0)?,
+            Err(error) => {
+                self.failed = Some(error);
+                self.lines.release();
+                return Err(error);
+            }
+        };
+        Ok(Some(SseEvent {
+            data,
+            name: &self.name,
+            at: self.event_at,
+        }))
+    }
+
+    /// Ends the stream, tells whether it was cut, and refuses further input.
+    pub fn finish(&mut self) -> Result<Ending<'_>, SseError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.failed = Some(SseError::Finished);
+        self.forget_spent();
+        if self.lines.end() {
+            match Field::of(self.lines.line()) {
+                Field::Data(skip) => {
+                    let joined = self.begin_data();
+                    self.lines.keep_line(skip, joined);
+                }
+                Field::Comment if !self.has_data && self.name.is_empty() => {
+                    return Ok(Ending::Complete);
+                }
+                _ if !self.has_data => self.event_at = self.lines.line_at(),
+                _ => {}
+            }
+        } else if !self.has_data && self.name.is_empty() {
+            return Ok(Ending::Complete);
+        }
+        self.lines.drop_line();
+        Ok(Ending::Truncated {
+            data: self.lines.kept(),
+            at: self.event_at,
+        })
+    }
+
+    fn advance<'b>(&mut self, input: &mut &'b [u8]) -> Result<Option<Data<'b>>, SseError> {
+        self.forget_spent();
+        // The event's only data line so far, as long as it needs no copy.
+        let mut whole: Option<&'b str> = None;
+        loop {
+            let Some(line) = self.lines.next(input, whole.map_or(0, str::len))? else {
+                if let Some(data) = whole {
+                    self.lines.keep(data.as_bytes());
+                }
+                self.lines.absorb(input)?;
+                return Ok(None);
+            };
+            let bytes = match line {
+                Line::Whole(bytes) => bytes,
+                Line::Buffered => self.lines.line(),
+            };
+            if bytes.is_empty() {
+                if self.has_data {
+                    self.spent = true;
+                    return Ok(Some(whole.map_or(Data::Kept, Data::Whole)));
+                }
+                self.name.clear();
+                continue;
+            }
+            match Field::of(bytes) {
+                Field::Data(skip) => {
+                    let joined = self.begin_data();
+                    match line {
+                        Line::Whole(bytes) => {
+                            let data = self.lines.utf8(&bytes[skip..], skip)?;
+                            if !joined {
+                                whole = Some(data);
+                                continue;
+                            }
+                            if let Some(first) = whole.take() {
+                                self.lines.keep(first.as_bytes());
+                            }
+                            self.lines.keep(b"\n");
+                            self.lines.keep(data.as_bytes());
+                        }
+                        Line::Buffered => {
+                            self.lines.utf8(&self.lines.line()[skip..], skip)?;
+                            self.lines.keep_line(skip, joined);
+                        }
+                    }
+                }
+                Field::Name(skip) => {
+                    let name = self.lines.utf8(&bytes[skip..], skip)?;
+                    if name.len() > MAX_NAME_BYTES {
+                        return Err(SseError::TooLong {
+                            limit: MAX_NAME_BYTES,
+                            at: self.lines.line_at() + (skip + MAX_NAME_BYTES) as u64,
+                        });
+                    }
+                    self.name.clear();
+                    self.name.push_str(name);
+                    self.lines.drop_line();
+                }
+                Field::Comment | Field::Ignored => self.lines.drop_line(),
+            }
+        }
+    }
+
+    /// Notes a data line; true when it continues those before it.
+    fn begin_data(&mut self) -> bool {
+        if self.has_data {
+            return true;
+        }
+        self.has_data = true;
+        self.event_at = self.lines.line_at();
+        false
+    }
+
+    fn forget_spent(&mut self) {
+        if self.spent {
+            self.spent = false;
+            self.has_data = false;
+            self.name.clear();
+            self.lines.drop_kept();
+        }
+    }
+}
+
+/// Where the data of a complete event lies.
+enum Data<'b> {
+    Whole(&'b str),
+    Kept,
+}
+
+/// What a line is, with the number of bytes before its value.
+enum Field {
+    Data(usize),
+    Name(usize),
+    Comment,
+    Ignored,
+}
+
+impl Field {
+    fn of(line: &[u8]) -> Self {
+        if let Some(rest) = line.strip_prefix(b"data") {
+            if let Some(skip) = value(rest) {
+                return Self::Data(4 + skip);
+            }
+        } else if let Some(rest) = line.strip_prefix(b"event") {
+            if let Some(skip) = value(rest) {
+                return Self::Name(5 + skip);
+            }
+        } else if line.first() == Some(&b':') {
+            return Self::Comment;
+        }
+        Self::Ignored
+    }
+}
+
+/// Returns the length of the colon and one space; a name without colon has an empty value.
+fn value(rest: &[u8]) -> Option<usize> {
+    match rest {
+        [] => Some(0),
+        [b':', b' ', ..] => Some(2),
+        [b':', ..] => Some(1),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
