@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use crate::approval::Refusal;
+use serde_json::Value;
+
+use crate::approval::{Refusal, Time};
+use crate::calls::{Calls, Ids};
 use crate::chunk::{Chunk, Sdk};
 use crate::message::fold::Fold;
 use crate::message::{Message, Part};
@@ -23,7 +26,15 @@ pub enum Effect {
     /// Stop the run of the agent that is under way.
     CancelRun,
     /// The turn waits for a client's output; a tick is due at this time.
-    HoldUntil(crate::approval::Time),
+    HoldUntil(Time),
+    /// The user's speech as text.
+    Heard { text: String, finished: bool },
+    /// A remote agent saved an artifact.
+    Artifact { name: String, version: Value },
+    /// The user spoke while the model did: what is queued for the player is void.
+    Interrupted,
+    /// A live agent says that its turn is complete.
+    TurnComplete,
     /// The turn is over: `[DONE]`.
     End,
 }
@@ -49,7 +60,7 @@ pub enum Ask {
 pub struct Response {
     pub id: String,
     pub name: String,
-    pub response: serde_json::Value,
+    pub response: Value,
 }
 
 /// One row of the audit; the server adds who, where and when.
@@ -106,7 +117,7 @@ pub struct Outbox {
     pub(crate) audit: Vec<Audit>,
     frames: Vec<Frame>,
     bytes: Vec<u8>,
-    json: Vec<u8>,
+    barrier: usize,
 }
 
 impl Outbox {
@@ -116,6 +127,7 @@ impl Outbox {
         self.audit.clear();
         self.frames.clear();
         self.bytes.clear();
+        self.barrier = 0;
     }
 
     pub fn frames(&self, range: Range<usize>) -> &[Frame] {
@@ -138,21 +150,26 @@ impl Outbox {
     }
 
     pub(crate) fn push(&mut self, chunk: &Chunk<'_>) {
-        self.json.clear();
-        if !chunk.write(Sdk::V6, &mut self.json) {
+        let start = self.bytes.len();
+        if !sse::chunk(&mut self.bytes, chunk, Sdk::V6) {
             return;
         }
-        let start = self.bytes.len();
-        sse::frame(&mut self.bytes, &self.json);
         let index = self.frames.len();
         self.frames.push(Frame {
             bytes: start..self.bytes.len(),
             kind: FrameKind::of(chunk),
         });
+        let mergeable = self.effects.len() > self.barrier;
         match self.effects.last_mut() {
-            Some(Effect::Frames(range)) => range.end = index + 1,
+            Some(Effect::Frames(range)) if mergeable => range.end = index + 1,
             _ => self.effects.push(Effect::Frames(index..index + 1)),
         }
+    }
+
+    /// Keeps later frames apart from earlier ones. Returns the place of what comes next.
+    pub(crate) fn barrier(&mut self) -> usize {
+        self.barrier = self.effects.len();
+        self.barrier
     }
 }
 
@@ -254,5 +271,19 @@ impl Draft {
             .rev()
             .take_while(|part| !matches!(part, Part::StepStart))
             .any(|part| matches!(part, Part::Tool(_)))
+    }
+}
+
+/// Where a translation is written: the book of calls, the message, and the outbox.
+pub(crate) struct Page<'p> {
+    pub(crate) calls: &'p mut Calls,
+    pub(crate) ids: &'p mut dyn Ids,
+    pub(crate) draft: &'p mut Draft,
+    pub(crate) out: &'p mut Outbox,
+}
+
+impl Page<'_> {
+    pub(crate) fn emit(&mut self, chunk: &Chunk<'_>) {
+        self.draft.emit(chunk, self.out);
     }
 }

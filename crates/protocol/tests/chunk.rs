@@ -1,5 +1,7 @@
 //! Chunks as the clients' schemas see them: what is accepted, what is refused, and what each version is sent.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use adk_bridge_protocol::chunk::{Chunk, ChunkError, FinishReason, Sdk};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

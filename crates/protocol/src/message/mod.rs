@@ -3,13 +3,14 @@
 //! [`parse`] reads every form that clients send, [`fold`] builds a message out of chunks exactly as the AI SDK does,
 //! and [`replay`] turns a message into chunks again.
 
-pub mod fold;
 pub mod parse;
-pub mod replay;
+mod serialize;
 
 use serde_json::{Map, Value};
 
 use crate::chunk::InputEncoding;
+
+pub use parse::{At, MessageError, parse_messages};
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +28,29 @@ pub enum Role {
     System,
     User,
     Assistant,
+}
+
+impl Message {
+    /// An assistant's message without anything in it.
+    pub fn assistant(id: impl Into<String>) -> Self {
+        Self {
+            id: id.into(),
+            role: Role::Assistant,
+            metadata: None,
+            parts: Vec::new(),
+            extra: Map::new(),
+        }
+    }
+}
+
+impl Role {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
 }
 
 /// One part of a message.
@@ -71,7 +95,7 @@ pub enum TextState {
 }
 
 /// A tool call and what became of it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolPart {
     pub call_id: String,
     pub name: String,
@@ -94,8 +118,9 @@ pub struct ToolPart {
     pub extra: Map<String, Value>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolState {
+    #[default]
     InputStreaming,
     InputAvailable,
     ApprovalRequested,
@@ -105,6 +130,36 @@ pub enum ToolState {
     OutputDenied,
     /// A state that this version does not know (`call` of older clients, for one).
     Other(String),
+}
+
+impl ToolState {
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::InputStreaming => "input-streaming",
+            Self::InputAvailable => "input-available",
+            Self::ApprovalRequested => "approval-requested",
+            Self::ApprovalResponded => "approval-responded",
+            Self::OutputAvailable => "output-available",
+            Self::OutputError => "output-error",
+            Self::OutputDenied => "output-denied",
+            Self::Other(state) => state,
+        }
+    }
+}
+
+impl From<String> for ToolState {
+    fn from(state: String) -> Self {
+        match state.as_str() {
+            "input-streaming" => Self::InputStreaming,
+            "input-available" => Self::InputAvailable,
+            "approval-requested" => Self::ApprovalRequested,
+            "approval-responded" => Self::ApprovalResponded,
+            "output-available" => Self::OutputAvailable,
+            "output-error" => Self::OutputError,
+            "output-denied" => Self::OutputDenied,
+            _ => Self::Other(state),
+        }
+    }
 }
 
 /// The `approval` field of a tool part.
@@ -118,7 +173,7 @@ pub struct ApprovalField {
     pub extra: Map<String, Value>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct FilePart {
     pub media_type: String,
     pub url: String,

@@ -1,0 +1,365 @@
+//! Dialects: one stored reply as a client of either dialect sees it.
+//!
+//! `native` is the stored form itself. `adk` is a projection of it, nothing is kept twice:
+//!
+//! ```text
+//!   stored (native)                       adk, while it goes on           adk, when it has ended
+//!   ───────────────────────────           ───────────────────────         ──────────────────────────────
+//!   step-start                            step-start                      step-start
+//!   text "Let me look."                     –                               –
+//!   tool search   output, approval        tool search   input             tool search   output
+//!                                         tool adk_request_confirmation   tool adk_request_confirmation {confirmed}
+//!   step-start                            step-start                      step-start
+//!   tool update   approval-requested      tool update   input             tool update   output
+//!                                         tool adk_request_confirmation   tool adk_request_confirmation {confirmed}
+//!   step-start                              –                             step-start
+//!   text "Found 10. Updated."               –                             text "Let me look.", text "Found 10. …"
+//! ```
+//!
+//! Text, reasoning, images and outputs wait until the reply has ended: the seeds' predicate takes a text in the step for
+//! the end of the answer. An agent that never asks streams at once; only its images take the form of this dialect.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde_json::{Map, Value, json};
+
+use crate::approval::{Approval, ApprovalState};
+use crate::calls::Calls;
+use crate::chunk::{Chunk, Sdk};
+use crate::event::REQUEST_CONFIRMATION;
+use crate::message::replay::{Cursor, catch_up, finish_step, start};
+use crate::message::{ApprovalField, DataPart, FilePart, Message, Part, ToolPart, ToolState};
+use crate::outbox::{FrameKind, Outbox};
+use crate::reply::Reply;
+use crate::wire::sse;
+
+/// Which wire form a client asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Dialect {
+    /// Only standard parts of the AI SDK.
+    #[default]
+    Native,
+    /// The form of the seeds: an approval is a tool call of its own.
+    Adk,
+}
+
+/// A word that is no dialect.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown dialect {0:?}; use \"native\" or \"adk\"")]
+pub struct UnknownDialect(String);
+
+impl std::str::FromStr for Dialect {
+    type Err = UnknownDialect;
+
+    fn from_str(word: &str) -> Result<Self, UnknownDialect> {
+        match word {
+            "native" => Ok(Self::Native),
+            "adk" => Ok(Self::Adk),
+            other => Err(UnknownDialect(other.to_owned())),
+        }
+    }
+}
+
+/// How one reader of a turn sees it.
+///
+/// A reader is attached when its turn begins, or in the middle of it, and then given every [`Effect::Frames`] of the
+/// turn. One that cannot keep up is [parked](Reader::park) and later brought up to date from the message.
+///
+/// [`Effect::Frames`]: crate::outbox::Effect::Frames
+#[derive(Debug)]
+pub struct Reader {
+    view: View,
+    sdk: Sdk,
+    /// What it has, where it does not simply get every frame.
+    cursor: Option<Cursor>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum View {
+    /// Frames pass as they are.
+    Native,
+    /// Frames pass as they are, images excepted.
+    Images,
+    /// The reader gets what the projection shows, when it changes.
+    Held,
+}
+
+impl Reader {
+    /// For a client; `may_ask` says whether the agent has tools that need approval.
+    pub fn new(dialect: Dialect, sdk: Sdk, may_ask: bool) -> Self {
+        Self {
+            view: match (dialect, may_ask) {
+                (Dialect::Native, _) => View::Native,
+                (Dialect::Adk, false) => View::Images,
+                (Dialect::Adk, true) => View::Held,
+            },
+            sdk,
+            cursor: None,
+        }
+    }
+
+    /// Begins a reader's stream: `start`, then what it misses. `theirs` is the copy of the message that its client has.
+    pub fn attach(&mut self, reply: &Reply, theirs: Option<&Message>, out: &mut Vec<u8>) {
+        let ours = self.project(reply);
+        let mut cursor = match theirs {
+            Some(theirs) => Cursor::of_client(theirs, &ours),
+            None => Cursor::nothing(),
+        };
+        let sdk = self.sdk;
+        let mut emit = |chunk: &Chunk<'_>| encode(chunk, sdk, out);
+        start(&ours, &mut emit);
+        catch_up(&ours, &mut cursor, sdk, &mut emit);
+        // A step that is open goes on in the frames to come; the frame that ends it ends this one too.
+        if reply.turn().is_none() || self.view == View::Held {
+            finish_step(&mut cursor, &mut emit);
+        }
+        self.cursor = (self.view == View::Held).then_some(cursor);
+    }
+
+    /// Passes on frames of the outbox, as far as this reader sees them.
+    pub fn frames(
+        &mut self,
+        reply: &Reply,
+        outbox: &Outbox,
+        range: Range<usize>,
+        out: &mut Vec<u8>,
+    ) {
+        if self.view == View::Native && self.cursor.is_none() {
+            return out.extend_from_slice(outbox.sse(range));
+        }
+        if self.cursor.is_some() && self.view != View::Held {
+            return; // Parked.
+        }
+        for index in range {
+            let frame = &outbox.frames(index..index + 1)[0];
+            match (self.view, frame.kind) {
+                (View::Held, FrameKind::Delta) => {}
+                (View::Held, FrameKind::Body) => self.update(reply, false, out),
+                (View::Held, FrameKind::Terminal) => {
+                    self.update(reply, true, out);
+                    out.extend_from_slice(outbox.sse(index..index + 1));
+                }
+                (View::Images, FrameKind::Body) => {
+                    match image_frame(outbox.json(frame)) {
+                        Some(chunk) => encode(&chunk, self.sdk, out),
+                        None => out.extend_from_slice(outbox.sse(index..index + 1)),
+                    }
+                }
+                _ => out.extend_from_slice(outbox.sse(index..index + 1)),
+            }
+        }
+    }
+
+    /// Stops passing frames to a reader that cannot take them. Call it before the input whose frames it would miss.
+    pub fn park(&mut self, reply: &Reply) {
+        if self.cursor.is_none() {
+            let step_open = reply.turn().is_some() && !reply.message().parts.is_empty();
+            self.cursor = Some(Cursor::all_of(&self.project(reply), step_open));
+        }
+    }
+
+    /// Brings a parked reader up to date; frames pass again from here on.
+    pub fn unpark(&mut self, reply: &Reply, out: &mut Vec<u8>) {
+        if self.view == View::Held {
+            return self.update(reply, false, out);
+        }
+        if let Some(mut cursor) = self.cursor.take() {
+            let ours = self.project(reply);
+            let sdk = self.sdk;
+            catch_up(&ours, &mut cursor, sdk, &mut |chunk| encode(chunk, sdk, out));
+        }
+    }
+
+    fn update(&mut self, reply: &Reply, last: bool, out: &mut Vec<u8>) {
+        let ours = self.project(reply).into_owned();
+        let sdk = self.sdk;
+        if let Some(cursor) = &mut self.cursor {
+            let mut emit = |chunk: &Chunk<'_>| encode(chunk, sdk, out);
+            catch_up(&ours, cursor, sdk, &mut emit);
+            if last {
+                finish_step(cursor, &mut emit);
+                if let Some(metadata) = &ours.metadata {
+                    emit(&Chunk::metadata(metadata));
+                }
+            }
+        }
+    }
+
+    fn project<'r>(&self, reply: &'r Reply) -> Cow<'r, Message> {
+        match self.view {
+            View::Native => Cow::Borrowed(reply.message()),
+            View::Images => Cow::Owned(with_images(reply.message())),
+            View::Held => Cow::Owned(project(
+                reply.message(),
+                reply.calls(),
+                reply.ended().is_some(),
+            )),
+        }
+    }
+}
+
+/// A message in the `adk` dialect. `ended`: whether its reply has come to its end, so that nothing is held back.
+pub fn project(message: &Message, calls: &Calls, ended: bool) -> Message {
+    let mut parts = Vec::new();
+    let mut held = Vec::new();
+    for step in message
+        .parts
+        .split(|part| matches!(part, Part::StepStart))
+    {
+        let mut opened = false;
+        for part in step {
+            match part {
+                Part::Tool(tool) => {
+                    if !std::mem::replace(&mut opened, true) {
+                        parts.push(Part::StepStart);
+                    }
+                    let approval = calls.by_id(&tool.call_id).and_then(|call| call.approval.as_ref());
+                    parts.push(Part::Tool(Box::new(project_call(tool, ended))));
+                    if let Some(field) = &tool.approval {
+                        parts.push(Part::Tool(Box::new(confirmation(
+                            tool, field, approval, ended,
+                        ))));
+                    }
+                }
+                Part::StepStart => {}
+                Part::File(file) => held.push(image_part(file).unwrap_or_else(|| part.clone())),
+                other => held.push(other.clone()),
+            }
+        }
+    }
+    if ended {
+        if !held.is_empty() || !parts.is_empty() {
+            // A last step without tools: the client has nothing to send any more.
+            parts.push(Part::StepStart);
+        }
+        parts.append(&mut held);
+    }
+    Message {
+        id: message.id.clone(),
+        role: message.role,
+        metadata: message.metadata.clone().filter(|_| ended),
+        parts,
+        extra: message.extra.clone(),
+    }
+}
+
+/// The call itself: its approval sits on the confirmation, and its output is held back.
+fn project_call(tool: &ToolPart, ended: bool) -> ToolPart {
+    let mut call = tool.clone();
+    call.approval = None;
+    match call.state {
+        ToolState::OutputAvailable | ToolState::OutputError | ToolState::OutputDenied if ended => {}
+        ToolState::InputStreaming => {}
+        _ => {
+            call.state = ToolState::InputAvailable;
+            call.output = None;
+            call.error_text = None;
+        }
+    }
+    call
+}
+
+/// The call by which consent is asked for, in the words of ADK.
+fn confirmation(
+    tool: &ToolPart,
+    field: &ApprovalField,
+    approval: Option<&Approval>,
+    ended: bool,
+) -> ToolPart {
+    let id = field.id.as_deref().unwrap_or(&tool.call_id);
+    let hint = approval.map_or_else(
+        || crate::reply::default_hint(&tool.name),
+        |approval| approval.hint.clone(),
+    );
+    let mut part = ToolPart::new(id.to_owned(), REQUEST_CONFIRMATION);
+    part.input = Some(json!({
+        "originalFunctionCall": {
+            "id": tool.call_id,
+            "name": tool.name,
+            "args": tool.input.clone().unwrap_or_else(|| json!({})),
+        },
+        "toolConfirmation": {"hint": hint, "confirmed": false},
+    }));
+    part.approval = Some(ApprovalField {
+        id: Some(id.to_owned()),
+        approved: field.approved,
+        reason: field.reason.clone(),
+        extra: Map::new(),
+    });
+    part.state = match field.approved {
+        Some(confirmed) if ended => {
+            part.output = Some(json!({"confirmed": confirmed}));
+            ToolState::OutputAvailable
+        }
+        Some(_) => ToolState::ApprovalResponded,
+        None if ended || approval.is_some_and(is_over) => {
+            part.error_text = tool.error_text.clone().or_else(|| {
+                Some("this request is over".to_owned())
+            });
+            ToolState::OutputError
+        }
+        None => ToolState::ApprovalRequested,
+    };
+    part
+}
+
+fn is_over(approval: &Approval) -> bool {
+    matches!(
+        approval.state,
+        ApprovalState::Expired | ApprovalState::Superseded
+    )
+}
+
+fn with_images(message: &Message) -> Message {
+    let mut message = message.clone();
+    for part in &mut message.parts {
+        if let Part::File(file) = part
+            && let Some(image) = image_part(file)
+        {
+            *part = image;
+        }
+    }
+    message
+}
+
+fn image_part(file: &FilePart) -> Option<Part> {
+    Some(Part::Data(DataPart {
+        kind: "data-image".to_owned(),
+        id: None,
+        data: image_data(&file.media_type, &file.url)?,
+        extra: Map::new(),
+    }))
+}
+
+/// An image in the seeds' form. One that lies elsewhere is named by its address.
+fn image_data(media_type: &str, url: &str) -> Option<Value> {
+    if !media_type.starts_with("image/") {
+        return None;
+    }
+    let inline = url
+        .strip_prefix("data:")
+        .and_then(|rest| rest.split_once(";base64,"));
+    Some(match inline {
+        Some((_, data)) => json!({"mediaType": media_type, "data": data}),
+        None => json!({"mediaType": media_type, "url": url}),
+    })
+}
+
+fn image_frame(json: &[u8]) -> Option<Chunk<'static>> {
+    if !json.starts_with(br#"{"type":"file""#) {
+        return None;
+    }
+    let chunk: Value = serde_json::from_slice(json).ok()?;
+    let data = image_data(chunk.get("mediaType")?.as_str()?, chunk.get("url")?.as_str()?)?;
+    Some(Chunk::Data(crate::chunk::DataChunk {
+        kind: Cow::Borrowed("data-image"),
+        id: None,
+        data: Cow::Owned(data),
+        transient: None,
+    }))
+}
+
+fn encode(chunk: &Chunk<'_>, sdk: Sdk, out: &mut Vec<u8>) {
+    sse::chunk(out, chunk, sdk);
+}
