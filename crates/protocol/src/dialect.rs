@@ -31,7 +31,7 @@ use crate::event::REQUEST_CONFIRMATION;
 use crate::message::replay::{Cursor, catch_up, finish_step, start};
 use crate::message::{ApprovalField, DataPart, FilePart, Message, Part, ToolPart, ToolState};
 use crate::outbox::{FrameKind, Outbox};
-use crate::reply::Reply;
+use crate::reply::{Reply, metadata_chunk};
 use crate::wire::sse;
 
 /// Which wire form a client asked for.
@@ -180,7 +180,7 @@ impl Reader {
             if last {
                 finish_step(cursor, &mut emit);
                 if let Some(metadata) = &ours.metadata {
-                    emit(&Chunk::metadata(metadata));
+                    emit(&metadata_chunk(metadata));
                 }
             }
         }

@@ -239,7 +239,7 @@ impl Draft {
     }
 
     pub(crate) fn message(&self) -> &Message {
-        self.fold.message()
+        self.fold.unsettled()
     }
 
     /// Folds a chunk and puts it into the outbox.

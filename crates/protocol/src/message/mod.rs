@@ -3,7 +3,10 @@
 //! [`parse`] reads every form that clients send, [`fold`] builds a message out of chunks exactly as the AI SDK does,
 //! and [`replay`] turns a message into chunks again.
 
+pub mod fold;
 pub mod parse;
+pub mod replay;
+pub mod partial_json;
 mod serialize;
 
 use serde_json::{Map, Value};
@@ -116,6 +119,31 @@ pub struct ToolPart {
     pub result_provider_metadata: Option<Value>,
     pub approval: Option<ApprovalField>,
     pub extra: Map<String, Value>,
+}
+
+impl ToolPart {
+    /// A call of which only id and name are known.
+    pub fn new(call_id: String, name: &str) -> Self {
+        Self {
+            call_id,
+            name: name.to_owned(),
+            dynamic: false,
+            state: ToolState::InputAvailable,
+            input: None,
+            raw_input: None,
+            input_encoding: None,
+            output: None,
+            error_text: None,
+            preliminary: None,
+            provider_executed: None,
+            title: None,
+            tool_metadata: None,
+            call_provider_metadata: None,
+            result_provider_metadata: None,
+            approval: None,
+            extra: Map::new(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

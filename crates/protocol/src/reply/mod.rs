@@ -26,6 +26,9 @@ mod turn;
 use serde::{Deserialize, Serialize};
 
 pub use answers::{Answer, answers_of};
+pub(crate) use settle::default_hint;
+pub(crate) use turn::metadata_chunk;
+pub use turn::{FIRST_HOLD, LONGEST_HOLD};
 
 use crate::approval::Time;
 use crate::calls::{Call, CallState, Calls, Ids, Outcome, RunsOn};
@@ -326,7 +329,7 @@ impl Reply {
                 remote_id,
                 original,
                 hint,
-            } => self.confirmation(&remote_id, &original, hint, given, out),
+            } => self.confirmation(remote_id, &original, hint, given, out),
             Fact::Responded {
                 response,
                 placeholder,

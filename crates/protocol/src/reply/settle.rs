@@ -7,6 +7,7 @@ use crate::approval::{Approval, ApprovalState, Time, input_hash};
 use crate::calls::{Call, CallState, Outcome, RunsOn, Settled};
 use crate::chunk::Chunk;
 use crate::outbox::{AuditKind, Effect, Outbox};
+use crate::translate::file_chunk;
 
 /// What the model and the user are told about a call that ended without a result of its own.
 pub(crate) const EXPIRED: &str = "the approval was not given in time";
@@ -186,19 +187,18 @@ impl Reply {
         }
     }
 
+    /// Tells the front end of the denials that were kept back.
     pub(super) fn announce_deferred(&mut self, out: &mut Outbox) {
-        let deferred: Vec<usize> = (0..self.calls.len())
-            .filter(|&index| {
-                let call = &self.calls[index];
-                call.settled() == Some(Settled::Denied) && !call.announced
-            })
-            .collect();
-        if !deferred.is_empty() {
-            self.durably(out, |reply, out| {
-                for index in deferred {
-                    reply.announce_denial(index, out);
-                }
-            });
+        if self.calls.iter().any(is_kept_back) {
+            self.durably(out, |reply, out| reply.announce_denials(out));
+        }
+    }
+
+    pub(super) fn announce_denials(&mut self, out: &mut Outbox) {
+        for index in 0..self.calls.len() {
+            if is_kept_back(&self.calls[index]) {
+                self.announce_denial(index, out);
+            }
         }
     }
 
@@ -244,7 +244,7 @@ impl Reply {
                 );
                 for file in files {
                     self.draft
-                        .emit(&Chunk::file(file.url, file.media_type), out);
+                        .emit(&file_chunk(&file.url, &file.media_type), out);
                 }
             }
             Outcome::Error { text } => self.settle_failed(index, Settled::Error, &text, out),
@@ -363,6 +363,10 @@ impl Outcome {
             files: Vec::new(),
         }
     }
+}
+
+fn is_kept_back(call: &Call) -> bool {
+    call.settled() == Some(Settled::Denied) && !call.announced
 }
 
 /// What a human is told where the tool has no words of its own.

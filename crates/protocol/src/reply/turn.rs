@@ -128,7 +128,7 @@ impl Reply {
                 CallState::Settled { .. } => {}
             }
         }
-        self.announce_deferred_now(out);
+        self.announce_denials(out);
     }
 
     /// Draws a line under the calls of a reply that ended in the middle: both stock predicates look at the last step,
@@ -150,7 +150,7 @@ impl Reply {
             .value()
             .filter(|metadata| self.sent_metadata.as_ref() != Some(metadata));
         if let Some(metadata) = metadata {
-            self.draft.emit(&Chunk::metadata(&metadata), out);
+            self.draft.emit(&metadata_chunk(&metadata), out);
             self.sent_metadata = Some(metadata);
         }
         if self.turn.take().is_some() {
@@ -179,5 +179,12 @@ impl Ended {
             Self::TooLong => Some("too-long"),
             Self::Interrupted => Some("interrupted"),
         }
+    }
+}
+
+/// Tells the readers what the message is accompanied by.
+pub(crate) fn metadata_chunk(metadata: &serde_json::Value) -> Chunk<'_> {
+    Chunk::MessageMetadata {
+        message_metadata: std::borrow::Cow::Borrowed(metadata),
     }
 }

@@ -10,20 +10,23 @@
 //! - partial events may hold complete calls: only non-partial ones count, but streamed arguments are shown as they grow;
 //! - an error comes as an event and again as a bare line: the first one counts.
 
+mod repeat;
+mod tool_calls;
+
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use crate::args::ArgsWriter;
-use crate::audio;
+use self::repeat::{Repeat, Streamed};
+use self::tool_calls::StreamingCall;
+use crate::audio::PcmFormat;
 use crate::base64;
-use crate::calls::{Call, CallState, Calls, Ids, RunsOn};
-use crate::chunk::{Chunk, DataChunk, FinishReason, Str};
+use crate::chunk::{Chunk, DataChunk, FinishReason};
 use crate::event::{
-    Blob, Event, FunctionCall, FunctionResponse, Part, REQUEST_CONFIRMATION, Transcription,
+    Blob, Event, FunctionResponse, Part, REQUEST_CONFIRMATION, Transcription,
 };
-use crate::metadata::Metadata;
-use crate::outbox::{Draft, Outbox};
+use crate::metadata::{Metadata, sources_of};
+use crate::outbox::{Draft, Outbox, Page};
 
 /// What an event means beyond its content.
 #[derive(Debug, PartialEq)]
@@ -32,12 +35,15 @@ pub enum Fact<'e> {
     Called { index: usize, long_running: bool },
     /// A remote agent asks a human about one of its page.calls.
     Confirmation {
-        remote_id: Str<'e>,
+        remote_id: &'e str,
         original: Original,
         hint: String,
     },
-    /// A remote agent's tool has answered.
-    Responded(&'e FunctionResponse<'e>),
+    /// A remote agent's tool has answered; a placeholder only says that a human must be asked first.
+    Responded {
+        response: &'e FunctionResponse<'e>,
+        placeholder: bool,
+    },
     /// The user's speech as text.
     Heard { text: &'e str, finished: bool },
     /// An artifact was saved under this name and version.
@@ -107,12 +113,6 @@ enum Kind {
     Thought,
 }
 
-#[derive(Debug)]
-struct StreamingCall {
-    index: usize,
-    args: ArgsWriter,
-}
-
 impl Translator {
     /// Translates one event: chunks go to `out` (and into the draft), facts are returned.
     pub fn event<'e>(
@@ -156,17 +156,26 @@ impl Translator {
 
     /// Opens a step before a model call.
     pub(crate) fn start_step(&mut self, page: &mut Page<'_>) {
-        self.finish_step(page);
+        self.close(page.draft, page.out);
         page.emit(&Chunk::StartStep);
         self.step = Step::Fresh;
     }
 
-    /// Ends the current step, if one is open.
-    pub(crate) fn finish_step(&mut self, page: &mut Page<'_>) {
-        self.close_text(page);
+    /// Ends the text and the step that are open, if any.
+    pub(crate) fn close(&mut self, draft: &mut Draft, out: &mut Outbox) {
+        if let Some(open) = self.open.take() {
+            draft.emit(&open.end(), out);
+        }
         if self.step != Step::Closed {
-            page.emit(&Chunk::FinishStep);
+            draft.emit(&Chunk::FinishStep, out);
             self.step = Step::Closed;
+        }
+    }
+
+    /// Takes up a reply after a restart; `fresh` says that its last step is open and empty.
+    pub(crate) fn resume(&mut self, fresh: bool) {
+        if fresh {
+            self.step = Step::Fresh;
         }
     }
 
@@ -201,20 +210,6 @@ impl Translator {
     /// Whether anything of the current model call has arrived.
     pub(crate) fn has_spoken(&self) -> bool {
         matches!(self.step, Step::Used | Step::Ended)
-    }
-
-    /// Shows a call and takes it into the book.
-    pub(crate) fn show_call(
-        &mut self,
-        call: Call,
-        signature: Option<&str>,
-        page: &mut Page<'_>,
-    ) -> usize {
-        self.close_text(page);
-        page.emit(&Chunk::tool_input_start(call.id.as_str(), call.name.as_str()));
-        let index = page.calls.push(call);
-        input_available(&page.calls[index], signature, page);
-        index
     }
 
     fn note(&mut self, event: &Event<'_>, partial: bool) {
@@ -275,7 +270,7 @@ impl Translator {
             if event.is_partial() {
                 self.streamed_call(call, page);
             } else if call.name.as_deref() == Some(REQUEST_CONFIRMATION) {
-                facts.extend(confirmation(call));
+                facts.extend(tool_calls::confirmation(call));
             } else if let Some(index) = self.call(call, signature, page) {
                 let long_running = call
                     .id
@@ -289,7 +284,13 @@ impl Translator {
         } else if let Some(response) = part.function_response.as_deref() {
             if !event.is_partial() {
                 self.close_text(page);
-                facts.push(Fact::Responded(response));
+                let placeholder = response.id.as_deref().is_some_and(|id| {
+                    event.actions.requested_tool_confirmations.contains_key(id)
+                });
+                facts.push(Fact::Responded {
+                    response,
+                    placeholder,
+                });
             }
         } else if let Some(code) = part.executable_code.as_deref() {
             self.code("data-executable-code", code, repeat, page);
@@ -352,8 +353,7 @@ impl Translator {
 
     fn close_text(&mut self, page: &mut Page<'_>) {
         if let Some(open) = self.open.take() {
-            let signature = open.signature.map(signed);
-            page.emit(&open.kind.end(&open.id, signature));
+            page.emit(&open.end());
         }
     }
 
@@ -383,12 +383,12 @@ impl Translator {
             return;
         };
         let data = base64::to_standard(data);
-        if let Ok(format) = audio::PcmFormat::parse(media_type) {
+        if let Ok(format) = PcmFormat::from_media_type(media_type) {
             page.emit(&Chunk::Data(DataChunk {
                     kind: Cow::Borrowed("data-pcm"),
                     id: None,
                     data: Cow::Owned(json!({
-                        "chunk": data, "sampleRate": format.sample_rate, "turn": self.turn,
+                        "chunk": data, "sampleRate": format.sample_rate(), "turn": self.turn,
                     })),
                     transient: Some(true),
                 }));
@@ -411,7 +411,7 @@ impl Translator {
         self.files += 1;
         self.close_text(page);
         self.enter_step(page);
-        page.emit(&Chunk::file(url, media_type));
+        page.emit(&file_chunk(url, media_type));
     }
 
     fn code(
@@ -433,104 +433,6 @@ impl Translator {
                 data: Cow::Borrowed(data),
                 transient: None,
             }));
-    }
-
-    /// Shows arguments while the model still writes them.
-    fn streamed_call(
-        &mut self,
-        call: &FunctionCall<'_>,
-        page: &mut Page<'_>,
-    ) {
-        let begins = call.will_continue == Some(true) && call.name.is_some();
-        let known = self.streaming_call(call.id.as_deref(), calls);
-        if call.name.as_deref() == Some(REQUEST_CONFIRMATION) || self.muted {
-            return;
-        }
-        let slot = match known {
-            Some(slot) => slot,
-            None if begins || call.partial_args.is_some() && call.name.is_some() => {
-                self.begin_streamed_call(call, page)
-            }
-            None => return,
-        };
-        let Some(stream) = self.streaming.get_mut(slot) else {
-            return;
-        };
-        self.scratch.clear();
-        for arg in call.partial_args.iter().flatten() {
-            stream.args.push(arg, &mut self.scratch);
-        }
-        if call.will_continue != Some(true) {
-            stream.args.finish(&mut self.scratch);
-        }
-        if !self.scratch.is_empty() {
-            self.bytes += self.scratch.len();
-            let id = page.calls[stream.index].id.as_str();
-            page.emit(&Chunk::tool_input_delta(id, self.scratch.as_str()));
-        }
-    }
-
-    fn begin_streamed_call(
-        &mut self,
-        call: &FunctionCall<'_>,
-        page: &mut Page<'_>,
-    ) -> usize {
-        self.close_text(page);
-        self.enter_step(page);
-        let index = page.calls.push(new_call(call, ids, CallState::Streaming));
-        page.emit(&Chunk::tool_input_start(page.calls[index].id.as_str(), page.calls[index].name.as_str()));
-        self.streaming.push(StreamingCall {
-            index,
-            args: ArgsWriter::default(),
-        });
-        self.streaming.len() - 1
-    }
-
-    fn streaming_call(&self, id: Option<&str>, calls: &Calls) -> Option<usize> {
-        match id {
-            Some(id) => self
-                .streaming
-                .iter()
-                .position(|stream| page.calls[stream.index].model_id.as_deref() == Some(id)),
-            None => self.streaming.len().checked_sub(1),
-        }
-    }
-
-    /// Takes in a complete call. Returns its index, or nothing where it is known already.
-    fn call(
-        &mut self,
-        call: &FunctionCall<'_>,
-        signature: Option<&str>,
-        page: &mut Page<'_>,
-    ) -> Option<usize> {
-        self.bytes += call.args.as_ref().map_or(0, |args| args.to_string().len());
-        let streamed = self.streaming_call(call.id.as_deref(), calls).or_else(|| {
-            // The complete call may carry another id than its streamed arguments did.
-            self.streaming
-                .iter()
-                .position(|stream| Some(page.calls[stream.index].name.as_str()) == call.name.as_deref())
-        });
-        if let Some(slot) = streamed {
-            let index = self.streaming.remove(slot).index;
-            let known = &mut page.calls[index];
-            known.state = CallState::Received;
-            known.input = input_of(call);
-            if let Some(id) = call.id.as_deref() {
-                known.model_id = Some(id.to_owned());
-            }
-            self.close_text(page);
-            input_available(known, signature, page);
-            return Some(index);
-        }
-        if let Some(id) = call.id.as_deref()
-            && page.calls.index_of_model_id(id).is_some()
-        {
-            return None;
-        }
-        self.close_text(page);
-        self.enter_step(page);
-        let call = new_call(call, ids, CallState::Received);
-        Some(self.show_call(call, signature, page))
     }
 
     fn transcriptions<'e>(
@@ -578,7 +480,7 @@ impl Translator {
         if self.muted {
             return;
         }
-        for source in crate::metadata::sources_of(event) {
+        for source in sources_of(event) {
             if self.sources.contains(&source.key) {
                 continue;
             }
@@ -599,65 +501,18 @@ pub(crate) fn text_id(index: usize) -> String {
 /// A media type for bytes of which nothing is known.
 const OCTETS: &str = "application/octet-stream";
 
+/// A file that the front end can fetch or show.
+pub(crate) fn file_chunk<'a>(url: &'a str, media_type: &'a str) -> Chunk<'a> {
+    Chunk::File {
+        url: Cow::Borrowed(url),
+        media_type: Cow::Borrowed(media_type),
+        provider_metadata: None,
+    }
+}
+
 /// Where a thought signature travels: the place that the AI SDK's own Google provider uses.
 pub(crate) fn signed(signature: impl Into<String>) -> Value {
     json!({"google": {"thoughtSignature": signature.into()}})
-}
-
-fn input_available(call: &Call, signature: Option<&str>, page: &mut Page<'_>) {
-    page.emit(&Chunk::ToolInputAvailable {
-            tool_call_id: Cow::Borrowed(&call.id),
-            tool_name: Cow::Borrowed(&call.name),
-            input: Cow::Borrowed(&call.input),
-            provider_executed: None,
-            provider_metadata: signature.map(|signature| Cow::Owned(signed(signature))),
-            tool_metadata: None,
-            dynamic: None,
-            title: None,
-        });
-}
-
-fn new_call(call: &FunctionCall<'_>, ids: &mut dyn Ids, state: CallState) -> Call {
-    let model_id = call.id.as_deref().filter(|id| !id.is_empty());
-    Call {
-        id: ids.call(model_id),
-        model_id: model_id.map(str::to_owned),
-        name: call.name.as_deref().unwrap_or_default().to_owned(),
-        input: input_of(call),
-        step: 0,
-        runs_on: RunsOn::Server,
-        idempotent: false,
-        approval: None,
-        state,
-        early: None,
-        announced: false,
-        reported: false,
-    }
-}
-
-fn input_of(call: &FunctionCall<'_>) -> Value {
-    match &call.args {
-        Some(args) if !args.is_null() => args.clone(),
-        _ => Value::Object(Map::new()),
-    }
-}
-
-fn confirmation<'e>(call: &'e FunctionCall<'_>) -> Option<Fact<'e>> {
-    let args = call.args.as_ref()?;
-    let original = args.get("originalFunctionCall")?;
-    let string = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
-    Some(Fact::Confirmation {
-        remote_id: Cow::Borrowed(call.id.as_deref()?),
-        original: Original {
-            id: string(original, "id"),
-            name: string(original, "name").unwrap_or_default(),
-            args: original.get("args").cloned().unwrap_or(json!({})),
-        },
-        hint: args
-            .get("toolConfirmation")
-            .and_then(|confirmation| string(confirmation, "hint"))
-            .unwrap_or_default(),
-    })
 }
 
 /// What an event reports as a failure. Stopping for length or safety is none, a blocked prompt is.
@@ -708,16 +563,19 @@ impl Kind {
             Self::Thought => Chunk::reasoning_delta(id, delta),
         }
     }
+}
 
-    fn end(self, id: &str, metadata: Option<Value>) -> Chunk<'_> {
-        let (id, provider_metadata) = (Cow::Borrowed(id), metadata.map(Cow::Owned));
-        match self {
-            Self::Text => Chunk::TextEnd {
+impl OpenText {
+    fn end(&self) -> Chunk<'_> {
+        let id = Cow::Borrowed(self.id.as_str());
+        let provider_metadata = self.signature.as_deref().map(|text| Cow::Owned(signed(text)));
+        match self.kind {
+            Kind::Text => Chunk::TextEnd {
                 id,
                 provider_metadata,
                 citations: None,
             },
-            Self::Thought => Chunk::ReasoningEnd {
+            Kind::Thought => Chunk::ReasoningEnd {
                 id,
                 provider_metadata,
             },

@@ -5,19 +5,19 @@ use crate::event::Part;
 
 /// What has been streamed of one kind of text: enough to recognise it when it is repeated, and nothing more.
 #[derive(Debug, Clone, Copy, Default)]
-struct Streamed {
+pub(super) struct Streamed {
     bytes: usize,
     hash: u64,
 }
 
 impl Streamed {
-    fn push(&mut self, text: &str) {
+    pub(super) fn push(&mut self, text: &str) {
         self.bytes += text.len();
         self.hash = hash(self.hash, text);
     }
 
     /// What `whole` adds to what has been streamed; nothing where it does not begin with it.
-    fn rest_of<'t>(&self, whole: &'t str) -> Option<&'t str> {
+    pub(super) fn rest_of<'t>(&self, whole: &'t str) -> Option<&'t str> {
         let (begun, rest) = whole.split_at_checked(self.bytes)?;
         (hash(0, begun) == self.hash).then_some(rest)
     }
@@ -37,7 +37,7 @@ fn hash(state: u64, text: &str) -> u64 {
 
 /// How much of a complete event is a repeat of what was streamed before it.
 #[derive(Debug)]
-struct Repeat {
+pub(super) struct Repeat {
     text: Skip,
     thought: Skip,
     files: usize,
@@ -54,7 +54,7 @@ enum Skip {
 }
 
 impl Repeat {
-    fn of(translator: &Translator, parts: &[Part<'_>], partial: bool) -> Self {
+    pub(super) fn of(translator: &Translator, parts: &[Part<'_>], partial: bool) -> Self {
         if partial {
             return Self {
                 text: Skip::Bytes(0),
@@ -81,7 +81,7 @@ impl Repeat {
         }
     }
 
-    fn rest<'t>(&mut self, kind: Kind, text: &'t str) -> &'t str {
+    pub(super) fn rest<'t>(&mut self, kind: Kind, text: &'t str) -> &'t str {
         let skip = match kind {
             Kind::Text => &mut self.text,
             Kind::Thought => &mut self.thought,
@@ -96,16 +96,16 @@ impl Repeat {
         }
     }
 
-    fn skip_file(&mut self) -> bool {
+    pub(super) fn skip_file(&mut self) -> bool {
         take_one(&mut self.files)
     }
 
-    fn skip_code(&mut self) -> bool {
+    pub(super) fn skip_code(&mut self) -> bool {
         take_one(&mut self.codes)
     }
 
     /// A complete event closes what it repeated: the next one of its kind is new.
-    fn done(&self, translator: &mut Translator) {
+    pub(super) fn done(&self, translator: &mut Translator) {
         if self.has_text {
             translator.text = Streamed::default();
         }

@@ -1,6 +1,10 @@
 //! Server-sent events: writing the frames of an answer, and reading those of an agent.
 
 use super::lines::{Line, LineBuffer};
+use crate::chunk::{Chunk, Sdk};
+
+const PREFIX: &[u8] = b"data: ";
+const SUFFIX: &[u8] = b"\n\n";
 
 /// Ends an answer.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
@@ -20,10 +24,31 @@ pub fn frame(out: &mut Vec<u8>, json: &[u8]) {
         memchr::memchr2(b'\n', b'\r', json).is_none(),
         "an event's JSON lies in one line"
     );
-    out.reserve(json.len() + 8);
-    out.extend_from_slice(b"data: ");
+    out.reserve(PREFIX.len() + json.len() + SUFFIX.len());
+    out.extend_from_slice(PREFIX);
     out.extend_from_slice(json);
-    out.extend_from_slice(b"\n\n");
+    out.extend_from_slice(SUFFIX);
+}
+
+/// Appends one event that carries a chunk, unless the client's version does not know it. Returns whether it did.
+pub fn chunk(out: &mut Vec<u8>, chunk: &Chunk<'_>, sdk: Sdk) -> bool {
+    let start = out.len();
+    out.extend_from_slice(PREFIX);
+    let written = chunk.write(sdk, out);
+    if written {
+        out.extend_from_slice(SUFFIX);
+    } else {
+        out.truncate(start);
+    }
+    written
+}
+
+/// The JSON inside a frame that [`chunk`] or [`frame`] wrote.
+pub fn payload(frame: &[u8]) -> &[u8] {
+    frame
+        .strip_prefix(PREFIX)
+        .and_then(|rest| rest.strip_suffix(SUFFIX))
+        .unwrap_or(frame)
 }
 
 /// Reads events out of bytes that arrive in arbitrary pieces.
