@@ -182,7 +182,9 @@ impl SseParser {
                 Field::Comment if !self.has_data && self.name.is_empty() => {
                     return Ok(Ending::Complete);
                 }
-                _ if !self.has_data => self.event_at = self.lines.line_at(),
+                _ if !self.has_data && self.name.is_empty() => {
+                    self.event_at = self.lines.line_at();
+                }
                 _ => {}
             }
         } else if !self.has_data && self.name.is_empty() {
@@ -251,6 +253,9 @@ impl SseParser {
                     }
                     self.name.clear();
                     self.name.push_str(name);
+                    if !self.has_data {
+                        self.event_at = self.lines.line_at();
+                    }
                     self.lines.drop_line();
                 }
                 Field::Comment | Field::Ignored => self.lines.drop_line(),

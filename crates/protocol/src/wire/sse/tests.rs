@@ -70,6 +70,14 @@ fn tells_name_and_offset() {
 }
 
 #[test]
+fn a_name_without_data_does_not_reach_the_next_event() {
+    let one = read(&[b"event: one\n\ndata: a\n\n"], 1_000);
+    assert_eq!(one.events, [("a".into(), String::new(), 12)]);
+    let cut = read(&[b"data: a\n\nevent: one\nid: 1\nre"], 1_000);
+    assert_eq!(cut.end, Ok(Some((Vec::new(), 9))));
+}
+
+#[test]
 fn borrows_from_the_input() {
     let input = b"data: {\"a\":1}\n\n: c\ndata: {}\r\n\r\n";
     let mut parser = SseParser::default();
