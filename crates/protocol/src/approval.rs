@@ -202,15 +202,51 @@ mod tests {
         let approved = || S::Approved { reason: None };
         let denied = || S::Denied { reason: None };
         let cases = [
-            (S::Requested, true, EXPIRES - 1, Ok(Answered::Decided), approved()),
-            (S::Requested, false, EXPIRES - 1, Ok(Answered::Decided), denied()),
-            (S::Requested, true, EXPIRES, Err(Refusal::Expired), S::Requested),
-            (approved(), true, EXPIRES + 9, Ok(Answered::Repeated), approved()),
-            (approved(), false, ASKED, Err(Refusal::Contradicts), approved()),
+            (
+                S::Requested,
+                true,
+                EXPIRES - 1,
+                Ok(Answered::Decided),
+                approved(),
+            ),
+            (
+                S::Requested,
+                false,
+                EXPIRES - 1,
+                Ok(Answered::Decided),
+                denied(),
+            ),
+            (
+                S::Requested,
+                true,
+                EXPIRES,
+                Err(Refusal::Expired),
+                S::Requested,
+            ),
+            (
+                approved(),
+                true,
+                EXPIRES + 9,
+                Ok(Answered::Repeated),
+                approved(),
+            ),
+            (
+                approved(),
+                false,
+                ASKED,
+                Err(Refusal::Contradicts),
+                approved(),
+            ),
             (denied(), false, ASKED, Ok(Answered::Repeated), denied()),
             (denied(), true, ASKED, Err(Refusal::Contradicts), denied()),
             (S::Expired, true, ASKED, Err(Refusal::Expired), S::Expired),
-            (S::Superseded, false, ASKED, Err(Refusal::Superseded), S::Superseded),
+            (
+                S::Superseded,
+                false,
+                ASKED,
+                Err(Refusal::Superseded),
+                S::Superseded,
+            ),
         ];
         for (before, approve, now, result, after) in cases {
             let mut approval = approval(before.clone());
@@ -238,7 +274,10 @@ mod tests {
     #[test]
     fn hashes_ignore_the_order_of_keys_and_nothing_else() {
         let hash = |value| input_hash(&value);
-        assert_eq!(hash(json!({"a": 1, "b": [2]})), hash(json!({"b": [2], "a": 1})));
+        assert_eq!(
+            hash(json!({"a": 1, "b": [2]})),
+            hash(json!({"b": [2], "a": 1}))
+        );
         assert_ne!(hash(json!({"a": 1})), hash(json!({"a": "1"})));
         assert_ne!(hash(json!([[1], 2])), hash(json!([[1, 2]])));
     }

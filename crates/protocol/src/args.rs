@@ -295,7 +295,11 @@ mod tests {
         ];
         for (args, expected) in cases {
             let text = write(args);
-            assert_eq!(&serde_json::from_str::<Value>(&text).unwrap(), expected, "{text}");
+            assert_eq!(
+                &serde_json::from_str::<Value>(&text).unwrap(),
+                expected,
+                "{text}"
+            );
         }
     }
 
@@ -317,7 +321,16 @@ mod tests {
 
     #[test]
     fn refuses_odd_paths() {
-        for path in ["", "city", "$..a", "$[", "$[x]", "$[99999999]", "$.a[", "$['a'"] {
+        for path in [
+            "",
+            "city",
+            "$..a",
+            "$[",
+            "$[x]",
+            "$[99999999]",
+            "$.a[",
+            "$['a'",
+        ] {
             let mut text = String::new();
             ArgsWriter::default().push(&string(path, "x", false), &mut text);
             assert_eq!(text, "", "{path}");

@@ -71,8 +71,12 @@ pub enum CallState {
     /// Journaled as started.
     Running,
     /// Waits for the front end's output.
-    AwaitingClient { expires: Time },
-    Settled { how: Settled },
+    AwaitingClient {
+        expires: Time,
+    },
+    Settled {
+        how: Settled,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,7 +133,10 @@ impl Call {
 
     /// Whether only the front end can move it on.
     pub fn waits_for_client(&self) -> bool {
-        matches!(self.state, CallState::Asked | CallState::AwaitingClient { .. })
+        matches!(
+            self.state,
+            CallState::Asked | CallState::AwaitingClient { .. }
+        )
     }
 
     /// Whether it is a client tool that a human approved and whose output has not come.
@@ -164,10 +171,6 @@ impl Calls {
         self.0.iter()
     }
 
-    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Call> {
-        self.0.iter_mut()
-    }
-
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -196,9 +199,11 @@ impl Calls {
     }
 
     pub(crate) fn index_of_approval(&self, id: &str) -> Option<usize> {
-        self.0
-            .iter()
-            .rposition(|call| call.approval.as_ref().is_some_and(|approval| approval.id == id))
+        self.0.iter().rposition(|call| {
+            call.approval
+                .as_ref()
+                .is_some_and(|approval| approval.id == id)
+        })
     }
 
     pub(crate) fn open(&self) -> impl Iterator<Item = &Call> {

@@ -140,12 +140,10 @@ impl Reader {
                     self.update(reply, true, out);
                     out.extend_from_slice(outbox.sse(index..index + 1));
                 }
-                (View::Images, FrameKind::Body) => {
-                    match image_frame(outbox.json(frame)) {
-                        Some(chunk) => encode(&chunk, self.sdk, out),
-                        None => out.extend_from_slice(outbox.sse(index..index + 1)),
-                    }
-                }
+                (View::Images, FrameKind::Body) => match image_frame(outbox.json(frame)) {
+                    Some(chunk) => encode(&chunk, self.sdk, out),
+                    None => out.extend_from_slice(outbox.sse(index..index + 1)),
+                },
                 _ => out.extend_from_slice(outbox.sse(index..index + 1)),
             }
         }
@@ -167,7 +165,9 @@ impl Reader {
         if let Some(mut cursor) = self.cursor.take() {
             let ours = self.project(reply);
             let sdk = self.sdk;
-            catch_up(&ours, &mut cursor, sdk, &mut |chunk| encode(chunk, sdk, out));
+            catch_up(&ours, &mut cursor, sdk, &mut |chunk| {
+                encode(chunk, sdk, out)
+            });
         }
     }
 
@@ -203,10 +203,7 @@ impl Reader {
 pub fn project(message: &Message, calls: &Calls, ended: bool) -> Message {
     let mut parts = Vec::new();
     let mut held = Vec::new();
-    for step in message
-        .parts
-        .split(|part| matches!(part, Part::StepStart))
-    {
+    for step in message.parts.split(|part| matches!(part, Part::StepStart)) {
         let mut opened = false;
         for part in step {
             match part {
@@ -214,7 +211,9 @@ pub fn project(message: &Message, calls: &Calls, ended: bool) -> Message {
                     if !std::mem::replace(&mut opened, true) {
                         parts.push(Part::StepStart);
                     }
-                    let approval = calls.by_id(&tool.call_id).and_then(|call| call.approval.as_ref());
+                    let approval = calls
+                        .by_id(&tool.call_id)
+                        .and_then(|call| call.approval.as_ref());
                     parts.push(Part::Tool(Box::new(project_call(tool, ended))));
                     if let Some(field) = &tool.approval {
                         parts.push(Part::Tool(Box::new(confirmation(
@@ -294,9 +293,10 @@ fn confirmation(
         }
         Some(_) => ToolState::ApprovalResponded,
         None if ended || approval.is_some_and(is_over) => {
-            part.error_text = tool.error_text.clone().or_else(|| {
-                Some("this request is over".to_owned())
-            });
+            part.error_text = tool
+                .error_text
+                .clone()
+                .or_else(|| Some("this request is over".to_owned()));
             ToolState::OutputError
         }
         None => ToolState::ApprovalRequested,
@@ -351,7 +351,10 @@ fn image_frame(json: &[u8]) -> Option<Chunk<'static>> {
         return None;
     }
     let chunk: Value = serde_json::from_slice(json).ok()?;
-    let data = image_data(chunk.get("mediaType")?.as_str()?, chunk.get("url")?.as_str()?)?;
+    let data = image_data(
+        chunk.get("mediaType")?.as_str()?,
+        chunk.get("url")?.as_str()?,
+    )?;
     Some(Chunk::Data(crate::chunk::DataChunk {
         kind: Cow::Borrowed("data-image"),
         id: None,

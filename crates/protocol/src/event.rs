@@ -51,9 +51,16 @@ pub struct Event<'a> {
     pub error_message: Option<Str<'a>>,
     #[serde(borrow, deserialize_with = "text", alias = "model_version")]
     pub model_version: Option<Str<'a>>,
-    #[serde(alias = "long_running_tool_ids", deserialize_with = "or_empty", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        alias = "long_running_tool_ids",
+        deserialize_with = "or_empty",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub long_running_tool_ids: Vec<String>,
-    #[serde(deserialize_with = "or_empty", skip_serializing_if = "Actions::is_empty")]
+    #[serde(
+        deserialize_with = "or_empty",
+        skip_serializing_if = "Actions::is_empty"
+    )]
     pub actions: Actions,
     #[serde(borrow, deserialize_with = "raw", alias = "usage_metadata")]
     pub usage_metadata: Option<Raw<'a>>,
@@ -78,9 +85,17 @@ pub struct Event<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Actions {
-    #[serde(alias = "state_delta", deserialize_with = "or_empty", skip_serializing_if = "Map::is_empty")]
+    #[serde(
+        alias = "state_delta",
+        deserialize_with = "or_empty",
+        skip_serializing_if = "Map::is_empty"
+    )]
     pub state_delta: Map<String, Value>,
-    #[serde(alias = "artifact_delta", deserialize_with = "or_empty", skip_serializing_if = "Map::is_empty")]
+    #[serde(
+        alias = "artifact_delta",
+        deserialize_with = "or_empty",
+        skip_serializing_if = "Map::is_empty"
+    )]
     pub artifact_delta: Map<String, Value>,
     #[serde(
         alias = "requested_tool_confirmations",
@@ -88,10 +103,7 @@ pub struct Actions {
         skip_serializing_if = "Map::is_empty"
     )]
     pub requested_tool_confirmations: Map<String, Value>,
-    #[serde(
-        alias = "transfer_to_agent",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(alias = "transfer_to_agent", skip_serializing_if = "Option::is_none")]
     pub transfer_to_agent: Option<String>,
 }
 

@@ -37,10 +37,7 @@ pub fn contents(messages: &[Message]) -> Vec<Content<'_>> {
             Role::System => {}
             Role::User => push(&mut contents, "user", user_parts(message)),
             Role::Assistant => {
-                for step in message
-                    .parts
-                    .split(|part| matches!(part, Part::StepStart))
-                {
+                for step in message.parts.split(|part| matches!(part, Part::StepStart)) {
                     let (model, responses) = step_parts(step);
                     push(&mut contents, "model", model);
                     push(&mut contents, "user", responses);
@@ -152,10 +149,7 @@ fn step_parts(step: &[Part]) -> (Vec<AgentPart<'_>>, Vec<AgentPart<'_>>) {
                 .and_then(|part| part.function_response.as_deref_mut())
             {
                 // A file that follows a result belongs to it.
-                Some(response) => response
-                    .parts
-                    .get_or_insert_default()
-                    .push(file_part(file)),
+                Some(response) => response.parts.get_or_insert_default().push(file_part(file)),
                 None => model.push(file_part(file)),
             },
             Part::Data(data) if data.kind == "data-executable-code" => model.push(AgentPart {
@@ -198,7 +192,11 @@ fn response_part(tool: &ToolPart) -> AgentPart<'_> {
         }),
         ToolState::OutputDenied => denial(tool),
         ToolState::ApprovalResponded
-            if tool.approval.as_ref().and_then(|approval| approval.approved) == Some(false) =>
+            if tool
+                .approval
+                .as_ref()
+                .and_then(|approval| approval.approved)
+                == Some(false) =>
         {
             denial(tool)
         }
@@ -290,12 +288,21 @@ fn ui_part(part: &AgentPart<'_>, ids: &mut dyn MessageIds) -> Option<Part> {
         return Some(Part::Tool(Box::new(tool)));
     }
     if let Some(blob) = &part.inline_data {
-        let media_type = blob.mime_type.as_deref().unwrap_or("application/octet-stream");
+        let media_type = blob
+            .mime_type
+            .as_deref()
+            .unwrap_or("application/octet-stream");
         let data = crate::base64::to_standard(blob.data.as_deref()?);
-        return Some(ui_file(media_type, format!("data:{media_type};base64,{data}")));
+        return Some(ui_file(
+            media_type,
+            format!("data:{media_type};base64,{data}"),
+        ));
     }
     if let Some(file) = &part.file_data {
-        let media_type = file.mime_type.as_deref().unwrap_or("application/octet-stream");
+        let media_type = file
+            .mime_type
+            .as_deref()
+            .unwrap_or("application/octet-stream");
         return Some(ui_file(media_type, file.file_uri.as_deref()?.to_owned()));
     }
     let (kind, data) = match (&part.executable_code, &part.code_execution_result) {
@@ -331,7 +338,10 @@ fn answer(message: &mut Message, response: &FunctionResponse<'_>) {
         .filter_map(|blob| {
             let media_type = blob.mime_type.as_deref()?;
             let data = crate::base64::to_standard(blob.data.as_deref()?);
-            Some(ui_file(media_type, format!("data:{media_type};base64,{data}")))
+            Some(ui_file(
+                media_type,
+                format!("data:{media_type};base64,{data}"),
+            ))
         })
         .collect();
     let position = message.parts.iter().position(|part| match part {

@@ -62,10 +62,7 @@ impl Metadata {
             }
         }
         if !event.actions.state_delta.is_empty() {
-            let slot = self
-                .fields
-                .entry("stateDelta")
-                .or_insert_with(|| json!({}));
+            let slot = self.fields.entry("stateDelta").or_insert_with(|| json!({}));
             if let Value::Object(state) = slot {
                 state.extend(event.actions.state_delta.clone());
             }
@@ -86,7 +83,10 @@ impl Metadata {
     pub fn value(&mut self) -> Option<Value> {
         self.end_model_call();
         let mut fields = self.fields.clone();
-        for (key, text) in [("modelVersion", &self.model_version), ("author", &self.author)] {
+        for (key, text) in [
+            ("modelVersion", &self.model_version),
+            ("author", &self.author),
+        ] {
             if !text.is_empty() {
                 fields.insert(key.to_owned(), json!(text));
             }
@@ -102,11 +102,20 @@ impl Usage {
     fn add(&mut self, other: &Self) {
         let pairs = [
             (&mut self.prompt_token_count, other.prompt_token_count),
-            (&mut self.candidates_token_count, other.candidates_token_count),
+            (
+                &mut self.candidates_token_count,
+                other.candidates_token_count,
+            ),
             (&mut self.response_token_count, other.response_token_count),
             (&mut self.thoughts_token_count, other.thoughts_token_count),
-            (&mut self.cached_content_token_count, other.cached_content_token_count),
-            (&mut self.tool_use_prompt_token_count, other.tool_use_prompt_token_count),
+            (
+                &mut self.cached_content_token_count,
+                other.cached_content_token_count,
+            ),
+            (
+                &mut self.tool_use_prompt_token_count,
+                other.tool_use_prompt_token_count,
+            ),
             (&mut self.total_token_count, other.total_token_count),
         ];
         for (sum, count) in pairs {
@@ -118,13 +127,8 @@ impl Usage {
 
     /// In the AI SDK's words.
     fn value(&self) -> Value {
-        let sum = |counts: &[Option<u64>]| {
-            counts
-                .iter()
-                .flatten()
-                .copied()
-                .reduce(u64::saturating_add)
-        };
+        let sum =
+            |counts: &[Option<u64>]| counts.iter().flatten().copied().reduce(u64::saturating_add);
         let spoken = self.candidates_token_count.or(self.response_token_count);
         let mut fields = Map::new();
         for (key, count) in [

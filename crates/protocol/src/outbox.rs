@@ -176,9 +176,9 @@ impl Outbox {
 impl FrameKind {
     fn of(chunk: &Chunk<'_>) -> Self {
         match chunk {
-            Chunk::TextDelta { .. } | Chunk::ReasoningDelta { .. } | Chunk::ToolInputDelta { .. } => {
-                Self::Delta
-            }
+            Chunk::TextDelta { .. }
+            | Chunk::ReasoningDelta { .. }
+            | Chunk::ToolInputDelta { .. } => Self::Delta,
             Chunk::Finish { .. } | Chunk::Error { .. } | Chunk::Abort { .. } => Self::Terminal,
             Chunk::Data(data) if data.transient == Some(true) => Self::Transient,
             _ => Self::Body,

@@ -1,2 +1,51 @@
 //! The command line of `adk-bridge`.
-fn main() {}
+
+mod translate;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use adk_bridge_protocol::dialect::Dialect;
+use clap::{Parser, Subcommand};
+
+/// Lets any AI SDK front end talk to Google ADK agents.
+#[derive(Debug, Parser)]
+#[command(name = "adk-bridge", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Shows the stream that a front end would get for recorded ADK events.
+    ///
+    /// The recording holds one event per line, as JSON or as SSE `data:` lines, or is a JSON array of events.
+    Translate {
+        /// The wire form: "native" or "adk".
+        #[arg(long, default_value = "native")]
+        dialect: Dialect,
+        /// The id of the message that the stream belongs to.
+        #[arg(long, default_value = "message-1")]
+        message_id: String,
+        /// The recording, or - for standard input.
+        file: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Translate {
+            dialect,
+            message_id,
+            file,
+        } => translate::run(dialect, &message_id, &file),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("adk-bridge: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

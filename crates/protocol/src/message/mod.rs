@@ -5,8 +5,8 @@
 
 pub mod fold;
 pub mod parse;
-pub mod replay;
 pub mod partial_json;
+pub mod replay;
 mod serialize;
 
 use serde_json::{Map, Value};

@@ -26,8 +26,14 @@ pub struct Cursor {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Seen {
     /// This many bytes; `open` while the reader can be sent more for the same part.
-    Text { bytes: usize, open: bool },
-    Tool { rank: u8, raw: usize },
+    Text {
+        bytes: usize,
+        open: bool,
+    },
+    Tool {
+        rank: u8,
+        raw: usize,
+    },
     Whole,
     /// The reader lacks it, and it cannot be put before what the reader has.
     Never,
@@ -100,7 +106,13 @@ pub fn catch_up(
 ) {
     let known = cursor.seen.len().min(message.parts.len());
     for index in 0..known {
-        update(&message.parts[index], index, &mut cursor.seen[index], sdk, emit);
+        update(
+            &message.parts[index],
+            index,
+            &mut cursor.seen[index],
+            sdk,
+            emit,
+        );
     }
     for (index, part) in message.parts.iter().enumerate().skip(known) {
         if matches!(part, Part::StepStart) {
@@ -114,13 +126,7 @@ pub fn catch_up(
     }
 }
 
-fn update(
-    part: &Part,
-    index: usize,
-    seen: &mut Seen,
-    sdk: Sdk,
-    emit: &mut dyn FnMut(&Chunk<'_>),
-) {
+fn update(part: &Part, index: usize, seen: &mut Seen, sdk: Sdk, emit: &mut dyn FnMut(&Chunk<'_>)) {
     match (part, &mut *seen) {
         (Part::Text(text), Seen::Text { bytes, open }) => {
             let part = Spoken::text(text, index);
@@ -252,20 +258,23 @@ fn update_tool(
     let dynamic = tool.dynamic.then_some(true);
     let title = || tool.title.as_deref().map(Cow::Borrowed);
     let null = Value::Null;
+    // In v6 a call that was refused for its input keeps that input as `rawInput`.
+    let refused = tool.state == ToolState::OutputError && tool.input.is_none();
+    if *seen == 0 {
+        emit(&Chunk::ToolInputStart {
+            tool_call_id: id(),
+            tool_name: name(),
+            input_encoding: tool.input_encoding.filter(|_| target == 1),
+            provider_executed: tool.provider_executed,
+            // Early versions know it only on the complete input.
+            provider_metadata: borrowed(&tool.call_provider_metadata).filter(|_| target == 1),
+            tool_metadata: borrowed(&tool.tool_metadata),
+            dynamic,
+            title: title(),
+        });
+        *seen = 1;
+    }
     if target == 1 {
-        if *seen == 0 {
-            emit(&Chunk::ToolInputStart {
-                tool_call_id: id(),
-                tool_name: name(),
-                input_encoding: tool.input_encoding,
-                provider_executed: tool.provider_executed,
-                provider_metadata: borrowed(&tool.call_provider_metadata),
-                tool_metadata: borrowed(&tool.tool_metadata),
-                dynamic,
-                title: title(),
-            });
-            *seen = 1;
-        }
         let text = tool.raw_input.as_ref().and_then(Value::as_str);
         if let Some(rest) = text.and_then(|text| text.get(*raw..))
             && !rest.is_empty()
@@ -278,8 +287,6 @@ fn update_tool(
         }
         return;
     }
-    // In v6 a call that was refused for its input keeps that input as `rawInput`.
-    let refused = tool.state == ToolState::OutputError && tool.input.is_none();
     if let (true, true, Some(input)) = (refused, *seen < 2, &tool.raw_input) {
         emit(&Chunk::ToolInputError {
             tool_call_id: id(),

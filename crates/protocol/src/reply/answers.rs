@@ -241,9 +241,13 @@ impl Reply {
     }
 
     pub(super) fn tool_part(&self, call_id: &str) -> Option<&ToolPart> {
-        self.message().parts.iter().rev().find_map(|part| match part {
-            Part::Tool(tool) if tool.call_id == call_id => Some(tool.as_ref()),
-            _ => None,
-        })
+        self.message()
+            .parts
+            .iter()
+            .rev()
+            .find_map(|part| match part {
+                Part::Tool(tool) if tool.call_id == call_id => Some(tool.as_ref()),
+                _ => None,
+            })
     }
 }

@@ -351,7 +351,9 @@ impl Reply {
         let Some(run) = self.run.take().filter(|_| self.ended.is_none()) else {
             return;
         };
-        self.on_page(given, out, |translator, page| translator.end_model_call(page));
+        self.on_page(given, out, |translator, page| {
+            translator.end_model_call(page)
+        });
         self.translator.muted = false;
         let failure = match end {
             RunEnd::Done => self.translator.take_error(),

@@ -118,8 +118,7 @@ impl Reply {
                 reply.settle_with(index, outcome_of(response), out);
             }
             if unasked {
-                let row =
-                    reply.audit(AuditKind::ApprovalUnsupported, &reply.calls[index], None);
+                let row = reply.audit(AuditKind::ApprovalUnsupported, &reply.calls[index], None);
                 out.audit.push(row);
             }
         });

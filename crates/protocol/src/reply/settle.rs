@@ -14,8 +14,7 @@ pub(crate) const EXPIRED: &str = "the approval was not given in time";
 pub(crate) const NOT_ANSWERED: &str = "not run: the conversation went on without an answer";
 pub(crate) const STOPPED: &str = "not run: the user stopped the answer";
 pub(crate) const NO_OUTPUT: &str = "the front end did not supply an output in time";
-pub(crate) const UNKNOWN_OUTCOME: &str =
-    "the outcome is unknown: the server restarted while the tool was running, and it was not run again";
+pub(crate) const UNKNOWN_OUTCOME: &str = "the outcome is unknown: the server restarted while the tool was running, and it was not run again";
 pub(crate) const UNFINISHED: &str = "the model did not finish this call";
 
 impl Reply {
@@ -71,7 +70,11 @@ impl Reply {
                 call.runs_on = rule.runs_on;
                 call.idempotent = rule.idempotent;
                 if !call.input.is_object() {
-                    self.settle_with(index, Outcome::error("the arguments must be an object"), out);
+                    self.settle_with(
+                        index,
+                        Outcome::error("the arguments must be an object"),
+                        out,
+                    );
                     return false;
                 }
                 if rule.needs_approval {
@@ -97,7 +100,9 @@ impl Reply {
             RunsOn::Client => match self.calls[index].early.take() {
                 Some(outcome) => self.settle_with(index, outcome, out),
                 None => {
-                    let expires = given.now.saturating_add(given.rules.limits().client_timeout);
+                    let expires = given
+                        .now
+                        .saturating_add(given.rules.limits().client_timeout);
                     self.calls[index].state = CallState::AwaitingClient { expires };
                 }
             },
@@ -223,8 +228,7 @@ impl Reply {
                 Outcome::Error { text } => Some(text.as_str()),
                 Outcome::Output { .. } => None,
             };
-            out.audit
-                .push(self.audit(kind, &self.calls[index], reason));
+            out.audit.push(self.audit(kind, &self.calls[index], reason));
         }
         match outcome {
             Outcome::Output { value, files } => {

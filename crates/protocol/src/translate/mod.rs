@@ -22,9 +22,7 @@ use self::tool_calls::StreamingCall;
 use crate::audio::PcmFormat;
 use crate::base64;
 use crate::chunk::{Chunk, DataChunk, FinishReason};
-use crate::event::{
-    Blob, Event, FunctionResponse, Part, REQUEST_CONFIRMATION, Transcription,
-};
+use crate::event::{Blob, Event, FunctionResponse, Part, REQUEST_CONFIRMATION, Transcription};
 use crate::metadata::{Metadata, sources_of};
 use crate::outbox::{Draft, Outbox, Page};
 
@@ -115,11 +113,7 @@ enum Kind {
 
 impl Translator {
     /// Translates one event: chunks go to `out` (and into the draft), facts are returned.
-    pub fn event<'e>(
-        &mut self,
-        event: &'e Event<'_>,
-        page: &mut Page<'_>,
-    ) -> Vec<Fact<'e>> {
+    pub(crate) fn event<'e>(&mut self, event: &'e Event<'_>, page: &mut Page<'_>) -> Vec<Fact<'e>> {
         let mut facts = Vec::new();
         let partial = event.is_partial();
         self.note(event, partial);
@@ -207,11 +201,6 @@ impl Translator {
         self.bytes
     }
 
-    /// Whether anything of the current model call has arrived.
-    pub(crate) fn has_spoken(&self) -> bool {
-        matches!(self.step, Step::Used | Step::Ended)
-    }
-
     fn note(&mut self, event: &Event<'_>, partial: bool) {
         self.metadata.note(event, partial);
         if let Some(reason) = event.finish_reason.as_deref() {
@@ -284,9 +273,10 @@ impl Translator {
         } else if let Some(response) = part.function_response.as_deref() {
             if !event.is_partial() {
                 self.close_text(page);
-                let placeholder = response.id.as_deref().is_some_and(|id| {
-                    event.actions.requested_tool_confirmations.contains_key(id)
-                });
+                let placeholder = response
+                    .id
+                    .as_deref()
+                    .is_some_and(|id| event.actions.requested_tool_confirmations.contains_key(id));
                 facts.push(Fact::Responded {
                     response,
                     placeholder,
@@ -328,12 +318,7 @@ impl Translator {
         }
     }
 
-    fn speak(
-        &mut self,
-        kind: Kind,
-        text: &str,
-        page: &mut Page<'_>,
-    ) {
+    fn speak(&mut self, kind: Kind, text: &str, page: &mut Page<'_>) {
         self.bytes += text.len();
         if self.open.as_ref().is_none_or(|open| open.kind != kind) {
             self.close_text(page);
@@ -385,25 +370,20 @@ impl Translator {
         let data = base64::to_standard(data);
         if let Ok(format) = PcmFormat::from_media_type(media_type) {
             page.emit(&Chunk::Data(DataChunk {
-                    kind: Cow::Borrowed("data-pcm"),
-                    id: None,
-                    data: Cow::Owned(json!({
-                        "chunk": data, "sampleRate": format.sample_rate(), "turn": self.turn,
-                    })),
-                    transient: Some(true),
-                }));
+                kind: Cow::Borrowed("data-pcm"),
+                id: None,
+                data: Cow::Owned(json!({
+                    "chunk": data, "sampleRate": format.sample_rate(), "turn": self.turn,
+                })),
+                transient: Some(true),
+            }));
         } else {
             let url = format!("data:{media_type};base64,{data}");
             self.file(&url, media_type, page);
         }
     }
 
-    pub(crate) fn file(
-        &mut self,
-        url: &str,
-        media_type: &str,
-        page: &mut Page<'_>,
-    ) {
+    pub(crate) fn file(&mut self, url: &str, media_type: &str, page: &mut Page<'_>) {
         if self.muted {
             return;
         }
@@ -414,13 +394,7 @@ impl Translator {
         page.emit(&file_chunk(url, media_type));
     }
 
-    fn code(
-        &mut self,
-        kind: &'static str,
-        data: &Value,
-        repeat: &mut Repeat,
-        page: &mut Page<'_>,
-    ) {
+    fn code(&mut self, kind: &'static str, data: &Value, repeat: &mut Repeat, page: &mut Page<'_>) {
         if repeat.skip_code() || self.muted {
             return;
         }
@@ -428,11 +402,11 @@ impl Translator {
         self.close_text(page);
         self.enter_step(page);
         page.emit(&Chunk::Data(DataChunk {
-                kind: Cow::Borrowed(kind),
-                id: None,
-                data: Cow::Borrowed(data),
-                transient: None,
-            }));
+            kind: Cow::Borrowed(kind),
+            id: None,
+            data: Cow::Borrowed(data),
+            transient: None,
+        }));
     }
 
     fn transcriptions<'e>(
@@ -451,11 +425,11 @@ impl Translator {
             data.insert("text".into(), json!(text));
             data.insert("final".into(), json!(finished));
             page.emit(&Chunk::Data(DataChunk {
-                    kind: Cow::Borrowed("data-transcription"),
-                    id: None,
-                    data: Cow::Owned(Value::Object(data)),
-                    transient: Some(true),
-                }));
+                kind: Cow::Borrowed("data-transcription"),
+                id: None,
+                data: Cow::Owned(Value::Object(data)),
+                transient: Some(true),
+            }));
             facts.push(Fact::Heard { text, finished });
         }
         if let Some(Transcription {
@@ -568,7 +542,10 @@ impl Kind {
 impl OpenText {
     fn end(&self) -> Chunk<'_> {
         let id = Cow::Borrowed(self.id.as_str());
-        let provider_metadata = self.signature.as_deref().map(|text| Cow::Owned(signed(text)));
+        let provider_metadata = self
+            .signature
+            .as_deref()
+            .map(|text| Cow::Owned(signed(text)));
         match self.kind {
             Kind::Text => Chunk::TextEnd {
                 id,

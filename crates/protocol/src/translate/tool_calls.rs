@@ -37,12 +37,14 @@ impl Translator {
         page: &mut Page<'_>,
     ) -> Option<usize> {
         self.bytes += call.args.as_ref().map_or(0, |args| args.to_string().len());
-        let streamed = self.streaming_call(call.id.as_deref(), page.calls).or_else(|| {
-            // The complete call may carry another id than its streamed arguments did.
-            self.streaming.iter().position(|stream| {
-                Some(page.calls[stream.index].name.as_str()) == call.name.as_deref()
-            })
-        });
+        let streamed = self
+            .streaming_call(call.id.as_deref(), page.calls)
+            .or_else(|| {
+                // The complete call may carry another id than its streamed arguments did.
+                self.streaming.iter().position(|stream| {
+                    Some(page.calls[stream.index].name.as_str()) == call.name.as_deref()
+                })
+            });
         if let Some(slot) = streamed {
             let index = self.streaming.remove(slot).index;
             let known = &mut page.calls[index];
