@@ -3,7 +3,9 @@
 //! [`parse`] reads every form that clients send, [`fold`] builds a message out of chunks exactly as the AI SDK does,
 //! and [`replay`] turns a message into chunks again.
 
+pub mod fold;
 pub mod parse;
+pub mod partial_json;
 mod serialize;
 
 use serde_json::{Map, Value};
