@@ -16,8 +16,17 @@
 //! **Streamed inputs.** A client parses the text of a tool's input anew at every delta. A server seldom looks, so a delta
 //! only appends to the text here, and the value is made when the message is read ([`Fold::message`]) or when the call
 //! moves on in a way that keeps it. A `tool-input-available` replaces the value, and then nothing was ever parsed.
+<<<<<<< HEAD
 
 mod metadata;
+=======
+//!
+//! **Not followed**: the client keeps a `data-NAME` chunk itself as the part, fields included that no schema knows. Such
+//! fields do not survive [`Chunk::parse`], and no part has them here.
+
+mod metadata;
+mod parts;
+>>>>>>> message
 mod tools;
 
 use std::collections::BTreeMap;
@@ -25,12 +34,22 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+<<<<<<< HEAD
 use self::tools::{StreamedInput, Update};
 use super::{
     ApprovalField, DataPart, FilePart, Message, Part, ReasoningPart, Role, SourceDocumentPart,
     SourceUrlPart, TextPart, TextState, ToolState,
 };
 use crate::chunk::{Chunk, DataChunk, FinishReason, Json, Sdk, Str};
+=======
+use self::parts::{fields, other};
+use self::tools::{StreamedInput, Update};
+use super::{
+    ApprovalField, FilePart, Message, Part, ReasoningPart, Role, SourceDocumentPart, SourceUrlPart,
+    TextPart, TextState, ToolState,
+};
+use crate::chunk::{Chunk, FinishReason, Json, Sdk, Str};
+>>>>>>> message
 
 /// A message that chunks are being folded into.
 #[derive(Debug, Clone)]
@@ -349,6 +368,7 @@ impl Fold {
                 reason,
                 is_automatic,
             } => {
+<<<<<<< HEAD
                 let sdk = self.sdk;
                 let tool = self.call(tool_call_id)?;
                 let mut extra = Map::new();
@@ -374,6 +394,25 @@ impl Fold {
                 tool.approval = Some(ApprovalField {
                     id: Some(owned(approval_id)),
                     extra,
+=======
+                let newer = self.sdk >= Sdk::V7;
+                let tool = self.call(tool_call_id)?;
+                tool.state = ToolState::ApprovalRequested;
+                let descriptor = value(approval_descriptor).filter(|value| !value.is_null());
+                let is_automatic = is_automatic.filter(|is| newer && *is);
+                tool.approval = Some(ApprovalField {
+                    id: Some(owned(approval_id)),
+                    extra: fields([
+                        ("descriptor", descriptor),
+                        ("inputSchemaInput", value(input_schema_input)),
+                        (
+                            "requestReason",
+                            reason.as_deref().filter(|_| newer).map(Value::from),
+                        ),
+                        ("isAutomatic", is_automatic.map(Value::from)),
+                        ("signature", signature.as_deref().map(Value::from)),
+                    ]),
+>>>>>>> message
                     ..ApprovalField::default()
                 });
             }
@@ -548,6 +587,7 @@ impl Fold {
         }
     }
 
+<<<<<<< HEAD
     fn data(&mut self, chunk: &DataChunk<'_>) {
         if chunk.transient == Some(true) {
             return;
@@ -579,6 +619,8 @@ impl Fold {
         }
     }
 
+=======
+>>>>>>> message
     fn merge_metadata(&mut self, metadata: &Option<Json<'_>>) -> Result<(), FoldError> {
         metadata
             .as_deref()
@@ -603,6 +645,7 @@ fn replace(old: &mut Option<Value>, new: &Option<Json<'_>>) {
         *old = Some(new.clone());
     }
 }
+<<<<<<< HEAD
 
 fn other<const N: usize>(kind: &str, fields: [(&str, Option<Value>); N]) -> Part {
     let mut map = Map::from_iter([("type".to_owned(), Value::from(kind))]);
@@ -613,3 +656,5 @@ fn other<const N: usize>(kind: &str, fields: [(&str, Option<Value>); N]) -> Part
     );
     Part::Other(map)
 }
+=======
+>>>>>>> message
