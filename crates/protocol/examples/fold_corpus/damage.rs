@@ -8,7 +8,7 @@ use crate::stream::IDS;
 /// Breaks a stream somewhere, in a way that a client notices or at least may notice.
 pub(crate) fn damage(random: &mut Random, chunks: &mut Vec<Value>, v7: bool) -> &'static str {
     let at = random.below(chunks.len() as u64 + 1) as usize;
-    let (kind, chunk) = match random.below(if v7 { 17 } else { 16 }) {
+    let (kind, chunk) = match random.below(if v7 { 20 } else { 16 }) {
         0 => (
             "unknown-text",
             json!({"type": "text-delta", "id": "nobody", "delta": "x"}),
@@ -51,6 +51,7 @@ pub(crate) fn damage(random: &mut Random, chunks: &mut Vec<Value>, v7: bool) -> 
             json!({"type": "message-metadata", "messageMetadata": random.json(1)}),
         ),
         11..=15 => return break_schema(random, chunks),
+        16..=18 => return reset_input(random, chunks),
         _ => (
             "approval-response",
             json!({"type": "tool-approval-response", "approvalId": "nobody", "approved": true}),
@@ -58,6 +59,20 @@ pub(crate) fn damage(random: &mut Random, chunks: &mut Vec<Value>, v7: bool) -> 
     };
     chunks.insert(at, chunk);
     kind
+}
+
+/// Continues an input that a reset has taken back.
+fn reset_input(random: &mut Random, chunks: &mut Vec<Value>) -> &'static str {
+    let started = chunks
+        .iter()
+        .filter(|chunk| chunk["type"] == "tool-input-start");
+    let ids: Vec<Value> = started.map(|chunk| chunk["toolCallId"].clone()).collect();
+    if !ids.is_empty() {
+        let id = random.pick_of(&ids);
+        chunks.push(json!({"type": "reset-step"}));
+        chunks.push(json!({"type": "tool-input-delta", "toolCallId": id, "inputTextDelta": "1"}));
+    }
+    "reset-input"
 }
 
 fn break_schema(random: &mut Random, chunks: &mut Vec<Value>) -> &'static str {

@@ -110,6 +110,9 @@ impl<'a> Stream<'a> {
             }
             27 => self.approval_response(),
             28 => {
+                if self.random.chance(2) {
+                    self.emit(json!({"type": "start-step"}));
+                }
                 self.texts.clear();
                 self.reasonings.clear();
                 self.inputs.clear();
