@@ -72,6 +72,16 @@ pub enum Part {
     Other(Map<String, Value>),
 }
 
+impl Part {
+    /// The tool call, if it is one.
+    pub fn as_tool(&self) -> Option<&ToolPart> {
+        match self {
+            Self::Tool(tool) => Some(tool),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TextPart {
     pub text: String,
