@@ -17,20 +17,41 @@ use sim::{Asked, Bridge, MINUTE, TOOLS};
 enum Act {
     Agent,
     RunFails,
-    ToolEnds { nth: usize, fails: bool },
-    Respond { nth: usize, approved: bool },
-    ClientTool { nth: usize, fails: bool },
+    ToolEnds {
+        nth: usize,
+        fails: bool,
+    },
+    Respond {
+        nth: usize,
+        approved: bool,
+    },
+    ClientTool {
+        nth: usize,
+        fails: bool,
+    },
     AutoSend,
     /// Posts although nothing says so, as a second tab or a nervous user does.
     Post,
-    Forge { nth: usize },
-    Contradict { nth: usize },
-    ForgeOutput { nth: usize },
-    SideOutput { nth: usize },
-    Wait { seconds: u64 },
+    Forge {
+        nth: usize,
+    },
+    Contradict {
+        nth: usize,
+    },
+    ForgeOutput {
+        nth: usize,
+    },
+    SideOutput {
+        nth: usize,
+    },
+    Wait {
+        seconds: u64,
+    },
     Crash,
     /// Dies in the middle of the next thing, after this many effects.
-    CrashDuring { effects: usize },
+    CrashDuring {
+        effects: usize,
+    },
     Reload,
     Stop,
     Supersede,
@@ -75,7 +96,9 @@ fn setting() -> impl Strategy<Value = (Runner, Dialect, Mode, Sdk)> {
 
 /// `PROPTEST_CASES` asks for more.
 fn config() -> ProptestConfig {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    let cases = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok());
     ProptestConfig {
         cases: cases.unwrap_or(1_500),
         max_shrink_iters: 20_000,
@@ -243,8 +266,7 @@ fn check(bridge: &Bridge) {
 fn drain(bridge: &mut Bridge) {
     let before = bridge.client.requests;
     for round in 0..600 {
-        if bridge.reply.ended().is_some() && bridge.running.is_empty() && !bridge.client.streaming
-        {
+        if bridge.reply.ended().is_some() && bridge.running.is_empty() && !bridge.client.streaming {
             break;
         }
         while bridge.agent_step() || bridge.finish_tool(0, false) {}
@@ -259,7 +281,9 @@ fn drain(bridge: &mut Bridge) {
         if let Some(call) = pick(&bridge.client.tools_to_run(), 0) {
             bridge.client.put_output(&call, false);
         }
-        if !auto_send(bridge) && !bridge.client.streaming && bridge.client.requests_open().is_empty()
+        if !auto_send(bridge)
+            && !bridge.client.streaming
+            && bridge.client.requests_open().is_empty()
         {
             // Nothing that this client can do: it lost its place. Time settles what is open.
             bridge.pass_time(MINUTE);
@@ -277,11 +301,15 @@ fn drain(bridge: &mut Bridge) {
     let requests = bridge.client.requests - before;
     assert!(requests < 200, "{requests} requests to come to an end");
     // Ended for good: no predicate sends what has ended, once the client is up to date.
-    if !bridge.client.failed && bridge.dialect == Dialect::Native {
-        bridge.reload();
+    if !bridge.client.failed {
         for _ in 0..3 {
             auto_send(bridge);
         }
+        assert!(
+            !bridge.client.would_send(bridge.dialect),
+            "it sends for ever"
+        );
+        bridge.reload();
         assert!(
             !bridge.client.would_send(bridge.dialect),
             "{:#?}",

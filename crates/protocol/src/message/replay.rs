@@ -228,7 +228,8 @@ impl<'p> Spoken<'p> {
     fn update(&self, bytes: &mut usize, open: &mut bool, emit: &mut dyn FnMut(&Chunk<'_>)) {
         let unseen = *bytes == 0 && !*open;
         let rest = self.text.get(*bytes..).unwrap_or_default();
-        if !*open && !unseen && rest.is_empty() {
+        // A part that still grows must be open to the reader, even if there is nothing new in it yet.
+        if !*open && !unseen && rest.is_empty() && self.done {
             return;
         }
         let id = || Cow::Borrowed(self.id.as_ref());

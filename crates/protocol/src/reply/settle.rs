@@ -182,10 +182,7 @@ impl Reply {
     /// call beside it would keep the stock predicate from sending that tool's output.
     pub(super) fn deny(&mut self, index: usize, out: &mut Outbox) {
         self.calls[index].settle(Settled::Denied);
-        let defer = self
-            .calls
-            .open()
-            .any(|call| call.runs_on == RunsOn::Client);
+        let defer = self.calls.open().any(|call| call.runs_on == RunsOn::Client);
         if !defer {
             self.announce_denial(index, out);
         }

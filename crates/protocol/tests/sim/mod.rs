@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use adk_bridge_protocol::approval::{ApprovalState, Time};
 use adk_bridge_protocol::calls::{CallState, Ids, Outcome, RunsOn, Settled};
 use adk_bridge_protocol::chunk::{Chunk, Sdk};
-use adk_bridge_protocol::dialect::{Dialect, Reader};
+use adk_bridge_protocol::dialect::{Dialect, Reader, project};
 use adk_bridge_protocol::event::{Event, REQUEST_CONFIRMATION};
 use adk_bridge_protocol::message::fold::Fold;
 use adk_bridge_protocol::message::{Message, Part, ToolPart, ToolState};
@@ -117,12 +117,12 @@ impl Rules for House {
             return None;
         }
         Some(ToolRule {
-            runs_on: if name.starts_with("client") {
+            runs_on: if is_client_tool(name) {
                 RunsOn::Client
             } else {
                 RunsOn::Server
             },
-            needs_approval: name.ends_with("_ask"),
+            needs_approval: needs_approval(name),
             idempotent: name == "idempotent",
         })
     }
@@ -135,6 +135,28 @@ impl Rules for House {
             max_answer_bytes: 1 << 20,
         }
     }
+}
+
+/// Where a tool runs shows in its name, or it is one of the demo's.
+pub fn is_client_tool(name: &str) -> bool {
+    name.starts_with("client")
+        || matches!(
+            name,
+            "change_bgm" | "get_location" | "take_photo" | "pick_color"
+        )
+}
+
+pub fn needs_approval(name: &str) -> bool {
+    name.ends_with("_ask")
+        || matches!(
+            name,
+            "search_database"
+                | "update_database"
+                | "process_payment"
+                | "change_bgm"
+                | "get_location"
+                | "take_photo"
+        )
 }
 
 impl Bridge {
@@ -279,8 +301,15 @@ impl Bridge {
         if self.reply.turn().is_some() {
             self.client.message = Message::assistant("message-1");
             self.attach(None);
-        } else if self.dialect == Dialect::Native {
-            self.client.message = self.reply.message().clone();
+        } else {
+            self.client.message = match self.dialect {
+                Dialect::Native => self.reply.message().clone(),
+                Dialect::Adk => project(
+                    self.reply.message(),
+                    self.reply.calls(),
+                    self.reply.ended().is_some(),
+                ),
+            };
         }
     }
 
@@ -452,14 +481,23 @@ impl Bridge {
                 "{id} runs without consent"
             );
         } else {
-            assert!(!call.name.ends_with("_ask"), "{id} runs unasked");
+            assert!(!needs_approval(&call.name), "{id} runs unasked");
         }
     }
 
     fn check_stream(&self, stream: &Stream) {
         let text = String::from_utf8_lossy(&stream.sse);
         let chunks: Vec<Chunk<'_>> = chunks(&stream.sse).collect();
-        assert!(matches!(chunks.first(), Some(Chunk::Start { message_id: Some(_), .. })), "{text}");
+        assert!(
+            matches!(
+                chunks.first(),
+                Some(Chunk::Start {
+                    message_id: Some(_),
+                    ..
+                })
+            ),
+            "{text}"
+        );
         let terminals = chunks.iter().filter(|chunk| is_terminal(chunk)).count();
         assert_eq!(terminals, 1, "{text}");
         assert!(chunks.last().is_some_and(is_terminal), "{text}");
@@ -489,7 +527,8 @@ impl Bridge {
         }
         for call in self.reply.calls().iter() {
             assert!(
-                call.state != CallState::Decided || stream.waiting && call.runs_on == RunsOn::Remote,
+                call.state != CallState::Decided
+                    || stream.waiting && call.runs_on == RunsOn::Remote,
                 "an answered call stays open at the end of a turn: {call:?}"
             );
         }
@@ -514,7 +553,10 @@ impl Bridge {
 
     /// Whether the client has something that the bridge does not know, or must be asked again for.
     pub fn client_has_news(&self) -> bool {
-        self.reply.calls().iter().any(|call| call.is_half_answered())
+        self.reply
+            .calls()
+            .iter()
+            .any(|call| call.is_half_answered())
             || answers_of(&self.client.message)
                 .iter()
                 .any(|answer| match answer {
@@ -576,19 +618,21 @@ impl Client {
             _ => false,
         };
         self.tools()
-            .filter(|tool| tool.name.starts_with("client") && consented(tool))
+            .filter(|tool| is_client_tool(&tool.name) && consented(tool))
             .map(|tool| tool.call_id.clone())
             .collect()
     }
 
     /// In the `adk` dialect the consent lies on the confirmation beside the call.
     fn awaits_consent(&self, tool: &ToolPart) -> bool {
-        self.confirmation_of(&tool.call_id).map_or(
-            tool.name.ends_with("_ask"),
-            |confirmation| {
-                confirmation.approval.as_ref().and_then(|field| field.approved) != Some(true)
-            },
-        )
+        self.confirmation_of(&tool.call_id)
+            .map_or(needs_approval(&tool.name), |confirmation| {
+                confirmation
+                    .approval
+                    .as_ref()
+                    .and_then(|field| field.approved)
+                    != Some(true)
+            })
     }
 
     fn confirmation_of(&self, call_id: &str) -> Option<&ToolPart> {
@@ -689,12 +733,12 @@ impl Client {
         {
             return false;
         }
-        let own_error = |tool: &ToolPart| tool.name.starts_with("client");
+        let own_error = |tool: &ToolPart| is_client_tool(&tool.name);
         if others().any(|tool| tool.state == ToolState::OutputError && !own_error(tool)) {
             return false;
         }
         !others().any(|tool| {
-            tool.name.starts_with("client")
+            is_client_tool(&tool.name)
                 && tool.state == ToolState::InputAvailable
                 && !self.is_denied(&tool.call_id)
         })
