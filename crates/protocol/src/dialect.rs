@@ -73,6 +73,8 @@ pub struct Reader {
     sdk: Sdk,
     /// What it has, where it does not simply get every frame.
     cursor: Option<Cursor>,
+    /// The calls that it has, in its order: one that comes to a step later stands behind them.
+    order: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,11 +98,13 @@ impl Reader {
             },
             sdk,
             cursor: None,
+            order: Vec::new(),
         }
     }
 
     /// Begins a reader's stream: `start`, then what it misses. `theirs` is the copy of the message that its client has.
     pub fn attach(&mut self, reply: &Reply, theirs: Option<&Message>, out: &mut Vec<u8>) {
+        self.order = theirs.map(calls_of).unwrap_or_default();
         let ours = self.project(reply);
         let mut cursor = match theirs {
             Some(theirs) => Cursor::of_client(theirs, &ours),
@@ -114,6 +118,7 @@ impl Reader {
         if reply.turn().is_none() || self.view == View::Held {
             finish_step(&mut cursor, &mut emit);
         }
+        self.order = calls_of(&ours);
         self.cursor = (self.view == View::Held).then_some(cursor);
     }
 
@@ -173,6 +178,7 @@ impl Reader {
 
     fn update(&mut self, reply: &Reply, last: bool, out: &mut Vec<u8>) {
         let ours = self.project(reply).into_owned();
+        self.order = calls_of(&ours);
         let sdk = self.sdk;
         if let Some(cursor) = &mut self.cursor {
             let mut emit = |chunk: &Chunk<'_>| encode(chunk, sdk, out);
@@ -190,11 +196,12 @@ impl Reader {
         match self.view {
             View::Native => Cow::Borrowed(reply.message()),
             View::Images => Cow::Owned(with_images(reply.message())),
-            View::Held => Cow::Owned(project(
-                reply.message(),
-                reply.calls(),
-                reply.ended().is_some(),
-            )),
+            View::Held => {
+                let ended = reply.ended().is_some();
+                let mut message = project(reply.message(), reply.calls(), ended);
+                arrange(&mut message, &self.order);
+                Cow::Owned(message)
+            }
         }
     }
 }
@@ -205,6 +212,8 @@ pub fn project(message: &Message, calls: &Calls, ended: bool) -> Message {
     let mut held = Vec::new();
     for step in message.parts.split(|part| matches!(part, Part::StepStart)) {
         let mut opened = false;
+        // The calls of a step come first, as they do in time: a question is asked when the model has spoken.
+        let mut questions = Vec::new();
         for part in step {
             match part {
                 Part::Tool(tool) => {
@@ -216,9 +225,8 @@ pub fn project(message: &Message, calls: &Calls, ended: bool) -> Message {
                         .and_then(|call| call.approval.as_ref());
                     parts.push(Part::Tool(Box::new(project_call(tool, ended))));
                     if let Some(field) = &tool.approval {
-                        parts.push(Part::Tool(Box::new(confirmation(
-                            tool, field, approval, ended,
-                        ))));
+                        let question = confirmation(tool, field, approval, ended);
+                        questions.push(Part::Tool(Box::new(question)));
                     }
                 }
                 Part::StepStart => {}
@@ -226,6 +234,7 @@ pub fn project(message: &Message, calls: &Calls, ended: bool) -> Message {
                 other => held.push(other.clone()),
             }
         }
+        parts.append(&mut questions);
     }
     if ended {
         if !held.is_empty() || !parts.is_empty() {
@@ -240,6 +249,31 @@ pub fn project(message: &Message, calls: &Calls, ended: bool) -> Message {
         metadata: message.metadata.clone().filter(|_| ended),
         parts,
         extra: message.extra.clone(),
+    }
+}
+
+fn calls_of(message: &Message) -> Vec<String> {
+    let ids = message.parts.iter().filter_map(|part| match part {
+        Part::Tool(tool) => Some(tool.call_id.clone()),
+        _ => None,
+    });
+    ids.collect()
+}
+
+/// Puts the calls of each step into the order that a reader has them in, and those that it lacks behind them: nothing
+/// can be put before what a reader has.
+fn arrange(message: &mut Message, order: &[String]) {
+    for step in message
+        .parts
+        .split_mut(|part| matches!(part, Part::StepStart))
+    {
+        step.sort_by_key(|part| match part {
+            Part::Tool(tool) => order
+                .iter()
+                .position(|id| *id == tool.call_id)
+                .unwrap_or(order.len()),
+            _ => usize::MAX,
+        });
     }
 }
 
