@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::settle::{NOT_ANSWERED, STOPPED, UNFINISHED, UNKNOWN_OUTCOME};
+use super::settle::{NOT_ANSWERED, RUN_OVER, STOPPED, UNFINISHED};
 use super::{Ended, Given, Mode, Reply};
 use crate::approval::{Approval, Time};
 use crate::calls::{Call, CallState, RunsOn, Settled};
@@ -110,7 +110,7 @@ impl Reply {
                     if denied {
                         self.deny(index, out);
                     } else {
-                        self.settle_failed(index, Settled::Unknown, UNKNOWN_OUTCOME, out);
+                        self.settle_failed(index, Settled::Unknown, RUN_OVER, out);
                     }
                 }
                 CallState::Streaming | CallState::Received => {
