@@ -248,10 +248,14 @@ impl<'a> Event<'a> {
                 limit: MAX_EVENT_BYTES,
             });
         }
-        serde_json::from_str(json).map_err(|error| EventError::Malformed {
-            line: error.line(),
-            column: error.column(),
-            what: error.to_string(),
+        serde_json::from_str(json).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            let mut what = error.to_string();
+            // The position has fields of its own.
+            if let Some(at) = what.rfind(&format!(" at line {line} column {column}")) {
+                what.truncate(at);
+            }
+            EventError::Malformed { line, column, what }
         })
     }
 

@@ -372,7 +372,10 @@ impl Reply {
         };
         // A remote model that was called before it had every result may fail for that very reason; the run that brings
         // the missing ones is the one that counts.
-        let premature = run == Run::Results || self.calls.iter().any(Call::waits_for_client);
+        let waits = |call: &Call| {
+            call.waits_for_client() || call.runs_on == RunsOn::Client && call.is_open()
+        };
+        let premature = run == Run::Results || self.calls.iter().any(waits);
         match failure {
             Some(message) if !premature => self.close(Ended::Failed, Some(message), out),
             _ => {

@@ -61,6 +61,7 @@ impl Reply {
         let index = self.find(original.id.as_deref(), &original.name);
         let index = match index {
             Some(index) => index,
+            None if original.name.is_empty() => return, // Nobody could tell what they consent to.
             None => self.invent(
                 original.id.as_deref(),
                 &original.name,
@@ -88,6 +89,7 @@ impl Reply {
         }
         let index = match self.find(response.id.as_deref(), name) {
             Some(index) => index,
+            None if name.is_empty() => return,
             None => self.invent(response.id.as_deref(), name, json!({}), given, out),
         };
         let call = &self.calls[index];

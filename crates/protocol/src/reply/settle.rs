@@ -15,6 +15,8 @@ pub(crate) const NOT_ANSWERED: &str = "not run: the conversation went on without
 pub(crate) const STOPPED: &str = "not run: the user stopped the answer";
 pub(crate) const NO_OUTPUT: &str = "the front end did not supply an output in time";
 pub(crate) const UNKNOWN_OUTCOME: &str = "the outcome is unknown: the server restarted while the tool was running, and it was not run again";
+pub(crate) const RUN_OVER: &str =
+    "the outcome is unknown: the agent's run ended while the tool was running";
 pub(crate) const UNFINISHED: &str = "the model did not finish this call";
 
 impl Reply {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::settle::{NOT_ANSWERED, STOPPED, UNFINISHED, UNKNOWN_OUTCOME};
+use super::settle::{NOT_ANSWERED, RUN_OVER, STOPPED, UNFINISHED};
 use super::{Ended, Given, Mode, Reply};
 use crate::approval::{Approval, Time};
 use crate::calls::{Call, CallState, RunsOn, Settled};
@@ -110,7 +110,7 @@ impl Reply {
                     if denied {
                         self.deny(index, out);
                     } else {
-                        self.settle_failed(index, Settled::Unknown, UNKNOWN_OUTCOME, out);
+                        self.settle_failed(index, Settled::Unknown, RUN_OVER, out);
                     }
                 }
                 CallState::Streaming | CallState::Received => {
@@ -129,8 +129,8 @@ impl Reply {
         self.announce_denials(out);
     }
 
-    /// Draws a line under calls that no model spoke after: both stock predicates look at the last step only, and would
-    /// send the message again for its finished calls.
+    /// Draws a line under the calls of a reply that ended without an answer after them: both stock predicates look at
+    /// the last step, and would send the message again for its finished calls.
     pub(super) fn seal(&mut self, out: &mut Outbox) {
         self.translator.close(&mut self.draft, out);
         if self.draft.step_has_tools() {

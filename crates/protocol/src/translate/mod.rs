@@ -176,11 +176,8 @@ impl Translator {
     /// Ends what a model call left open; nothing of it is repeated any more.
     pub(crate) fn end_model_call(&mut self, page: &mut Page<'_>) {
         self.close_text(page);
-        self.text = Streamed::default();
-        self.thought = Streamed::default();
+        self.forget_streamed();
         self.spoken = Streamed::default();
-        self.files = 0;
-        self.codes = 0;
         self.metadata.end_model_call();
         if self.step == Step::Used {
             self.step = Step::Ended;
@@ -189,6 +186,15 @@ impl Translator {
 
     pub(crate) fn is_step_open(&self) -> bool {
         self.step != Step::Closed
+    }
+
+    /// A model that was told a result is called anew, and repeats nothing of the call before. A transcription may lag
+    /// behind that.
+    fn forget_streamed(&mut self) {
+        self.text = Streamed::default();
+        self.thought = Streamed::default();
+        self.files = 0;
+        self.codes = 0;
     }
 
     /// The failure that the agent reported, once.
@@ -277,6 +283,7 @@ impl Translator {
         } else if let Some(response) = part.function_response.as_deref() {
             if !event.is_partial() {
                 self.close_text(page);
+                self.forget_streamed();
                 let placeholder = response
                     .id
                     .as_deref()

@@ -57,10 +57,12 @@ impl Translator {
             input_available(index, signature, page);
             return Some(index);
         }
-        if let Some(id) = call.id.as_deref()
-            && page.calls.index_of_model_id(id).is_some()
-        {
-            return None;
+        let known = call
+            .id
+            .as_deref()
+            .is_some_and(|id| page.calls.index_of_model_id(id).is_some());
+        if known || call.name.as_deref().is_none_or(str::is_empty) {
+            return None; // A call without a name can be neither shown nor answered.
         }
         self.close_text(page);
         self.enter_step(page);
@@ -79,7 +81,9 @@ impl Translator {
         let grows = call.will_continue == Some(true) || call.partial_args.is_some();
         let slot = match self.streaming_call(call.id.as_deref(), page.calls) {
             Some(slot) => slot,
-            None if grows && call.name.is_some() => self.begin_streamed_call(call, page),
+            None if grows && call.name.as_deref().is_some_and(|name| !name.is_empty()) => {
+                self.begin_streamed_call(call, page)
+            }
             None => return,
         };
         let stream = &mut self.streaming[slot];
