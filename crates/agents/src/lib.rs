@@ -1,1 +1,4 @@
 //! Who answers: the agents that the bridge can talk to.
+
+pub mod agent;
+pub mod tool;
