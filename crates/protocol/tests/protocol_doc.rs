@@ -166,6 +166,17 @@ fn every_refusal() {
         Refusal::AlreadySettled,
         Refusal::UnknownCall,
     ];
+    for refusal in refusals {
+        match refusal {
+            Refusal::Unknown
+            | Refusal::Contradicts
+            | Refusal::Expired
+            | Refusal::Superseded
+            | Refusal::NotAClientTool
+            | Refusal::AlreadySettled
+            | Refusal::UnknownCall => {}
+        }
+    }
     let known = refusals.iter().map(Refusal::to_string).collect();
     assert_eq!(first_column("Refused answers"), known);
 }
