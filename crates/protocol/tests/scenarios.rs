@@ -1,5 +1,13 @@
 //! The tables of the requirement documents, as data: each file of `fixtures/scenarios` is one conversation.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "it is a test"
+)]
+#![allow(clippy::disallowed_methods, reason = "tests read their data")]
+
 mod sim;
 
 use std::path::Path;
