@@ -10,6 +10,8 @@
 //! The text only ever grows, so arguments must arrive in document order. A path that goes back into a container which
 //! has been left cannot be written; the stream of deltas then stops, and the complete input follows with the call.
 
+use serde_json::{Map, Value};
+
 use crate::event::PartialArg;
 
 /// The deepest path that is written; deeper ones come with the complete input.
@@ -190,6 +192,55 @@ impl Open {
     }
 }
 
+/// Puts one piece of streamed arguments into the value that they grow to. Pieces of a string are joined.
+pub fn assign(arg: &PartialArg<'_>, value: &mut Value) {
+    let Some(path) = arg.json_path.as_deref().and_then(parse_path) else {
+        return;
+    };
+    if path.len() > MAX_DEPTH {
+        return;
+    }
+    let mut place = value;
+    for step in &path {
+        place = match step {
+            Step::Key(key) => {
+                if !place.is_object() {
+                    *place = Value::Object(Map::new());
+                }
+                match place {
+                    Value::Object(fields) => fields.entry(key.clone()).or_insert(Value::Null),
+                    _ => return,
+                }
+            }
+            Step::Index(index) => {
+                if !place.is_array() {
+                    *place = Value::Array(Vec::new());
+                }
+                match place {
+                    Value::Array(items) => {
+                        if items.len() <= *index {
+                            items.resize(*index + 1, Value::Null);
+                        }
+                        &mut items[*index]
+                    }
+                    _ => return,
+                }
+            }
+        };
+    }
+    match (place, arg.string_value.as_deref()) {
+        (Value::String(text), Some(more)) => text.push_str(more),
+        (place, Some(text)) => *place = Value::String(text.to_owned()),
+        (place, None) => {
+            *place = match (&arg.number_value, arg.bool_value) {
+                (Some(number), _) => number.clone(),
+                (None, Some(flag)) => Value::Bool(flag),
+                (None, None) => Value::Null,
+            };
+        }
+    }
+}
+
 /// The highest index that is written: skipped entries are filled, and a hostile index must not fill memory.
 const MAX_INDEX: usize = 10_000;
 
@@ -255,7 +306,7 @@ fn push_escaped(text: &str, out: &mut String) {
 mod tests {
     use std::borrow::Cow;
 
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -295,6 +346,11 @@ mod tests {
         ];
         for (args, expected) in cases {
             let text = write(args);
+            let mut value = Value::Null;
+            for arg in *args {
+                assign(arg, &mut value);
+            }
+            assert_eq!(&value, expected);
             assert_eq!(
                 &serde_json::from_str::<Value>(&text).unwrap(),
                 expected,
