@@ -25,10 +25,10 @@ use std::ops::Range;
 use serde_json::{Map, Value, json};
 
 use crate::approval::{Approval, ApprovalState};
-use crate::calls::Calls;
+use crate::calls::{Call, Calls};
 use crate::chunk::{Chunk, Sdk};
 use crate::event::REQUEST_CONFIRMATION;
-use crate::message::replay::{Cursor, catch_up, finish_step, start};
+use crate::message::replay::{Cursor, catch_up, disown, finish_step, orphans, start};
 use crate::message::{ApprovalField, DataPart, FilePart, Message, Part, ToolPart, ToolState};
 use crate::outbox::{FrameKind, Outbox};
 use crate::reply::{Reply, metadata_chunk};
@@ -73,8 +73,6 @@ pub struct Reader {
     sdk: Sdk,
     /// What it has, where it does not simply get every frame.
     cursor: Option<Cursor>,
-    /// The calls that it has, in its order: one that comes to a step later stands behind them.
-    order: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,13 +96,11 @@ impl Reader {
             },
             sdk,
             cursor: None,
-            order: Vec::new(),
         }
     }
 
     /// Begins a reader's stream: `start`, then what it misses. `theirs` is the copy of the message that its client has.
     pub fn attach(&mut self, reply: &Reply, theirs: Option<&Message>, out: &mut Vec<u8>) {
-        self.order = theirs.map(calls_of).unwrap_or_default();
         let ours = self.project(reply);
         let mut cursor = match theirs {
             Some(theirs) => Cursor::of_client(theirs, &ours),
@@ -113,12 +109,22 @@ impl Reader {
         let sdk = self.sdk;
         let mut emit = |chunk: &Chunk<'_>| encode(chunk, sdk, out);
         start(&ours, &mut emit);
+        let orphans = theirs.map_or_else(Vec::new, |theirs| orphans(theirs, &ours));
+        for orphan in &orphans {
+            disown(orphan, &mut emit);
+        }
+        let steps = cursor.steps();
         catch_up(&ours, &mut cursor, sdk, &mut emit);
+        // What was lost must not stay in the last step, where the predicates would send it for ever; but a call that
+        // waits there must stay visible.
+        let waits = reply.calls().iter().any(Call::waits_for_client);
+        if !orphans.is_empty() && cursor.steps() == steps && !waits {
+            cursor.open_step(&mut emit);
+        }
         // A step that is open goes on in the frames to come; the frame that ends it ends this one too.
-        if reply.turn().is_none() || self.view == View::Held {
+        if !reply.is_step_open() || self.view == View::Held {
             finish_step(&mut cursor, &mut emit);
         }
-        self.order = calls_of(&ours);
         self.cursor = (self.view == View::Held).then_some(cursor);
     }
 
@@ -157,8 +163,8 @@ impl Reader {
     /// Stops passing frames to a reader that cannot take them. Call it before the input whose frames it would miss.
     pub fn park(&mut self, reply: &Reply) {
         if self.cursor.is_none() {
-            let step_open = reply.turn().is_some() && !reply.message().parts.is_empty();
-            self.cursor = Some(Cursor::all_of(&self.project(reply), step_open));
+            let ours = self.project(reply);
+            self.cursor = Some(Cursor::all_of(&ours, reply.is_step_open()));
         }
     }
 
@@ -178,7 +184,6 @@ impl Reader {
 
     fn update(&mut self, reply: &Reply, last: bool, out: &mut Vec<u8>) {
         let ours = self.project(reply).into_owned();
-        self.order = calls_of(&ours);
         let sdk = self.sdk;
         if let Some(cursor) = &mut self.cursor {
             let mut emit = |chunk: &Chunk<'_>| encode(chunk, sdk, out);
@@ -196,26 +201,31 @@ impl Reader {
         match self.view {
             View::Native => Cow::Borrowed(reply.message()),
             View::Images => Cow::Owned(with_images(reply.message())),
-            View::Held => {
-                let ended = reply.ended().is_some();
-                let mut message = project(reply.message(), reply.calls(), ended);
-                arrange(&mut message, &self.order);
-                Cow::Owned(message)
-            }
+            View::Held => Cow::Owned(project_but(
+                reply.message(),
+                reply.calls(),
+                reply.ended().is_some(),
+                reply.asking_step(),
+            )),
         }
     }
 }
 
 /// A message in the `adk` dialect. `ended`: whether its reply has come to its end, so that nothing is held back.
 pub fn project(message: &Message, calls: &Calls, ended: bool) -> Message {
+    project_but(message, calls, ended, None)
+}
+
+/// Leaves out the calls of the step that the agent is still speaking in: confirmations may yet come between them, and
+/// a reader cannot be sent a part that belongs before one that it has.
+fn project_but(message: &Message, calls: &Calls, ended: bool, asking: Option<u32>) -> Message {
     let mut parts = Vec::new();
     let mut held = Vec::new();
     for step in message.parts.split(|part| matches!(part, Part::StepStart)) {
         let mut opened = false;
-        // The calls of a step come first, as they do in time: a question is asked when the model has spoken.
-        let mut questions = Vec::new();
         for part in step {
             match part {
+                Part::Tool(tool) if is_in(tool, calls, asking) => {}
                 Part::Tool(tool) => {
                     if !std::mem::replace(&mut opened, true) {
                         parts.push(Part::StepStart);
@@ -225,8 +235,9 @@ pub fn project(message: &Message, calls: &Calls, ended: bool) -> Message {
                         .and_then(|call| call.approval.as_ref());
                     parts.push(Part::Tool(Box::new(project_call(tool, ended))));
                     if let Some(field) = &tool.approval {
-                        let question = confirmation(tool, field, approval, ended);
-                        questions.push(Part::Tool(Box::new(question)));
+                        parts.push(Part::Tool(Box::new(confirmation(
+                            tool, field, approval, ended,
+                        ))));
                     }
                 }
                 Part::StepStart => {}
@@ -234,7 +245,6 @@ pub fn project(message: &Message, calls: &Calls, ended: bool) -> Message {
                 other => held.push(other.clone()),
             }
         }
-        parts.append(&mut questions);
     }
     if ended {
         if !held.is_empty() || !parts.is_empty() {
@@ -252,29 +262,11 @@ pub fn project(message: &Message, calls: &Calls, ended: bool) -> Message {
     }
 }
 
-fn calls_of(message: &Message) -> Vec<String> {
-    let ids = message.parts.iter().filter_map(|part| match part {
-        Part::Tool(tool) => Some(tool.call_id.clone()),
-        _ => None,
-    });
-    ids.collect()
-}
-
-/// Puts the calls of each step into the order that a reader has them in, and those that it lacks behind them: nothing
-/// can be put before what a reader has.
-fn arrange(message: &mut Message, order: &[String]) {
-    for step in message
-        .parts
-        .split_mut(|part| matches!(part, Part::StepStart))
-    {
-        step.sort_by_key(|part| match part {
-            Part::Tool(tool) => order
-                .iter()
-                .position(|id| *id == tool.call_id)
-                .unwrap_or(order.len()),
-            _ => usize::MAX,
-        });
-    }
+fn is_in(tool: &ToolPart, calls: &Calls, step: Option<u32>) -> bool {
+    step.is_some()
+        && calls
+            .by_id(&tool.call_id)
+            .is_none_or(|call| Some(call.step) == step)
 }
 
 /// The call itself: its approval sits on the confirmation, and its output is held back.

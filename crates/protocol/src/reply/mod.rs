@@ -239,6 +239,16 @@ impl Reply {
         self.turn
     }
 
+    /// Whether a step has been opened in this turn and not ended.
+    pub fn is_step_open(&self) -> bool {
+        self.translator.is_step_open()
+    }
+
+    /// The number of the step in which the agent is speaking, if it is.
+    pub fn asking_step(&self) -> Option<u32> {
+        self.run.map(|_| self.steps)
+    }
+
     /// Whether nothing of it runs any more: the next reply of the chat may begin.
     pub fn is_at_rest(&self) -> bool {
         self.run.is_none() && !self.is_running_tools()
@@ -309,6 +319,7 @@ impl Reply {
             ids: given.ids,
             draft: &mut self.draft,
             out,
+            step: self.steps,
         };
         let facts = self.translator.event(event, &mut page);
         for fact in facts {
@@ -377,7 +388,10 @@ impl Reply {
     fn tick(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
         if self.hold_until.is_some_and(|until| until <= given.now) {
             self.hold_until = None;
-            self.end_waiting(out);
+            // Time may have settled the call that the turn was held for.
+            if self.calls.iter().any(Call::is_half_answered) {
+                self.end_waiting(out);
+            }
         }
         self.advance(given, out);
     }
@@ -448,6 +462,7 @@ impl Reply {
                     ids,
                     draft: &mut reply.draft,
                     out,
+                    step: reply.steps,
                 };
                 reply.translator.start_step(&mut page);
             }
@@ -492,6 +507,7 @@ impl Reply {
             ids: given.ids,
             draft: &mut self.draft,
             out,
+            step: self.steps,
         };
         write(&mut self.translator, &mut page);
     }

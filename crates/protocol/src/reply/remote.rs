@@ -26,7 +26,6 @@ impl Reply {
     ) {
         let remote = self.is_remote(given);
         let call = &mut self.calls[index];
-        call.step = self.steps;
         if !remote {
             return; // The bridge acts when the model has finished speaking.
         }
@@ -166,6 +165,7 @@ impl Reply {
         } else {
             Run::Answer
         });
+        self.steps += 1;
         self.translator.muted = only_results;
         self.durably(out, |_, out| {
             out.effects.push(Effect::Ask(Ask::Responses(responses)));

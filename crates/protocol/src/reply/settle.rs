@@ -184,11 +184,7 @@ impl Reply {
     /// call beside it would keep the stock predicate from sending that tool's output.
     pub(super) fn deny(&mut self, index: usize, out: &mut Outbox) {
         self.calls[index].settle(Settled::Denied);
-        let step = self.calls[index].step;
-        let defer = self
-            .calls
-            .iter()
-            .any(|call| call.step == step && call.runs_on == RunsOn::Client && call.is_open());
+        let defer = self.calls.open().any(|call| call.runs_on == RunsOn::Client);
         if !defer {
             self.announce_denial(index, out);
         }

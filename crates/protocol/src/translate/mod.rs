@@ -193,6 +193,10 @@ impl Translator {
         self.codes = 0;
     }
 
+    pub(crate) fn is_step_open(&self) -> bool {
+        self.step != Step::Closed
+    }
+
     /// The failure that the agent reported, once.
     pub(crate) fn take_error(&mut self) -> Option<String> {
         self.error.take()
