@@ -199,10 +199,10 @@ impl Reader {
 
     fn project<'r>(&self, reply: &'r Reply) -> Cow<'r, Message> {
         match self.view {
-            View::Native => Cow::Borrowed(reply.message()),
-            View::Images => Cow::Owned(with_images(reply.message())),
+            View::Native => reply.snapshot(),
+            View::Images => Cow::Owned(with_images(&reply.snapshot())),
             View::Held => Cow::Owned(project_but(
-                reply.message(),
+                &reply.snapshot(),
                 reply.calls(),
                 reply.ended().is_some(),
                 reply.asking_step(),
