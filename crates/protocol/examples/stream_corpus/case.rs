@@ -1,5 +1,8 @@
 //! One line of the corpus: a stream, and the message that a client must have at its end.
 
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
 use adk_bridge_protocol::chunk::{Chunk, FinishReason, Sdk};
 use adk_bridge_protocol::dialect::{Dialect, project};
 use adk_bridge_protocol::message::replay::replay;
@@ -8,20 +11,22 @@ use adk_bridge_protocol::reply::{Ended, Reply};
 use adk_bridge_protocol::wire::sse;
 use serde_json::json;
 
-pub struct Case {
-    pub name: String,
-    pub dialect: Dialect,
-    pub sdk: Sdk,
-    pub prior: Option<Message>,
-    pub sse: Vec<u8>,
-    pub message: Message,
-    pub ends: &'static str,
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+pub(crate) struct Case {
+    pub(crate) name: String,
+    pub(crate) dialect: Dialect,
+    pub(crate) sdk: Sdk,
+    pub(crate) prior: Option<Message>,
+    pub(crate) sse: Vec<u8>,
+    pub(crate) message: Message,
+    pub(crate) ends: &'static str,
     /// Whether the client has something to send at the end.
-    pub client_may_send: bool,
+    pub(crate) client_may_send: bool,
 }
 
 impl Case {
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let case = json!({
             "name": self.name,
             "dialect": word(self.dialect),
@@ -37,7 +42,12 @@ impl Case {
 }
 
 /// A resume of a message that rests, for each version.
-pub fn resumes(name: &str, dialect: Dialect, message: &Message, may_send: bool) -> Vec<Case> {
+pub(crate) fn resumes(
+    name: &str,
+    dialect: Dialect,
+    message: &Message,
+    may_send: bool,
+) -> Vec<Case> {
     [Sdk::V6, Sdk::V7]
         .into_iter()
         .map(|sdk| {
@@ -63,7 +73,7 @@ pub fn resumes(name: &str, dialect: Dialect, message: &Message, may_send: bool) 
 }
 
 /// The message of a reply as a client of this dialect must have it.
-pub fn shown(reply: &Reply, dialect: Dialect) -> Message {
+pub(crate) fn shown(reply: &Reply, dialect: Dialect) -> Message {
     match dialect {
         Dialect::Native => reply.message().clone(),
         Dialect::Adk => project(reply.message(), reply.calls(), reply.ended().is_some()),
@@ -71,7 +81,7 @@ pub fn shown(reply: &Reply, dialect: Dialect) -> Message {
 }
 
 /// What a reader gets of a message that it has nothing of: v6 cannot be told the answer to an approval.
-pub fn carried(message: &Message, sdk: Sdk) -> Message {
+pub(crate) fn carried(message: &Message, sdk: Sdk) -> Message {
     let mut message = message.clone();
     for part in &mut message.parts {
         if let Part::Tool(tool) = part
@@ -88,7 +98,7 @@ pub fn carried(message: &Message, sdk: Sdk) -> Message {
 }
 
 /// The last chunk of a turn that left the reply so.
-pub fn terminal(ended: Option<Ended>) -> &'static str {
+pub(crate) fn terminal(ended: Option<Ended>) -> &'static str {
     match ended {
         None | Some(Ended::Finished | Ended::TooLong) => "finish",
         Some(Ended::Failed) => "error",
@@ -96,16 +106,21 @@ pub fn terminal(ended: Option<Ended>) -> &'static str {
     }
 }
 
-pub fn word(dialect: Dialect) -> &'static str {
+pub(crate) fn word(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::Native => "native",
         Dialect::Adk => "adk",
     }
 }
 
-pub fn number(sdk: Sdk) -> u8 {
+pub(crate) fn number(sdk: Sdk) -> u8 {
     match sdk {
         Sdk::V6 => 6,
         Sdk::V7 => 7,
     }
+}
+
+/// Where the recordings lie.
+pub(crate) fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/adk")
 }

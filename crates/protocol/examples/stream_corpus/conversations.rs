@@ -11,11 +11,10 @@ use adk_bridge_protocol::outbox::Response;
 use adk_bridge_protocol::reply::{Input, Mode, Reply, Why, answers_of};
 use serde_json::Value;
 
-use crate::case::{Case, resumes, shown};
+use crate::case::{Case, Result, fixtures, resumes, shown};
 use crate::player::{EVERY_READER, Names, Player};
-use crate::{Result, fixtures};
 
-pub fn write(cases: &mut Vec<Case>) -> Result<()> {
+pub(crate) fn write(cases: &mut Vec<Case>) -> Result<()> {
     let text = std::fs::read_to_string(fixtures().join("conversations.json"))?;
     let data: Value = serde_json::from_str(&text)?;
     for dialect in [Dialect::Native, Dialect::Adk] {

@@ -12,12 +12,9 @@ mod conversations;
 mod player;
 mod recordings;
 
-use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use case::Case;
-
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+use case::{Case, Result};
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -33,9 +30,4 @@ fn main() -> Result<()> {
     }
     std::fs::write(file, lines.concat())?;
     Ok(())
-}
-
-/// Where the recordings lie.
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/adk")
 }

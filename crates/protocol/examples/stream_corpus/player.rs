@@ -10,10 +10,9 @@ use adk_bridge_protocol::reply::{Given, Input, Limits, Reply, Rules, RunEnd, Run
 use adk_bridge_protocol::wire::recording::Recording;
 use adk_bridge_protocol::wire::sse;
 
-use crate::case::{Case, carried, number, shown, terminal, word};
-use crate::{Result, fixtures};
+use crate::case::{Case, Result, carried, fixtures, number, shown, terminal, word};
 
-pub const EVERY_READER: [(Dialect, Sdk); 4] = [
+pub(crate) const EVERY_READER: [(Dialect, Sdk); 4] = [
     (Dialect::Native, Sdk::V6),
     (Dialect::Native, Sdk::V7),
     (Dialect::Adk, Sdk::V6),
@@ -23,8 +22,8 @@ pub const EVERY_READER: [(Dialect, Sdk); 4] = [
 /// How many readers come in the middle of a run: enough to fall on every kind of event over all recordings.
 const LATECOMERS: usize = 7;
 
-pub struct Player {
-    pub reply: Reply,
+pub(crate) struct Player {
+    pub(crate) reply: Reply,
     outbox: Outbox,
     ids: Names,
     seats: Vec<Seat>,
@@ -44,7 +43,7 @@ struct Seat {
 }
 
 impl Player {
-    pub fn new(ids: Names) -> Self {
+    pub(crate) fn new(ids: Names) -> Self {
         Self {
             reply: Reply::new("message-1"),
             outbox: Outbox::default(),
@@ -56,7 +55,7 @@ impl Player {
     }
 
     /// Lets a reader in, with the copy of the message that its client has.
-    pub fn seat(&mut self, name: &str, reader: (Dialect, Sdk), prior: Option<&Message>) {
+    pub(crate) fn seat(&mut self, name: &str, reader: (Dialect, Sdk), prior: Option<&Message>) {
         let (dialect, sdk) = reader;
         let mut seat = Seat {
             name: format!("{name} ({}, v{})", word(dialect), number(sdk)),
@@ -73,14 +72,19 @@ impl Player {
     }
 
     /// Lets a reader in that cannot always keep up.
-    pub fn seat_stalling(&mut self, name: &str, reader: (Dialect, Sdk), prior: Option<&Message>) {
+    pub(crate) fn seat_stalling(
+        &mut self,
+        name: &str,
+        reader: (Dialect, Sdk),
+        prior: Option<&Message>,
+    ) {
         self.seat(&format!("{name}, stalling"), reader, prior);
         if let Some(seat) = self.seats.last_mut() {
             seat.stalls = true;
         }
     }
 
-    pub fn feed(&mut self, input: Input<'_>) {
+    pub(crate) fn feed(&mut self, input: Input<'_>) {
         self.outbox.clear();
         let mut given = Given {
             now: 0,
@@ -104,7 +108,12 @@ impl Player {
     }
 
     /// Plays one run up to its end, or, with `until`, up to that event. Readers stall, and others come in between.
-    pub fn run(&mut self, name: &str, recording: &str, until: Option<usize>) -> Result<usize> {
+    pub(crate) fn run(
+        &mut self,
+        name: &str,
+        recording: &str,
+        until: Option<usize>,
+    ) -> Result<usize> {
         let bytes = std::fs::read(fixtures().join(recording))?;
         let events = Recording::new(&bytes)?.collect::<std::result::Result<Vec<_>, _>>()?;
         let steps = events.len().div_ceil(LATECOMERS).max(1);
@@ -128,12 +137,12 @@ impl Player {
     }
 
     /// What the agent was told since the last time.
-    pub fn take_asked(&mut self) -> Vec<Vec<Response>> {
+    pub(crate) fn take_asked(&mut self) -> Vec<Vec<Response>> {
         std::mem::take(&mut self.asked)
     }
 
     /// Ends the turn for all readers; each of them is a case.
-    pub fn end(&mut self, cases: &mut Vec<Case>) {
+    pub(crate) fn end(&mut self, cases: &mut Vec<Case>) {
         for mut seat in self.seats.drain(..) {
             seat.sse.extend_from_slice(sse::DONE);
             let message = shown(&self.reply, seat.dialect);
@@ -186,7 +195,7 @@ impl Seat {
 }
 
 /// How calls and approvals are named.
-pub enum Names {
+pub(crate) enum Names {
     /// As in the recording.
     Recorded { made: u32 },
     /// As a bridge does it: by ids of its own.

@@ -3,11 +3,10 @@
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::reply::{Input, Mode, Why};
 
-use crate::case::{Case, resumes, shown};
+use crate::case::{Case, Result, fixtures, resumes, shown};
 use crate::player::{EVERY_READER, Names, Player};
-use crate::{Result, fixtures};
 
-pub fn write(cases: &mut Vec<Case>) -> Result<()> {
+pub(crate) fn write(cases: &mut Vec<Case>) -> Result<()> {
     for recording in names()? {
         let mut player = begin(&recording, true);
         let events = player.run(&recording, &recording, None)?;
