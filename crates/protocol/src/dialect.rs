@@ -16,7 +16,7 @@
 //!   text "Found 10. Updated."               –                             text "Let me look.", text "Found 10. …"
 //! ```
 //!
-//! Text, reasoning, images and outputs wait until the reply has ended: the seeds' predicate takes a text in the step for
+//! Text, reasoning, images and outputs wait until the reply has ended: ADR 0006's predicate takes a text in the step for
 //! the end of the answer. An agent that never asks streams at once; only its images take the form of this dialect.
 
 use std::borrow::Cow;
@@ -40,7 +40,7 @@ pub enum Dialect {
     /// Only standard parts of the AI SDK.
     #[default]
     Native,
-    /// The form of the seeds: an approval is a tool call of its own.
+    /// The form of ADR 0004 to 0006: an approval is a tool call of its own.
     Adk,
 }
 
@@ -318,12 +318,10 @@ fn confirmation(
             ToolState::OutputAvailable
         }
         Some(_) => ToolState::ApprovalResponded,
+        // Nobody consented. An error would keep the client from sending its other answers of the step.
         None if ended || approval.is_some_and(is_over) => {
-            part.error_text = tool
-                .error_text
-                .clone()
-                .or_else(|| Some("this request is over".to_owned()));
-            ToolState::OutputError
+            part.output = Some(json!({"confirmed": false}));
+            ToolState::OutputAvailable
         }
         None => ToolState::ApprovalRequested,
     };
@@ -358,7 +356,7 @@ fn image_part(file: &FilePart) -> Option<Part> {
     }))
 }
 
-/// An image in the seeds' form. One that lies elsewhere is named by its address.
+/// An image in the form of this dialect. One that lies elsewhere is named by its address.
 fn image_data(media_type: &str, url: &str) -> Option<Value> {
     if !media_type.starts_with("image/") {
         return None;

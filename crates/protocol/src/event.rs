@@ -20,8 +20,8 @@ pub const REQUEST_INPUT: &str = "adk_request_input";
 /// The call by which an ADK agent asks for credentials.
 pub const REQUEST_CREDENTIAL: &str = "adk_request_credential";
 
-/// The longest event that is read. An image inside an event is the largest thing that really occurs.
-pub const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
+/// The longest event that is read: an image of 12 MB, the largest that models hand out in one event, as base64.
+pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
 /// A JSON sub-tree that is kept as text until somebody asks for it.
 pub type Raw<'a> = Cow<'a, RawValue>;

@@ -202,7 +202,7 @@ impl Reply {
         close_texts(&mut message);
         let fresh = matches!(message.parts.last(), Some(Part::StepStart));
         let mut reply = Self::from_draft(Draft::onto(message));
-        reply.translator.resume(record.asking && fresh);
+        reply.translator = Translator::resume(reply.message(), record.asking && fresh);
         reply.sent_metadata = reply.message().metadata.clone();
         reply.calls = record.calls;
         reply.run = record.asking.then_some(Run::Answer);
@@ -259,6 +259,11 @@ impl Reply {
     /// Whether nothing of it runs any more: the next reply of the chat may begin.
     pub fn is_at_rest(&self) -> bool {
         self.run.is_none() && !self.is_running_tools()
+    }
+
+    /// Says which turn of a live conversation comes next, and which message the user's speech becomes.
+    pub fn speak_in(&mut self, turn: u32, user_message: Option<&str>) {
+        self.translator.speak_in(turn, user_message);
     }
 
     /// When a [`Input::Tick`] is due.

@@ -129,8 +129,8 @@ impl Reply {
         self.announce_denials(out);
     }
 
-    /// Draws a line under calls that no model spoke after: both stock predicates look at the last step only, and would
-    /// send the message again for its finished calls.
+    /// Draws a line under the calls of a reply that ended without an answer after them: both stock predicates look at
+    /// the last step, and would send the message again for its finished calls.
     pub(super) fn seal(&mut self, out: &mut Outbox) {
         self.translator.close(&mut self.draft, out);
         if self.draft.step_has_tools() {

@@ -1,6 +1,7 @@
 //! A bridge in a box: a reply, its store, a scripted agent, tools, and a client that behaves as the AI SDK's `Chat` does.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
+#![allow(clippy::expect_used, clippy::panic, reason = "it is a test")]
 
 pub mod predicates;
 
@@ -45,7 +46,7 @@ pub struct Bridge {
     /// What the agent will say, event by event; `None` while it is not asked.
     pub script: Option<Vec<String>>,
     /// Decides what the agent says when it is asked.
-    pub agent: Box<dyn FnMut(&Asked) -> Vec<String>>,
+    pub agent: Box<Agent>,
     pub asked: Vec<Ask>,
     pub running: BTreeSet<String>,
     pub runs: BTreeMap<String, u32>,
@@ -60,6 +61,9 @@ pub struct Bridge {
     outbox: Outbox,
     ids: Counter,
 }
+
+/// Turns a question into a script of events.
+type Agent = dyn FnMut(&Asked) -> Vec<String>;
 
 pub struct Asked {
     pub step: u32,
@@ -514,14 +518,17 @@ impl Bridge {
         assert!(steps == 0 || begun, "a step is left open\n{text}");
         if self.dialect == Dialect::Adk && stream.waiting {
             for chunk in &chunks {
-                let early = matches!(
-                    chunk,
-                    Chunk::TextStart { .. }
-                        | Chunk::ReasoningStart { .. }
-                        | Chunk::File { .. }
-                        | Chunk::ToolOutputAvailable { .. }
-                        | Chunk::ToolOutputDenied { .. }
-                );
+                let early = match chunk {
+                    Chunk::TextStart { .. } | Chunk::ReasoningStart { .. } | Chunk::File { .. } => {
+                        true
+                    }
+                    // A confirmation that expired is over, and says so; a call's output is another matter.
+                    Chunk::ToolOutputAvailable { tool_call_id, .. }
+                    | Chunk::ToolOutputDenied { tool_call_id } => {
+                        self.reply.calls().by_id(tool_call_id).is_some()
+                    }
+                    _ => false,
+                };
                 assert!(!early, "in an intermediate response: {chunk:?}\n{text}");
             }
         }
