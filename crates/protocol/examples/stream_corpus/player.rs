@@ -97,8 +97,14 @@ impl Player {
                 Effect::Frames(range) => {
                     for seat in &mut self.seats {
                         let (reply, outbox) = (&self.reply, &self.outbox);
+                        let before = seat.sse.len();
                         seat.reader
                             .frames(reply, outbox, range.clone(), &mut seat.sse);
+                        assert!(
+                            !seat.parked || seat.sse.len() == before,
+                            "{}: a parked reader was written to",
+                            seat.name
+                        );
                     }
                 }
                 Effect::Ask(Ask::Responses(responses)) => self.asked.push(responses.clone()),
