@@ -1,0 +1,141 @@
+//! Chats: one task for each that is in use, found by its user and id.
+
+mod plan;
+pub mod readers;
+pub mod request;
+mod task;
+pub mod toolbox;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use adk_bridge_agents::gemini::Gemini;
+use adk_bridge_protocol::approval::Time;
+use tokio::sync::{mpsc, oneshot};
+
+pub use task::{Command, new_id};
+
+use crate::error::AppError;
+use crate::store::{Store, StoreError, Thing};
+use task::Task;
+use toolbox::Toolbox;
+
+/// How many requests may wait for one chat; more come only from a client gone wild.
+const COMMANDS: usize = 32;
+
+/// What all chats share: nothing of it belongs to one of them.
+pub struct Shared {
+    pub store: Arc<dyn Store>,
+    pub agent: Gemini,
+    pub tools: Arc<Toolbox>,
+    pub tool_timeout: Duration,
+}
+
+/// The chats that are in use.
+#[derive(Clone)]
+pub struct Chats {
+    shared: Arc<Shared>,
+    tasks: Arc<Mutex<HashMap<(String, String), mpsc::Sender<Command>>>>,
+}
+
+impl Chats {
+    pub fn new(shared: Shared) -> Self {
+        Self {
+            shared: Arc::new(shared),
+            tasks: Arc::default(),
+        }
+    }
+
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Sets going again what a restart interrupted, and what time has settled meanwhile.
+    pub async fn boot(&self) -> Result<usize, StoreError> {
+        let open = self.shared.store.open_replies().await?;
+        for reply in &open {
+            self.sender(&reply.user, &reply.chat_id);
+        }
+        Ok(open.len())
+    }
+
+    /// Sends a command to a chat and waits for its answer.
+    pub async fn ask<T>(
+        &self,
+        user: &str,
+        chat_id: &str,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+    ) -> Result<T, AppError> {
+        let (answer, wait) = oneshot::channel();
+        let mut command = command(answer);
+        loop {
+            match self.sender(user, chat_id).send(command).await {
+                Ok(()) => break,
+                // The task was just leaving; the next one takes it.
+                Err(mpsc::error::SendError(back)) => command = back,
+            }
+        }
+        wait.await.map_err(|_| {
+            AppError::unavailable("the chat could not be stored or loaded; try again in a moment")
+        })
+    }
+
+    /// Whether a chat is in use, so that asking it costs no loading.
+    pub fn is_in_use(&self, user: &str, chat_id: &str) -> bool {
+        let key = (user.to_owned(), chat_id.to_owned());
+        self.lock().get(&key).is_some_and(|sender| !sender.is_closed())
+    }
+
+    fn sender(&self, user: &str, chat_id: &str) -> mpsc::Sender<Command> {
+        let key = (user.to_owned(), chat_id.to_owned());
+        let mut tasks = self.lock();
+        if let Some(sender) = tasks.get(&key).filter(|sender| !sender.is_closed()) {
+            return sender.clone();
+        }
+        let (sender, commands) = mpsc::channel(COMMANDS);
+        tasks.insert(key.clone(), sender.clone());
+        let (shared, all) = (self.shared.clone(), self.tasks.clone());
+        tokio::spawn(async move {
+            let (user, chat_id) = key.clone();
+            Task::serve(shared, user, chat_id, commands).await;
+            let mut tasks = all.lock().unwrap_or_else(PoisonError::into_inner);
+            if tasks.get(&key).is_some_and(mpsc::Sender::is_closed) {
+                tasks.remove(&key);
+            }
+        });
+        sender
+    }
+
+    /// Nothing in a locked section can panic half-way, so a poisoned map is still whole.
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), mpsc::Sender<Command>>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time, in the protocol's unit.
+pub fn now() -> Time {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl From<StoreError> for AppError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound(Thing::Chat) => Self::not_found("chat"),
+            StoreError::NotFound(Thing::Message) => Self::not_found("message"),
+            StoreError::NotFound(Thing::File) => Self::not_found("file"),
+            StoreError::Conflict(conflict) => Self::conflict(conflict.to_string()),
+            StoreError::TooLarge { .. } => Self::new(
+                axum::http::StatusCode::PAYLOAD_TOO_LARGE,
+                "too_large",
+                error.to_string(),
+            ),
+            other => {
+                tracing::error!(%other, "the store failed");
+                Self::unavailable("the store is not available; try again in a moment")
+            }
+        }
+    }
+}

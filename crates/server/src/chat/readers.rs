@@ -1,0 +1,145 @@
+//! The readers of a turn: each gets the frames at its own pace, the fastest sets that of the turn.
+
+use std::time::Duration;
+
+use adk_bridge_protocol::dialect::Reader;
+use adk_bridge_protocol::message::Message;
+use adk_bridge_protocol::outbox::{FrameKind, Outbox};
+use adk_bridge_protocol::reply::Reply;
+use adk_bridge_protocol::wire::sse;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::mpsc;
+
+/// How many pieces a reader may lag behind before it is parked. A piece is what one read from the agent brought.
+const PIECES: usize = 16;
+/// A reader that takes nothing for so long has gone away without saying so.
+pub const STALL: Duration = Duration::from_secs(30);
+
+/// What a door gets: the bytes of its answer.
+pub type Answer = mpsc::Receiver<Bytes>;
+
+/// Everybody who reads the current turn.
+#[derive(Debug, Default)]
+pub struct Readers {
+    all: Vec<Attached>,
+    /// The last chunk of the turn, for readers that are parked when it comes.
+    terminal: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Attached {
+    reader: Reader,
+    sink: mpsc::Sender<Bytes>,
+    buffer: Vec<u8>,
+    parked: bool,
+}
+
+impl Readers {
+    /// Adds a reader; its answer begins with what its client misses.
+    pub fn attach(&mut self, mut reader: Reader, reply: &Reply, theirs: Option<&Message>) -> Answer {
+        let (sink, answer) = mpsc::channel(PIECES);
+        let mut buffer = Vec::new();
+        reader.attach(reply, theirs, &mut buffer);
+        self.all.push(Attached {
+            reader,
+            sink,
+            buffer,
+            parked: false,
+        });
+        answer
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// To be called before every input: parks who cannot take its frames, and brings back who can again.
+    pub fn make_ready(&mut self, reply: &Reply) {
+        self.all.retain(|attached| !attached.sink.is_closed());
+        for attached in &mut self.all {
+            match (attached.parked, attached.sink.capacity() > 0) {
+                (false, false) => {
+                    attached.reader.park(reply);
+                    attached.parked = true;
+                }
+                (true, true) => {
+                    attached.reader.unpark(reply, &mut attached.buffer);
+                    attached.parked = false;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes frames of the outbox.
+    pub fn frames(&mut self, reply: &Reply, outbox: &Outbox, range: std::ops::Range<usize>) {
+        for index in range.clone() {
+            if outbox.frames(index..index + 1)[0].kind == FrameKind::Terminal {
+                self.terminal.clear();
+                self.terminal.extend_from_slice(outbox.sse(index..index + 1));
+            }
+        }
+        for attached in self.all.iter_mut().filter(|attached| !attached.parked) {
+            attached
+                .reader
+                .frames(reply, outbox, range.clone(), &mut attached.buffer);
+        }
+    }
+
+    /// Sends what has been taken.
+    pub fn flush(&mut self) {
+        for attached in &mut self.all {
+            if !attached.buffer.is_empty() && !attached.parked {
+                let piece = Bytes::from(std::mem::take(&mut attached.buffer));
+                // `make_ready` has seen to it that there is room; a closed sink is dropped there.
+                if let Err(mpsc::error::TrySendError::Full(piece)) = attached.sink.try_send(piece) {
+                    attached.buffer = piece.into();
+                }
+            }
+        }
+    }
+
+    /// Ends the turn for everybody. Who is behind gets the rest in peace.
+    pub fn end(&mut self, reply: &Reply) {
+        for mut attached in self.all.drain(..) {
+            if attached.parked {
+                attached
+                    .reader
+                    .finish(reply, &self.terminal, &mut attached.buffer);
+            }
+            attached.buffer.extend_from_slice(sse::DONE);
+            let (sink, piece) = (attached.sink, Bytes::from(attached.buffer));
+            if let Err(mpsc::error::TrySendError::Full(piece)) = sink.try_send(piece) {
+                tokio::spawn(async move { sink.send_timeout(piece, STALL).await });
+            }
+        }
+    }
+
+    /// Whether the agent may go on: somebody can take what it says, or nobody listens.
+    pub fn have_room(&self) -> bool {
+        self.all.is_empty() || self.all.iter().any(|attached| attached.sink.capacity() > 0)
+    }
+
+    /// Waits until somebody has room again. Lets go of readers that take nothing.
+    pub async fn room(&mut self) {
+        let waits: FuturesUnordered<_> = self
+            .all
+            .iter()
+            .map(|attached| async { drop(attached.sink.reserve().await) })
+            .collect();
+        let mut waits = std::pin::pin!(waits);
+        if tokio::time::timeout(STALL, waits.next()).await.is_err() {
+            tracing::info!("readers that take nothing are let go; the turn runs on");
+            self.all.clear();
+        }
+    }
+
+    /// Sends a comment to everybody, so that nothing on the way closes an idle connection.
+    pub fn keep_alive(&mut self) {
+        for attached in &self.all {
+            let _ = attached.sink.try_send(Bytes::from_static(sse::KEEP_ALIVE));
+        }
+    }
+}

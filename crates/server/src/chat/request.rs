@@ -1,0 +1,102 @@
+//! A chat request of the AI SDK, as `useChat` posts it.
+
+use adk_bridge_protocol::chunk::Sdk;
+use adk_bridge_protocol::dialect::Dialect;
+use adk_bridge_protocol::message::{Message, parse_messages};
+use serde_json::{Map, Value};
+
+use crate::error::AppError;
+
+/// The longest id of a chat, a message or a call that is taken; the clients' own have 16 to 40 characters.
+pub const MAX_ID_BYTES: usize = 200;
+
+/// What a client asks for.
+#[derive(Debug)]
+pub struct ChatRequest {
+    pub chat_id: String,
+    pub messages: Vec<Message>,
+    pub regenerate: bool,
+    pub dialect: Dialect,
+    pub sdk: Sdk,
+}
+
+impl ChatRequest {
+    /// Reads a request's body. Fields that are not known are passed over: clients add new ones with every version.
+    pub fn parse(body: &[u8]) -> Result<Self, AppError> {
+        let value: Value = serde_json::from_slice(body).map_err(|error| {
+            AppError::bad_request("bad_json", format!("the body is not JSON: {error}"))
+        })?;
+        let Value::Object(mut fields) = value else {
+            return Err(wrong("the body", "an object"));
+        };
+        let chat_id = string(&mut fields, "id")?
+            .ok_or_else(|| AppError::unprocessable("missing_field", "the chat's id is missing"))?;
+        check_id("id", &chat_id)?;
+        let regenerate = match string(&mut fields, "trigger")?.as_deref() {
+            None | Some("submit-message") => false,
+            Some("regenerate-message") => true,
+            Some(other) => {
+                return Err(AppError::unprocessable(
+                    "bad_trigger",
+                    format!("trigger is {other:?}; use \"submit-message\" or \"regenerate-message\""),
+                ));
+            }
+        };
+        let dialect = string(&mut fields, "dialect")?;
+        let messages = fields
+            .remove("messages")
+            .ok_or_else(|| AppError::unprocessable("missing_field", "messages are missing"))?;
+        let messages = parse_messages(messages)
+            .map_err(|error| AppError::unprocessable("bad_message", error.to_string()))?;
+        if messages.is_empty() {
+            return Err(AppError::unprocessable(
+                "missing_field",
+                "a request needs at least one message",
+            ));
+        }
+        Ok(Self {
+            chat_id,
+            messages,
+            regenerate,
+            dialect: dialect_of(dialect.as_deref())?,
+            sdk: sdk_of(fields.get("sdk")),
+        })
+    }
+}
+
+/// The dialect that a client names; `native` where it names none.
+pub fn dialect_of(word: Option<&str>) -> Result<Dialect, AppError> {
+    word.unwrap_or("native")
+        .parse()
+        .map_err(|error| AppError::unprocessable("bad_dialect", format!("{error}")))
+}
+
+pub fn check_id(field: &str, id: &str) -> Result<(), AppError> {
+    if id.is_empty() || id.len() > MAX_ID_BYTES {
+        return Err(AppError::unprocessable(
+            "bad_id",
+            format!("{field} must have 1 to {MAX_ID_BYTES} bytes"),
+        ));
+    }
+    Ok(())
+}
+
+fn sdk_of(value: Option<&Value>) -> Sdk {
+    match value {
+        Some(Value::Number(number)) if number.as_u64() == Some(7) => Sdk::V7,
+        Some(Value::String(text)) if text == "7" => Sdk::V7,
+        _ => Sdk::V6,
+    }
+}
+
+fn string(fields: &mut Map<String, Value>, key: &str) -> Result<Option<String>, AppError> {
+    match fields.remove(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(wrong(key, "a string")),
+    }
+}
+
+fn wrong(what: &str, expected: &str) -> AppError {
+    AppError::unprocessable("wrong_type", format!("{what} must be {expected}"))
+}

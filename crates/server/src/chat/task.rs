@@ -1,0 +1,716 @@
+//! The task of one chat: it owns the reply, the agent's run, the tools that run and the readers.
+//!
+//! Doors only send it commands, so two things never happen to one chat at once. Its loop is thin: feed an input to the
+//! reply, perform the effects that come out, in order.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adk_bridge_agents::agent::{AgentError, News, Request};
+use adk_bridge_agents::gemini::GeminiRun;
+use adk_bridge_agents::tool::ToolCall;
+use adk_bridge_protocol::approval::Time;
+use adk_bridge_protocol::calls::{Ids, Outcome};
+use adk_bridge_protocol::chunk::Sdk;
+use adk_bridge_protocol::dialect::{Dialect, Reader};
+use adk_bridge_protocol::event::Content;
+use adk_bridge_protocol::history;
+use adk_bridge_protocol::message::{Message, Role};
+use adk_bridge_protocol::outbox::{AuditKind, Commit, Effect, Outbox};
+use adk_bridge_protocol::reply::{
+    Answer as ClientAnswer, Given, Input, Mode, Record, Reply, RunEnd, Why, answers_of,
+};
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::plan::{Plan, plan};
+use super::readers::{Answer, Readers};
+use super::request::ChatRequest;
+use super::{Shared, now};
+use crate::error::AppError;
+use crate::store::{AuditEntry, ChatRef, MessageState, StoreChatState, StoreError};
+
+/// How often a streaming message is stored, so that a crash keeps the partial answer.
+const CHECKPOINT: Duration = Duration::from_secs(1);
+/// How often an idle answer is kept alive; proxies commonly close after a minute.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// A task without anything to do goes away; its chat is in the store.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// What doors ask of a chat.
+pub enum Command {
+    Post {
+        request: ChatRequest,
+        transport: &'static str,
+        answer: oneshot::Sender<Result<Answer, AppError>>,
+    },
+    Resume {
+        dialect: Dialect,
+        sdk: Sdk,
+        answer: oneshot::Sender<Option<Answer>>,
+    },
+    Stop {
+        answer: oneshot::Sender<()>,
+    },
+    ToolOutput {
+        call_id: String,
+        outcome: Outcome,
+        answer: oneshot::Sender<Result<(), AppError>>,
+    },
+    /// The chat is being deleted: everything stops.
+    Close {
+        answer: oneshot::Sender<()>,
+    },
+}
+
+pub struct Task {
+    shared: Arc<Shared>,
+    user: String,
+    chat_id: String,
+    /// The messages before the current reply.
+    history: Vec<Message>,
+    known: bool,
+    reply: Option<Reply>,
+    readers: Readers,
+    outbox: Outbox,
+    run: Run,
+    tools: JoinSet<(String, Outcome)>,
+    /// Requests that wait until started tools have ended.
+    queue: VecDeque<Command>,
+    turn_id: String,
+    origin: Origin,
+    refused: usize,
+    checkpointed: Instant,
+    ids: RandomIds,
+}
+
+/// Where the current turn came from, for the audit.
+#[derive(Debug, Clone, Copy)]
+struct Origin {
+    transport: &'static str,
+    dialect: Dialect,
+}
+
+type Starting = Pin<Box<dyn Future<Output = Result<GeminiRun, AgentError>> + Send>>;
+
+enum Run {
+    Idle,
+    Starting(Starting),
+    Reading(Box<GeminiRun>),
+}
+
+/// What a run has come to.
+enum Progress {
+    Started(Box<GeminiRun>),
+    Piece(Bytes),
+    Over,
+    Failed(AgentError),
+}
+
+impl Task {
+    /// Loads the chat and serves it until nobody needs it any more.
+    pub async fn serve(
+        shared: Arc<Shared>,
+        user: String,
+        chat_id: String,
+        mut commands: mpsc::Receiver<Command>,
+    ) {
+        let mut task = Self::new(shared, user, chat_id);
+        if let Err(error) = task.load().await {
+            tracing::error!(chat = %task.chat_id, %error, "the chat {} cannot be loaded", task.chat_id);
+            return refuse_all(commands, &error).await;
+        }
+        task.feed(Input::Boot).await;
+        loop {
+            let deadline = task.deadline();
+            let room = task.readers.have_room();
+            tokio::select! {
+                biased;
+                command = commands.recv() => match command {
+                    Some(Command::Close { answer }) => {
+                        task.stop_everything().await;
+                        let _ = answer.send(());
+                        return;
+                    }
+                    Some(command) => task.command(command).await,
+                    None => return,
+                },
+                Some(done) = task.tools.join_next(), if !task.tools.is_empty() => {
+                    task.tool_done(done).await;
+                }
+                progress = task.run.progress(), if room && task.run.is_active() => {
+                    task.progress(progress).await;
+                }
+                () = task.readers.room(), if !room => {}
+                () = tokio::time::sleep_until(deadline.at), if deadline.due => {
+                    task.feed(Input::Tick).await;
+                }
+                () = tokio::time::sleep(KEEP_ALIVE), if !task.readers.is_empty() => {
+                    task.readers.keep_alive();
+                }
+                () = tokio::time::sleep(IDLE), if task.is_idle() => {
+                    if commands.is_empty() {
+                        return;
+                    }
+                }
+            }
+            task.take_queued().await;
+        }
+    }
+
+    fn new(shared: Arc<Shared>, user: String, chat_id: String) -> Self {
+        Self {
+            shared,
+            user,
+            chat_id,
+            history: Vec::new(),
+            known: false,
+            reply: None,
+            readers: Readers::default(),
+            outbox: Outbox::default(),
+            run: Run::Idle,
+            tools: JoinSet::new(),
+            queue: VecDeque::new(),
+            turn_id: new_id("turn"),
+            origin: Origin {
+                transport: "none",
+                dialect: Dialect::Native,
+            },
+            refused: 0,
+            checkpointed: Instant::now(),
+            ids: RandomIds,
+        }
+    }
+
+    async fn load(&mut self) -> Result<(), StoreError> {
+        let store = self.shared.store.clone();
+        let chat = ChatRef {
+            user: &self.user,
+            id: &self.chat_id,
+        };
+        self.known = store.chat(chat).await?.is_some();
+        if !self.known {
+            return Ok(());
+        }
+        let mut messages = store.messages(chat).await?;
+        if let Some(record) = store.open_reply(chat).await? {
+            messages.retain(|stored| stored.message.id != record.message.id);
+            self.reply = Some(Reply::restore(record));
+        } else if let Some(last) = messages.pop_if(|stored| {
+            stored.message.role == Role::Assistant && stored.state == MessageState::Done
+        }) {
+            self.reply = Some(ended(last.message));
+        }
+        self.history = messages.into_iter().map(|stored| stored.message).collect();
+        Ok(())
+    }
+
+    async fn command(&mut self, command: Command) {
+        match command {
+            Command::Post {
+                request,
+                transport,
+                answer,
+            } => self.post(request, transport, answer).await,
+            Command::Resume {
+                dialect,
+                sdk,
+                answer,
+            } => {
+                let stream = match &self.reply {
+                    Some(reply) if reply.turn().is_some() => {
+                        let reader = Reader::new(dialect, sdk, self.shared.tools.may_ask());
+                        Some(self.readers.attach(reader, reply, None))
+                    }
+                    _ => None,
+                };
+                let _ = answer.send(stream);
+                self.readers.flush();
+            }
+            Command::Stop { answer } => {
+                self.feed(Input::Close(Why::Stopped)).await;
+                let _ = answer.send(());
+            }
+            Command::ToolOutput {
+                call_id,
+                outcome,
+                answer,
+            } => {
+                let _ = answer.send(self.tool_output(&call_id, outcome).await);
+            }
+            Command::Close { .. } => {}
+        }
+    }
+
+    async fn post(
+        &mut self,
+        request: ChatRequest,
+        transport: &'static str,
+        answer: oneshot::Sender<Result<Answer, AppError>>,
+    ) {
+        let current = self.reply.as_ref().map(Reply::message);
+        match plan(&request, &self.history, current, self.known) {
+            Plan::Answer(message) => {
+                self.begin_turn(transport, request.dialect);
+                let reply = match (&mut self.reply, message) {
+                    (Some(reply), _) if reply.message().id == request.last().id => reply,
+                    (_, Some(older)) => {
+                        // An older message: it has ended, and the client learns how.
+                        let reply = ended(older);
+                        let stream = self.answer_once(&reply, &request);
+                        let _ = answer.send(Ok(stream));
+                        return;
+                    }
+                    _ => return,
+                };
+                let theirs = request.last();
+                let reader = Reader::new(request.dialect, request.sdk, self.shared.tools.may_ask());
+                let stream = self.readers.attach(reader, reply, Some(theirs));
+                let _ = answer.send(Ok(stream));
+                let answers = answers_of(theirs);
+                self.feed(Input::Answers(&answers, Some(Mode::Http))).await;
+            }
+            Plan::Submit { .. } if self.is_unfinished() => {
+                self.feed(Input::Close(Why::Superseded)).await;
+                self.queue.push_back(Command::Post {
+                    request,
+                    transport,
+                    answer,
+                });
+            }
+            Plan::Submit { messages, cut } => {
+                if let Err(error) = self.append(&messages, cut.as_ref()).await {
+                    let _ = answer.send(Err(error));
+                    return;
+                }
+                self.begin_turn(transport, request.dialect);
+                let reply = Reply::new(&new_id("msg"));
+                let reader = Reader::new(request.dialect, request.sdk, self.shared.tools.may_ask());
+                let stream = self.readers.attach(reader, &reply, None);
+                self.reply = Some(reply);
+                let _ = answer.send(Ok(stream));
+                self.feed(Input::Begin(Mode::Http)).await;
+            }
+            Plan::Refuse(error) => {
+                let _ = answer.send(Err(error));
+            }
+        }
+    }
+
+    /// Answers a request that concerns a reply which has ended and is not the current one.
+    fn answer_once(&self, reply: &Reply, request: &ChatRequest) -> Answer {
+        let mut readers = Readers::default();
+        let reader = Reader::new(request.dialect, request.sdk, self.shared.tools.may_ask());
+        let stream = readers.attach(reader, reply, Some(request.last()));
+        readers.finish_with(reply);
+        stream
+    }
+
+    /// Takes new messages into the history, in the store first.
+    async fn append(
+        &mut self,
+        messages: &[Message],
+        cut: Option<&super::plan::CutAt>,
+    ) -> Result<(), AppError> {
+        let store = self.shared.store.clone();
+        let chat = ChatRef {
+            user: &self.user,
+            id: &self.chat_id,
+        };
+        if !self.known {
+            store.create_chat(chat, now()).await?;
+            self.known = true;
+        }
+        store
+            .append(chat, messages, super::plan::CutAt::for_store(cut), now())
+            .await?;
+        if let Some(reply) = self.reply.take() {
+            self.history.push(reply.message().clone());
+        }
+        if let Some(cut) = cut {
+            cut.apply(&mut self.history);
+        }
+        self.history.extend(messages.iter().cloned());
+        Ok(())
+    }
+
+    async fn tool_output(&mut self, call_id: &str, outcome: Outcome) -> Result<(), AppError> {
+        let Some(reply) = &self.reply else {
+            return Err(AppError::not_found("call"));
+        };
+        if reply.calls().by_id(call_id).is_none() {
+            return Err(AppError::not_found("call"));
+        }
+        let refused = self.refused;
+        let answer = match &outcome {
+            Outcome::Output { value, .. } => ClientAnswer::Output {
+                call_id,
+                output: value,
+            },
+            Outcome::Error { text } => ClientAnswer::Failure {
+                call_id,
+                error: text,
+            },
+        };
+        self.feed(Input::Answers(&[answer], None)).await;
+        if self.refused > refused {
+            return Err(AppError::conflict(
+                "this output is not taken: the call runs on the server, or has an outcome already",
+            ));
+        }
+        Ok(())
+    }
+
+    async fn progress(&mut self, progress: Progress) {
+        match progress {
+            Progress::Started(run) => self.run = Run::Reading(run),
+            Progress::Piece(piece) => self.piece(&piece).await,
+            Progress::Over => self.over().await,
+            Progress::Failed(error) => self.run_failed(error).await,
+        }
+    }
+
+    /// Feeds everything that one read brought, then sends it in one write.
+    async fn piece(&mut self, piece: &[u8]) {
+        let (Run::Reading(run), Some(reply)) = (&mut self.run, &mut self.reply) else {
+            return;
+        };
+        self.readers.make_ready(reply);
+        self.outbox.clear();
+        let (outbox, ids, tools) = (&mut self.outbox, &mut self.ids, &*self.shared.tools);
+        let read = run.events(piece, &mut |event| {
+            let mut given = Given {
+                now: now(),
+                ids,
+                rules: tools,
+            };
+            reply.handle(Input::Event(event), &mut given, outbox);
+        });
+        self.perform().await;
+        match read {
+            Ok(()) => self.checkpoint().await,
+            Err(error) => self.run_failed(error).await,
+        }
+    }
+
+    async fn over(&mut self) {
+        let Run::Reading(mut run) = std::mem::replace(&mut self.run, Run::Idle) else {
+            return;
+        };
+        let Some(reply) = &mut self.reply else {
+            return;
+        };
+        self.readers.make_ready(reply);
+        self.outbox.clear();
+        let (outbox, ids, tools) = (&mut self.outbox, &mut self.ids, &*self.shared.tools);
+        let finished = run.finish(&mut |event| {
+            let mut given = Given {
+                now: now(),
+                ids,
+                rules: tools,
+            };
+            reply.handle(Input::Event(event), &mut given, outbox);
+        });
+        self.perform().await;
+        match finished {
+            Ok(()) => self.feed(Input::RunEnded(RunEnd::Done)).await,
+            Err(error) => self.run_failed(error).await,
+        }
+    }
+
+    async fn run_failed(&mut self, error: AgentError) {
+        self.run = Run::Idle;
+        let id = Uuid::new_v4().simple().to_string();
+        let id = &id[..8];
+        tracing::warn!(chat = %self.chat_id, error = id, detail = %error.detail, "the agent failed ({id}): {}", error.message);
+        let message = format!("{} (error {id})", error.message);
+        self.feed(Input::RunEnded(RunEnd::Failed(message))).await;
+    }
+
+    async fn tool_done(&mut self, done: Result<(String, Outcome), tokio::task::JoinError>) {
+        match done {
+            Ok((call, outcome)) => {
+                self.feed(Input::ToolFinished {
+                    call: &call,
+                    outcome,
+                })
+                .await;
+            }
+            Err(error) => tracing::error!(chat = %self.chat_id, %error, "a tool's task died"),
+        }
+    }
+
+    /// Feeds one input to the reply and performs what comes of it.
+    async fn feed(&mut self, input: Input<'_>) {
+        let Some(reply) = &mut self.reply else {
+            return;
+        };
+        self.readers.make_ready(reply);
+        self.outbox.clear();
+        let mut given = Given {
+            now: now(),
+            ids: &mut self.ids,
+            rules: &*self.shared.tools,
+        };
+        reply.handle(input, &mut given, &mut self.outbox);
+        self.perform().await;
+    }
+
+    async fn perform(&mut self) {
+        let effects = std::mem::take(&mut self.outbox.effects);
+        for effect in &effects {
+            match effect {
+                Effect::Commit(commit) => {
+                    if let Err(error) = self.commit(commit).await {
+                        tracing::error!(chat = %self.chat_id, %error, "the chat {} cannot be stored", self.chat_id);
+                        self.abandon();
+                        break;
+                    }
+                }
+                Effect::Frames(range) => {
+                    if let Some(reply) = &self.reply {
+                        self.readers.frames(reply, &self.outbox, range.clone());
+                    }
+                }
+                Effect::RunTool { call } => self.run_tool(call),
+                Effect::Ask(_) => self.ask(),
+                Effect::CancelRun => self.run = Run::Idle,
+                Effect::End => {
+                    if let Some(reply) = &self.reply {
+                        self.readers.end(reply);
+                    }
+                }
+                Effect::HoldUntil(_)
+                | Effect::Heard { .. }
+                | Effect::Artifact { .. }
+                | Effect::Interrupted
+                | Effect::TurnComplete => {}
+            }
+        }
+        self.outbox.effects = effects;
+        self.readers.flush();
+    }
+
+    async fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
+        let at = now();
+        self.refused += commit
+            .audit
+            .iter()
+            .filter(|row| row.kind == AuditKind::AnswerRefused)
+            .count();
+        let dialect = match self.origin.dialect {
+            Dialect::Native => "native",
+            Dialect::Adk => "adk",
+        };
+        let entries: Vec<AuditEntry> = commit
+            .audit
+            .iter()
+            .map(|audit| AuditEntry {
+                at,
+                turn_id: Some(self.turn_id.clone()),
+                connection_id: None,
+                transport: Some(self.origin.transport.to_owned()),
+                dialect: Some(dialect.to_owned()),
+                audit: audit.clone(),
+            })
+            .collect();
+        let chat = ChatRef {
+            user: &self.user,
+            id: &self.chat_id,
+        };
+        self.checkpointed = Instant::now();
+        self.shared
+            .store
+            .commit(chat, &commit.record, &entries, at)
+            .await
+    }
+
+    async fn checkpoint(&mut self) {
+        if self.checkpointed.elapsed() < CHECKPOINT || !self.run.is_active() {
+            return;
+        }
+        self.checkpointed = Instant::now();
+        let Some(record) = self.reply.as_ref().map(Reply::record) else {
+            return;
+        };
+        let chat = ChatRef {
+            user: &self.user,
+            id: &self.chat_id,
+        };
+        if let Err(error) = self.shared.store.checkpoint(chat, &record).await {
+            tracing::warn!(chat = %self.chat_id, %error, "a checkpoint failed; the answer goes on");
+        }
+    }
+
+    /// What cannot be stored must not be told: the readers are cut off, and the next request reads the store anew.
+    fn abandon(&mut self) {
+        self.readers = Readers::default();
+        self.run = Run::Idle;
+        self.reply = None;
+    }
+
+    fn run_tool(&mut self, id: &str) {
+        let Some(call) = self.reply.as_ref().and_then(|reply| reply.calls().by_id(id)) else {
+            return;
+        };
+        let Some(tool) = self.shared.tools.server_tool(&call.name) else {
+            return;
+        };
+        let chat = ChatRef {
+            user: &self.user,
+            id: &self.chat_id,
+        };
+        let run = ToolCall {
+            chat_id: self.chat_id.clone(),
+            call_id: id.to_owned(),
+            input: call.input.clone(),
+            state: Arc::new(StoreChatState::new(self.shared.store.clone(), chat)),
+        };
+        let (id, limit) = (id.to_owned(), self.shared.tool_timeout);
+        self.tools.spawn(async move {
+            let outcome = match tokio::time::timeout(limit, tool.run(run)).await {
+                Ok(outcome) => outcome,
+                Err(_) => Outcome::error(format!(
+                    "the tool gave no result within {} seconds",
+                    limit.as_secs()
+                )),
+            };
+            (id, outcome)
+        });
+    }
+
+    fn ask(&mut self) {
+        let mut messages = self.history.clone();
+        if let Some(reply) = &self.reply
+            && !reply.message().parts.is_empty()
+        {
+            messages.push(reply.message().clone());
+        }
+        let request = Request {
+            chat_id: &self.chat_id,
+            user: &self.user,
+            contents: history::contents(&messages),
+            news: News::Message(Content::default()),
+            tools: self.shared.tools.specs(),
+        };
+        self.run = Run::Starting(Box::pin(self.shared.agent.start(&request)));
+    }
+
+    fn begin_turn(&mut self, transport: &'static str, dialect: Dialect) {
+        self.turn_id = new_id("turn");
+        self.origin = Origin { transport, dialect };
+    }
+
+    /// Goes on with requests that waited for started tools.
+    async fn take_queued(&mut self) {
+        while !self.is_unfinished() {
+            let Some(command) = self.queue.pop_front() else {
+                return;
+            };
+            self.command(command).await;
+        }
+    }
+
+    fn is_unfinished(&self) -> bool {
+        self.reply
+            .as_ref()
+            .is_some_and(|reply| reply.ended().is_none() || !reply.is_at_rest())
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.run.is_active()
+            && self.tools.is_empty()
+            && self.readers.is_empty()
+            && self.queue.is_empty()
+            && self.reply.as_ref().and_then(Reply::deadline).is_none()
+    }
+
+    fn deadline(&self) -> Deadline {
+        let at = self.reply.as_ref().and_then(Reply::deadline);
+        let wait = at.map_or(0, |at: Time| at.saturating_sub(now()));
+        Deadline {
+            due: at.is_some(),
+            at: Instant::now() + Duration::from_millis(wait),
+        }
+    }
+
+    async fn stop_everything(&mut self) {
+        self.feed(Input::Close(Why::Stopped)).await;
+        self.run = Run::Idle;
+        self.tools.shutdown().await;
+    }
+}
+
+struct Deadline {
+    due: bool,
+    at: Instant,
+}
+
+impl Run {
+    fn is_active(&self) -> bool {
+        !matches!(self, Self::Idle)
+    }
+
+    /// The next thing that a run brings. May be dropped and called again.
+    async fn progress(&mut self) -> Progress {
+        match self {
+            Self::Idle => std::future::pending().await,
+            Self::Starting(starting) => match starting.await {
+                Ok(run) => Progress::Started(Box::new(run)),
+                Err(error) => Progress::Failed(error),
+            },
+            Self::Reading(run) => match run.read().await {
+                Ok(Some(piece)) => Progress::Piece(piece),
+                Ok(None) => Progress::Over,
+                Err(error) => Progress::Failed(error),
+            },
+        }
+    }
+}
+
+struct RandomIds;
+
+impl Ids for RandomIds {
+    fn call(&mut self, _given: Option<&str>) -> String {
+        new_id("call")
+    }
+
+    fn approval(&mut self, _given: Option<&str>) -> String {
+        new_id("approval")
+    }
+}
+
+pub fn new_id(kind: &str) -> String {
+    format!("{kind}_{}", Uuid::new_v4().simple())
+}
+
+/// A reply of which only the message is left.
+fn ended(message: Message) -> Reply {
+    Reply::restore(Record {
+        message,
+        calls: adk_bridge_protocol::calls::Calls::default(),
+        asking: false,
+        steps: 0,
+        retried: false,
+        ended: Some(adk_bridge_protocol::reply::Ended::Finished),
+    })
+}
+
+/// Tells everybody who asks that the chat cannot be served.
+async fn refuse_all(mut commands: mpsc::Receiver<Command>, error: &StoreError) {
+    commands.close();
+    while let Some(command) = commands.recv().await {
+        let refusal = AppError::unavailable(format!("the chat cannot be loaded: {error}"));
+        match command {
+            Command::Post { answer, .. } => drop(answer.send(Err(refusal))),
+            Command::ToolOutput { answer, .. } => drop(answer.send(Err(refusal))),
+            Command::Resume { answer, .. } => drop(answer.send(None)),
+            Command::Stop { answer } | Command::Close { answer } => drop(answer.send(())),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The tools of the agent, and what holds for them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use adk_bridge_agents::tool::{ServerTool, ToolSpec};
+use adk_bridge_protocol::calls::RunsOn;
+use adk_bridge_protocol::reply::{Limits, Rules, Runner, ToolRule};
+
+/// Every tool that the model is told of.
+pub struct Toolbox {
+    specs: Vec<ToolSpec>,
+    server: HashMap<String, Arc<dyn ServerTool>>,
+    limits: Limits,
+}
+
+/// A configuration that names tools which cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolboxError {
+    #[error("approval.tools: there is no tool named {0:?}")]
+    Unknown(String),
+    #[error("agent.client_tools: there is another tool named {0:?}")]
+    Twice(String),
+}
+
+impl Toolbox {
+    pub fn new(
+        server: Vec<Arc<dyn ServerTool>>,
+        client: Vec<ToolSpec>,
+        approval: &[String],
+        limits: Limits,
+    ) -> Result<Self, ToolboxError> {
+        let mut specs: Vec<ToolSpec> = server.iter().map(|tool| tool.spec().clone()).collect();
+        specs.extend(client);
+        for name in approval {
+            let spec = specs
+                .iter_mut()
+                .find(|spec| spec.name == *name)
+                .ok_or_else(|| ToolboxError::Unknown(name.clone()))?;
+            spec.needs_approval = true;
+        }
+        let mut names = std::collections::HashSet::new();
+        if let Some(twice) = specs.iter().find(|spec| !names.insert(spec.name.as_str())) {
+            return Err(ToolboxError::Twice(twice.name.clone()));
+        }
+        let server = server
+            .into_iter()
+            .map(|tool| (tool.spec().name.clone(), tool))
+            .collect();
+        Ok(Self {
+            specs,
+            server,
+            limits,
+        })
+    }
+
+    pub fn specs(&self) -> &[ToolSpec] {
+        &self.specs
+    }
+
+    /// Whether a reply may ever ask a human: a reader of dialect `adk` must then wait with what it shows.
+    pub fn may_ask(&self) -> bool {
+        self.specs.iter().any(|spec| spec.needs_approval)
+    }
+
+    pub fn server_tool(&self, name: &str) -> Option<Arc<dyn ServerTool>> {
+        self.server.get(name).cloned()
+    }
+}
+
+impl Rules for Toolbox {
+    fn runner(&self) -> Runner {
+        Runner::Bridge
+    }
+
+    fn tool(&self, name: &str) -> Option<ToolRule> {
+        let spec = self.specs.iter().find(|spec| spec.name == name)?;
+        let runs = spec.runs_on != RunsOn::Server || self.server.contains_key(name);
+        runs.then(|| spec.rule())
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+}

@@ -1,0 +1,379 @@
+//! Configuration: a TOML file, then environment variables `ADK_BRIDGE__SECTION__KEY`, then the command line.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use figment::Figment;
+use figment::providers::{Env, Format as _, Serialized, Toml};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
+
+/// Everything that can be set. Unknown keys are refused by name.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    pub server: Server,
+    pub auth: Auth,
+    pub agent: Agent,
+    pub approval: Approval,
+    pub tools: Tools,
+    pub live: Live,
+    pub demo: Demo,
+    pub store: Store,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Server {
+    pub listen: SocketAddr,
+    pub data_dir: PathBuf,
+    /// Origins of pages that may use the bridge beside its own, exactly as browsers send them.
+    pub allowed_origins: Vec<String>,
+    pub max_body_bytes: usize,
+    pub max_answer_bytes: usize,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Auth {
+    /// Without any, only a loopback address may be bound.
+    pub api_keys: Vec<ApiKey>,
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApiKey {
+    pub key: String,
+    pub user: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AgentKind {
+    #[default]
+    Demo,
+    Gemini,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Agent {
+    pub kind: AgentKind,
+    pub model: String,
+    pub base_url: String,
+    /// The environment variable that holds the key, so that the file holds none.
+    pub api_key_env: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instruction: Option<String>,
+    /// The demo's tools to offer; all of them where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    pub max_steps: u32,
+    pub client_tools: Vec<ClientTool>,
+}
+
+/// A tool of the front end's own: told to the model, run by the front end.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientTool {
+    pub name: String,
+    #[serde(default)]
+    pub description: String,
+    #[serde(default = "any_object")]
+    pub input_schema: Value,
+    #[serde(default)]
+    pub approval: bool,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Approval {
+    /// Tools that need approval beside those that say so themselves.
+    pub tools: Vec<String>,
+    pub timeout: Span,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tools {
+    pub timeout: Span,
+    pub client_timeout: Span,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Live {
+    pub keep_recordings: bool,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Demo {
+    /// Between two pieces of the scripted model's answer.
+    pub pace: Span,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Store {
+    /// `sqlite:PATH`; `bridge.sqlite` in the data directory where it is not set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+/// What the command line sets.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    pub listen: Option<SocketAddr>,
+    pub data_dir: Option<PathBuf>,
+    pub agent: Option<AgentKind>,
+}
+
+/// Why the configuration cannot be used; the message names the key.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("the configuration file {0} does not exist")]
+    Missing(PathBuf),
+    #[error("{0}")]
+    Bad(#[from] Box<figment::Error>),
+    #[error("{key}: {problem}")]
+    Value { key: &'static str, problem: String },
+}
+
+impl Config {
+    /// Reads the configuration; a file that was asked for must exist.
+    pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Self, ConfigError> {
+        let mut figment = Figment::from(Serialized::defaults(Self::default()));
+        if let Some(file) = file {
+            if !file.is_file() {
+                return Err(ConfigError::Missing(file.to_owned()));
+            }
+            figment = figment.merge(Toml::file_exact(file));
+        }
+        figment = figment.merge(Env::prefixed("ADK_BRIDGE__").split("__"));
+        let mut config: Self = figment.extract().map_err(Box::new)?;
+        if let Some(listen) = overrides.listen {
+            config.server.listen = listen;
+        }
+        if let Some(data_dir) = &overrides.data_dir {
+            config.server.data_dir.clone_from(data_dir);
+        }
+        if let Some(kind) = overrides.agent {
+            config.agent.kind = kind;
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let bad = |key, problem: &str| {
+            Err(ConfigError::Value {
+                key,
+                problem: problem.to_owned(),
+            })
+        };
+        if !self.server.listen.ip().is_loopback() && self.auth.api_keys.is_empty() {
+            return bad(
+                "server.listen",
+                "without auth.api_keys only a loopback address may be bound; set a key, or listen on 127.0.0.1",
+            );
+        }
+        let mut keys = BTreeMap::new();
+        for key in &self.auth.api_keys {
+            if key.key.len() < MIN_KEY_BYTES {
+                return bad("auth.api_keys", "a key must have at least 16 characters");
+            }
+            if key.user.is_empty() || keys.insert(&key.key, &key.user).is_some() {
+                return bad("auth.api_keys", "every key needs a user, and no key may occur twice");
+            }
+        }
+        if self.agent.max_steps == 0 {
+            return bad("agent.max_steps", "at least one step is needed");
+        }
+        for tool in &self.agent.client_tools {
+            if !is_tool_name(&tool.name) {
+                return bad(
+                    "agent.client_tools.name",
+                    "a tool's name is made of letters, digits, '_', '-' and '.', at most 64 of them",
+                );
+            }
+        }
+        if self.agent.kind == AgentKind::Gemini && std::env::var(&self.agent.api_key_env).is_err() {
+            return bad(
+                "agent.api_key_env",
+                "the environment variable that it names is not set; put the model's API key there",
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A shorter key can be guessed.
+const MIN_KEY_BYTES: usize = 16;
+
+fn is_tool_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= 64
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+}
+
+fn any_object() -> Value {
+    serde_json::json!({"type": "object"})
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            data_dir: PathBuf::from("./data"),
+            allowed_origins: Vec::new(),
+            // A few photographs as data URLs.
+            max_body_bytes: 32 * 1024 * 1024,
+            max_answer_bytes: 16 * 1024 * 1024,
+        }
+    }
+}
+
+impl Default for Agent {
+    fn default() -> Self {
+        Self {
+            kind: AgentKind::Demo,
+            model: "gemini-2.5-flash".into(),
+            base_url: "https://generativelanguage.googleapis.com".into(),
+            api_key_env: "GEMINI_API_KEY".into(),
+            instruction: None,
+            tools: None,
+            max_steps: 25,
+            client_tools: Vec::new(),
+        }
+    }
+}
+
+impl Default for Approval {
+    fn default() -> Self {
+        Self {
+            tools: Vec::new(),
+            timeout: Span(Duration::from_secs(5 * 60)),
+        }
+    }
+}
+
+impl Default for Tools {
+    fn default() -> Self {
+        Self {
+            timeout: Span(Duration::from_secs(60)),
+            client_timeout: Span(Duration::from_secs(2 * 60)),
+        }
+    }
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self {
+            keep_recordings: true,
+        }
+    }
+}
+
+impl Default for Demo {
+    fn default() -> Self {
+        Self {
+            pace: Span(Duration::from_millis(30)),
+        }
+    }
+}
+
+/// A key is never printed.
+impl std::fmt::Debug for ApiKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("ApiKey")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A duration as people write it: `"5m"`, `"2s"`, `"300ms"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+impl Span {
+    /// In the unit of the protocol crate.
+    pub fn millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl std::str::FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let problem = || format!("{text:?} is no duration; write \"5m\", \"2s\" or \"300ms\"");
+        let digits = text.find(|char: char| !char.is_ascii_digit());
+        let (number, unit) = text.split_at(digits.ok_or_else(problem)?);
+        let number: u64 = number.parse().map_err(|_| problem())?;
+        let millis = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return Err(problem()),
+        };
+        number
+            .checked_mul(millis)
+            .map(|millis| Self(Duration::from_millis(millis)))
+            .ok_or_else(problem)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&format!("{}ms", self.millis()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (text, millis) in [("5m", 300_000), ("2s", 2_000), ("300ms", 300), ("0ms", 0), ("1h", 3_600_000)] {
+            assert_eq!(text.parse::<Span>().map(Span::millis), Ok(millis));
+        }
+        for text in ["", "5", "m", "5 m", "-1s", "1.5s", "99999999999999999999s", "5d"] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_values_are_named() {
+        let cases = [
+            ("[server]\nlisten = \"0.0.0.0:80\"", "server.listen"),
+            ("[server]\nlistn = \"127.0.0.1:80\"", "listn"),
+            ("[approval]\ntimeout = \"soon\"", "approval.timeout"),
+            ("[agent]\nmax_steps = 0", "agent.max_steps"),
+            ("[agent]\nkind = \"oracle\"", "agent.kind"),
+            ("[[auth.api_keys]]\nkey = \"short\"\nuser = \"a\"", "auth.api_keys"),
+            ("[[agent.client_tools]]\nname = \"no spaces\"", "client_tools"),
+        ];
+        for (toml, key) in cases {
+            let figment = Figment::from(Serialized::defaults(Config::default())).merge(Toml::string(toml));
+            let error = match figment.extract::<Config>() {
+                Ok(config) => config.check().unwrap_err().to_string(),
+                Err(error) => error.to_string(),
+            };
+            assert!(error.contains(key), "{toml}: {error}");
+        }
+    }
+}
