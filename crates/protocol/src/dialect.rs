@@ -73,6 +73,7 @@ pub struct Reader {
     sdk: Sdk,
     /// What it has, where it does not simply get every frame.
     cursor: Option<Cursor>,
+    parked: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +97,7 @@ impl Reader {
             },
             sdk,
             cursor: None,
+            parked: false,
         }
     }
 
@@ -136,11 +138,11 @@ impl Reader {
         range: Range<usize>,
         out: &mut Vec<u8>,
     ) {
-        if self.view == View::Native && self.cursor.is_none() {
-            return out.extend_from_slice(outbox.sse(range));
+        if self.parked {
+            return;
         }
-        if self.cursor.is_some() && self.view != View::Held {
-            return; // Parked.
+        if self.view == View::Native {
+            return out.extend_from_slice(outbox.sse(range));
         }
         for index in range {
             let frame = &outbox.frames(index..index + 1)[0];
@@ -162,6 +164,7 @@ impl Reader {
 
     /// Stops passing frames to a reader that cannot take them. Call it before the input whose frames it would miss.
     pub fn park(&mut self, reply: &Reply) {
+        self.parked = true;
         if self.cursor.is_none() {
             let ours = self.project(reply);
             self.cursor = Some(Cursor::all_of(&ours, reply.is_step_open()));
@@ -170,6 +173,7 @@ impl Reader {
 
     /// Brings a parked reader up to date; frames pass again from here on.
     pub fn unpark(&mut self, reply: &Reply, out: &mut Vec<u8>) {
+        self.parked = false;
         if self.view == View::Held {
             return self.update(reply, false, out);
         }
@@ -199,10 +203,10 @@ impl Reader {
 
     fn project<'r>(&self, reply: &'r Reply) -> Cow<'r, Message> {
         match self.view {
-            View::Native => Cow::Borrowed(reply.message()),
-            View::Images => Cow::Owned(with_images(reply.message())),
+            View::Native => reply.snapshot(),
+            View::Images => Cow::Owned(with_images(&reply.snapshot())),
             View::Held => Cow::Owned(project_but(
-                reply.message(),
+                &reply.snapshot(),
                 reply.calls(),
                 reply.ended().is_some(),
                 reply.asking_step(),
