@@ -25,7 +25,7 @@ use std::ops::Range;
 use serde_json::{Map, Value, json};
 
 use crate::approval::{Approval, ApprovalState};
-use crate::calls::{Call, Calls};
+use crate::calls::{Call, Calls, RunsOn};
 use crate::chunk::{Chunk, Sdk};
 use crate::event::REQUEST_CONFIRMATION;
 use crate::message::replay::{Cursor, catch_up, disown, finish_step, orphans, start};
@@ -227,6 +227,7 @@ fn project_but(message: &Message, calls: &Calls, ended: bool, asking: Option<u32
     let mut held = Vec::new();
     for step in message.parts.split(|part| matches!(part, Part::StepStart)) {
         let mut opened = false;
+        let shown = ended || is_left_to_client(step, calls);
         for part in step {
             match part {
                 Part::Tool(tool) if is_in(tool, calls, asking) => {}
@@ -237,7 +238,7 @@ fn project_but(message: &Message, calls: &Calls, ended: bool, asking: Option<u32
                     let approval = calls
                         .by_id(&tool.call_id)
                         .and_then(|call| call.approval.as_ref());
-                    parts.push(Part::Tool(Box::new(project_call(tool, ended))));
+                    parts.push(Part::Tool(Box::new(project_call(tool, shown))));
                     if let Some(field) = &tool.approval {
                         parts.push(Part::Tool(Box::new(confirmation(
                             tool, field, approval, ended,
@@ -266,6 +267,17 @@ fn project_but(message: &Message, calls: &Calls, ended: bool, asking: Option<u32
     }
 }
 
+/// Whether a step waits for client tools and asks nobody: its client sends when it has every output of the step.
+fn is_left_to_client(step: &[Part], calls: &Calls) -> bool {
+    let mut tools = step.iter().filter_map(Part::as_tool);
+    let runs_in_client = |tool: &ToolPart| {
+        calls
+            .by_id(&tool.call_id)
+            .is_some_and(|call| call.runs_on == RunsOn::Client)
+    };
+    tools.clone().all(|tool| tool.approval.is_none()) && tools.any(runs_in_client)
+}
+
 fn is_in(tool: &ToolPart, calls: &Calls, step: Option<u32>) -> bool {
     step.is_some()
         && calls
@@ -273,12 +285,12 @@ fn is_in(tool: &ToolPart, calls: &Calls, step: Option<u32>) -> bool {
             .is_none_or(|call| Some(call.step) == step)
 }
 
-/// The call itself: its approval sits on the confirmation, and its output is held back.
-fn project_call(tool: &ToolPart, ended: bool) -> ToolPart {
+/// The call itself: its approval sits on the confirmation, and its output may be held back.
+fn project_call(tool: &ToolPart, shown: bool) -> ToolPart {
     let mut call = tool.clone();
     call.approval = None;
     match call.state {
-        ToolState::OutputAvailable | ToolState::OutputError | ToolState::OutputDenied if ended => {}
+        ToolState::OutputAvailable | ToolState::OutputError | ToolState::OutputDenied if shown => {}
         ToolState::InputStreaming => {}
         _ => {
             call.state = ToolState::InputAvailable;
