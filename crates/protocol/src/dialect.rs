@@ -186,6 +186,21 @@ impl Reader {
         }
     }
 
+    /// Ends the stream of a reader that is parked: what it misses, then the last chunk.
+    pub fn finish(&mut self, reply: &Reply, terminal: &[u8], out: &mut Vec<u8>) {
+        let ours = self.project(reply).into_owned();
+        if let Some(mut cursor) = self.cursor.take() {
+            let sdk = self.sdk;
+            let mut emit = |chunk: &Chunk<'_>| encode(chunk, sdk, out);
+            catch_up(&ours, &mut cursor, sdk, &mut emit);
+            finish_step(&mut cursor, &mut emit);
+            if let Some(metadata) = &ours.metadata {
+                emit(&metadata_chunk(metadata));
+            }
+        }
+        out.extend_from_slice(terminal);
+    }
+
     fn update(&mut self, reply: &Reply, last: bool, out: &mut Vec<u8>) {
         let ours = self.project(reply).into_owned();
         let sdk = self.sdk;

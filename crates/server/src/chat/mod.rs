@@ -12,12 +12,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use adk_bridge_agents::gemini::Gemini;
 use adk_bridge_protocol::approval::Time;
+use adk_bridge_protocol::calls::Calls;
+use adk_bridge_protocol::dialect::{Dialect, project};
+use adk_bridge_protocol::message::{Message, Role};
 use tokio::sync::{mpsc, oneshot};
 
 pub use task::{Command, new_id};
 
 use crate::error::AppError;
-use crate::store::{Store, StoreError, Thing};
+use crate::store::{
+    AuditRow, Chat, ChatRef, ListedChat, MAX_LISTED, MessageState, Store, StoreError, Thing,
+};
 use task::Task;
 use toolbox::Toolbox;
 
@@ -137,5 +142,70 @@ impl From<StoreError> for AppError {
                 Self::unavailable("the store is not available; try again in a moment")
             }
         }
+    }
+}
+
+/// What doors ask of chats beyond commands; the store is only known here.
+impl Chats {
+    /// Refuses what belongs to somebody else, or to nobody.
+    pub async fn exists(&self, user: &str, chat_id: &str) -> Result<(), AppError> {
+        match self.shared.store.chat(ChatRef { user, id: chat_id }).await? {
+            Some(_) => Ok(()),
+            None => Err(AppError::not_found("chat")),
+        }
+    }
+
+    pub async fn list(&self, user: &str) -> Result<Vec<ListedChat>, AppError> {
+        Ok(self.shared.store.list_chats(user, MAX_LISTED, None).await?)
+    }
+
+    /// The messages that have ended or wait for an answer; the one that is being streamed comes by resume.
+    pub async fn messages(
+        &self,
+        user: &str,
+        chat_id: &str,
+        dialect: Dialect,
+    ) -> Result<(Chat, Vec<Message>), AppError> {
+        let chat = ChatRef { user, id: chat_id };
+        let store = &self.shared.store;
+        let found = store
+            .chat(chat)
+            .await?
+            .ok_or_else(|| AppError::not_found("chat"))?;
+        let open = store.open_reply(chat).await?;
+        let messages = store
+            .messages(chat)
+            .await?
+            .into_iter()
+            .filter(|stored| stored.state != MessageState::Running)
+            .map(|stored| match (dialect, &open) {
+                (Dialect::Native, _) => stored.message,
+                (Dialect::Adk, _) if stored.message.role != Role::Assistant => stored.message,
+                (Dialect::Adk, Some(record)) if record.message.id == stored.message.id => {
+                    project(&stored.message, &record.calls, record.ended.is_some())
+                }
+                (Dialect::Adk, _) => project(&stored.message, &Calls::default(), true),
+            })
+            .collect();
+        Ok((found, messages))
+    }
+
+    pub async fn delete(&self, user: &str, chat_id: &str) -> Result<(), AppError> {
+        self.exists(user, chat_id).await?;
+        self.ask(user, chat_id, |answer| Command::Close { answer })
+            .await?;
+        self.shared
+            .store
+            .delete_chat(ChatRef { user, id: chat_id })
+            .await?;
+        Ok(())
+    }
+
+    pub async fn audit(&self, user: &str, chat_id: &str) -> Result<Vec<AuditRow>, AppError> {
+        Ok(self
+            .shared
+            .store
+            .audit(ChatRef { user, id: chat_id })
+            .await?)
     }
 }

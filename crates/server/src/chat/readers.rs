@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use adk_bridge_protocol::chunk::{Chunk, FinishReason, Sdk};
 use adk_bridge_protocol::dialect::Reader;
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::{FrameKind, Outbox};
@@ -115,6 +116,20 @@ impl Readers {
                 tokio::spawn(async move { sink.send_timeout(piece, STALL).await });
             }
         }
+    }
+
+    /// Ends a turn of a reply that has ended before: there is nothing to come but the end.
+    pub fn finish_with(&mut self, reply: &Reply) {
+        self.terminal.clear();
+        sse::chunk(
+            &mut self.terminal,
+            &Chunk::finish(FinishReason::Stop),
+            Sdk::V6,
+        );
+        for attached in &mut self.all {
+            attached.buffer.extend_from_slice(&self.terminal);
+        }
+        self.end(reply);
     }
 
     /// Whether the agent may go on: somebody can take what it says, or nobody listens.

@@ -1,0 +1,48 @@
+//! All doors on one page.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware;
+use axum::routing::{get, post};
+
+use crate::auth;
+use crate::chat::Chats;
+use crate::config::Config;
+use crate::transport::{self, page};
+
+/// What every door knows.
+#[derive(Clone)]
+pub struct App {
+    pub config: Arc<Config>,
+    pub chats: Chats,
+}
+
+pub fn router(app: App) -> Router {
+    let limit = app.config.server.max_body_bytes;
+    let doors = Router::new()
+        // Chat.
+        .route("/api/chat", post(transport::chat::post))
+        .route("/api/chat/{id}/stream", get(transport::chat::resume))
+        .route("/api/chat/{id}/stop", post(transport::chat::stop))
+        .route("/api/chat/{id}/tool-output", post(transport::chat::tool_output))
+        // What is kept.
+        .route("/api/chats", get(transport::chats::list))
+        .route(
+            "/api/chats/{id}",
+            get(transport::chats::messages).delete(transport::chats::delete),
+        )
+        .route("/api/audit", get(transport::chats::audit))
+        .route("/api/agent", get(transport::chats::agent))
+        .layer(DefaultBodyLimit::max(limit))
+        .layer(middleware::from_fn_with_state(app.clone(), auth::guard));
+    Router::new()
+        .merge(doors)
+        // For everybody: the page, and whether the server lives.
+        .route("/", get(page::index))
+        .route("/health", get(page::health))
+        .route("/ready", get(page::ready))
+        .fallback(page::not_found)
+        .with_state(app)
+}

@@ -1,0 +1,106 @@
+//! What is kept and known: chats, their messages, the audit, the agent.
+
+use adk_bridge_protocol::calls::RunsOn;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::chat::View;
+use crate::auth::User;
+use crate::chat::request::dialect_of;
+use crate::error::AppError;
+use crate::router::App;
+
+#[derive(Debug, Deserialize)]
+pub struct OfChat {
+    chat: Option<String>,
+}
+
+pub async fn list(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+) -> Result<Json<Value>, AppError> {
+    let chats = app.chats.list(&user).await?;
+    let rows: Vec<Value> = chats
+        .into_iter()
+        .map(|listed| {
+            json!({
+                "id": listed.chat.id,
+                "title": listed.chat.title,
+                "createdAt": listed.chat.created,
+                "updatedAt": listed.chat.updated,
+                "pendingApprovals": listed.waiting,
+            })
+        })
+        .collect();
+    Ok(Json(Value::Array(rows)))
+}
+
+pub async fn messages(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+    Path(chat_id): Path<String>,
+    Query(view): Query<View>,
+) -> Result<Json<Value>, AppError> {
+    let dialect = dialect_of(view.dialect.as_deref())?;
+    let (chat, messages) = app.chats.messages(&user, &chat_id, dialect).await?;
+    Ok(Json(json!({
+        "id": chat.id,
+        "title": chat.title,
+        "createdAt": chat.created,
+        "updatedAt": chat.updated,
+        "messages": messages,
+    })))
+}
+
+pub async fn delete(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+    Path(chat_id): Path<String>,
+) -> Result<StatusCode, AppError> {
+    app.chats.delete(&user, &chat_id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub async fn audit(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+    Query(OfChat { chat }): Query<OfChat>,
+) -> Result<Json<Value>, AppError> {
+    let chat = chat.ok_or_else(|| {
+        AppError::unprocessable("missing_field", "say which chat: /api/audit?chat=ID")
+    })?;
+    let rows = app.chats.audit(&user, &chat).await?;
+    Ok(Json(json!(rows)))
+}
+
+pub async fn agent(State(app): State<App>) -> Json<Value> {
+    let tools: Vec<Value> = app
+        .chats
+        .shared()
+        .tools
+        .specs()
+        .iter()
+        .map(|tool| {
+            json!({
+                "name": tool.name,
+                "description": tool.description,
+                "inputSchema": tool.input_schema,
+                "runsOn": match tool.runs_on {
+                    RunsOn::Client => "client",
+                    RunsOn::Server | RunsOn::Remote => "server",
+                },
+                "needsApproval": tool.needs_approval,
+            })
+        })
+        .collect();
+    Json(json!({
+        "name": app.config.agent.kind,
+        "model": app.chats.shared().agent.model(),
+        "liveModel": null,
+        "modalities": ["text"],
+        "tools": tools,
+    }))
+}

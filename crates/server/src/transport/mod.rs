@@ -1,0 +1,5 @@
+//! Doors: they read requests, ask the chat, and write answers. None of them names an agent or the store.
+
+pub mod chat;
+pub mod chats;
+pub mod page;
