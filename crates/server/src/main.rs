@@ -1,10 +1,9 @@
 //! The command line of `adk-bridge`.
 
-mod translate;
-
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use adk_bridge::translate;
 use adk_bridge_protocol::dialect::Dialect;
 use clap::{Parser, Subcommand};
 

@@ -17,7 +17,7 @@ use adk_bridge_protocol::wire::sse;
 use anyhow::{Context as _, bail};
 
 /// Translates a file, or standard input for `-`. A line that is no event is reported and passed over, as a bridge does.
-pub(crate) fn run(dialect: Dialect, message_id: &str, file: &Path) -> anyhow::Result<ExitCode> {
+pub fn run(dialect: Dialect, message_id: &str, file: &Path) -> anyhow::Result<ExitCode> {
     let bytes = read(file)?;
     let mut broken = Vec::new();
     let stream = translate(&bytes, dialect, message_id, &mut broken)

@@ -1,0 +1,46 @@
+//! The state of one chat as its tools see it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use adk_bridge_agents::tool::ChatState;
+use serde_json::Value;
+
+use super::{Change, ChatRef, Store};
+
+/// Lends a chat's state in the store to its tools.
+pub struct StoreChatState {
+    store: Arc<dyn Store>,
+    user: String,
+    chat_id: String,
+}
+
+impl StoreChatState {
+    pub fn new(store: Arc<dyn Store>, chat: ChatRef<'_>) -> Self {
+        Self {
+            store,
+            user: chat.user.to_owned(),
+            chat_id: chat.id.to_owned(),
+        }
+    }
+}
+
+impl ChatState for StoreChatState {
+    fn update<'s>(
+        &'s self,
+        key: &'s str,
+        change: Change<'s>,
+    ) -> Pin<Box<dyn Future<Output = Result<Value, String>> + Send + 's>> {
+        Box::pin(async move {
+            let chat = ChatRef {
+                user: &self.user,
+                id: &self.chat_id,
+            };
+            self.store
+                .update_state(chat, key, change)
+                .await
+                .map_err(|error| error.to_string())
+        })
+    }
+}

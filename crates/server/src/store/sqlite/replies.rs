@@ -1,0 +1,413 @@
+//! Replies: a record with its message, approvals, tool runs and audit, written together or not at all.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use adk_bridge_protocol::approval::{Approval, ApprovalState, Time};
+use adk_bridge_protocol::calls::{Call, CallState, Calls, RunsOn, Settled};
+use adk_bridge_protocol::reply::{Ended, Record};
+use serde::{Deserialize, Serialize};
+use sqlx::{Row as _, SqliteConnection};
+
+use super::messages::{decode, encode};
+use super::{chats, extras, to_sql};
+use crate::store::{AuditEntry, ChatRef, Conflict, MessageState, OpenReply, StoreError, Thing};
+
+/// A record as it is stored.
+pub(super) struct Encoded {
+    body: String,
+    reply: String,
+}
+
+/// A record without its message, which is stored once, with the others of the chat.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Rest<'r> {
+    calls: Cow<'r, Calls>,
+    asking: bool,
+    steps: u32,
+    retried: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended: Option<Ended>,
+}
+
+impl Encoded {
+    pub(super) fn new(record: &Record) -> Result<Self, StoreError> {
+        // Named one by one, so that a new field is not forgotten here.
+        let Record {
+            message,
+            calls,
+            asking,
+            steps,
+            retried,
+            ended,
+        } = record;
+        Ok(Self {
+            body: encode(message)?,
+            reply: encode(&Rest {
+                calls: Cow::Borrowed(calls),
+                asking: *asking,
+                steps: *steps,
+                retried: *retried,
+                ended: *ended,
+            })?,
+        })
+    }
+}
+
+pub(super) async fn commit(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    record: &Record,
+    encoded: Encoded,
+    audit: &[AuditEntry],
+    now: Time,
+) -> Result<(), StoreError> {
+    chats::touch(connection, chat, now).await?;
+    if let Some(encoded) = update(connection, chat, record, encoded).await? {
+        insert(connection, chat, record, encoded).await?;
+    }
+    store_approvals(connection, chat, record).await?;
+    journal_runs(connection, chat, record, now).await?;
+    extras::insert_audit(connection, chat, audit).await
+}
+
+pub(super) async fn checkpoint(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    record: &Record,
+    encoded: Encoded,
+) -> Result<(), StoreError> {
+    chats::check(connection, chat).await?;
+    match update(connection, chat, record, encoded).await? {
+        None => Ok(()),
+        Some(_) => Err(StoreError::NotFound(Thing::Message)),
+    }
+}
+
+pub(super) async fn open_all(
+    connection: &mut SqliteConnection,
+) -> Result<Vec<OpenReply>, StoreError> {
+    sqlx::query(
+        "SELECT chats.user, chats.id FROM messages JOIN chats ON chats.id = messages.chat_id
+         WHERE messages.open = 1 ORDER BY messages.seq",
+    )
+    .fetch_all(connection)
+    .await?
+    .iter()
+    .map(|row| {
+        Ok(OpenReply {
+            user: row.try_get(0)?,
+            chat_id: row.try_get(1)?,
+        })
+    })
+    .collect()
+}
+
+pub(super) async fn open(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+) -> Result<Option<Record>, StoreError> {
+    chats::check(connection, chat).await?;
+    let Some(row) = sqlx::query("SELECT reply, body FROM messages WHERE chat_id = ?1 AND open = 1")
+        .bind(chat.id)
+        .fetch_optional(connection)
+        .await?
+    else {
+        return Ok(None);
+    };
+    let rest: Rest<'_> = decode(row.try_get(0)?, "the record of a reply")?;
+    Ok(Some(Record {
+        message: decode(row.try_get(1)?, "the message of a reply")?,
+        calls: rest.calls.into_owned(),
+        asking: rest.asking,
+        steps: rest.steps,
+        retried: rest.retried,
+        ended: rest.ended,
+    }))
+}
+
+/// Writes over a reply that is stored already; gives back what it could not place.
+async fn update(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    record: &Record,
+    encoded: Encoded,
+) -> Result<Option<Encoded>, StoreError> {
+    let exists = sqlx::query(
+        "SELECT 1 FROM messages
+         WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL AND reply IS NOT NULL",
+    )
+    .bind(chat.id)
+    .bind(&record.message.id)
+    .fetch_optional(&mut *connection)
+    .await?;
+    if exists.is_none() {
+        return Ok(Some(encoded));
+    }
+    sqlx::query(
+        "UPDATE messages SET state = ?3, open = ?4, reply = ?5, body = ?6
+         WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL",
+    )
+    .bind(chat.id)
+    .bind(&record.message.id)
+    .bind(state_of(record).word())
+    .bind(is_open(record))
+    .bind(encoded.reply)
+    .bind(encoded.body)
+    .execute(connection)
+    .await
+    .map_err(one_open_reply)?;
+    Ok(None)
+}
+
+/// Puts a new reply at the end of the chat.
+async fn insert(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    record: &Record,
+    encoded: Encoded,
+) -> Result<(), StoreError> {
+    let id = &record.message.id;
+    for (taken, query) in [
+        (
+            Conflict::ReplyCut { id: id.clone() },
+            "SELECT 1 FROM messages WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NOT NULL",
+        ),
+        (
+            Conflict::MessageExists { id: id.clone() },
+            "SELECT 1 FROM messages WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL",
+        ),
+    ] {
+        let found = sqlx::query(query)
+            .bind(chat.id)
+            .bind(id)
+            .fetch_optional(&mut *connection)
+            .await?;
+        if found.is_some() {
+            return Err(taken.into());
+        }
+    }
+    sqlx::query(
+        "INSERT INTO messages (chat_id, id, state, open, reply, body)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )
+    .bind(chat.id)
+    .bind(id)
+    .bind(state_of(record).word())
+    .bind(is_open(record))
+    .bind(encoded.reply)
+    .bind(encoded.body)
+    .execute(connection)
+    .await
+    .map_err(one_open_reply)?;
+    Ok(())
+}
+
+/// Stores new approvals, and decides open ones. What was decided stays as it is: anything else is a conflict.
+async fn store_approvals(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    record: &Record,
+) -> Result<(), StoreError> {
+    let asked = || {
+        record
+            .calls
+            .iter()
+            .filter_map(|call| Some((call, call.approval.as_ref()?)))
+    };
+    if asked().next().is_none() {
+        return Ok(());
+    }
+    let stored: HashMap<String, (String, Option<String>)> = sqlx::query(
+        "SELECT id, state, reason FROM approvals WHERE chat_id = ?1 AND message_id = ?2",
+    )
+    .bind(chat.id)
+    .bind(&record.message.id)
+    .fetch_all(&mut *connection)
+    .await?
+    .iter()
+    .map(|row| Ok((row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?))))
+    .collect::<Result<_, sqlx::Error>>()?;
+    for (call, approval) in asked() {
+        let word = approval_word(&approval.state);
+        match stored.get(&approval.id) {
+            None => ask(connection, chat, record, call, approval).await?,
+            Some((state, reason)) if state == word && reason.as_deref() == approval.reason() => {}
+            Some((state, _)) => {
+                let decided = sqlx::query(
+                    "UPDATE approvals SET state = ?3, reason = ?4
+                     WHERE chat_id = ?1 AND id = ?2 AND state = 'requested'",
+                )
+                .bind(chat.id)
+                .bind(&approval.id)
+                .bind(word)
+                .bind(approval.reason())
+                .execute(&mut *connection)
+                .await?;
+                if decided.rows_affected() == 0 {
+                    return Err(contradiction(approval, state).into());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn ask(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    record: &Record,
+    call: &Call,
+    approval: &Approval,
+) -> Result<(), StoreError> {
+    let inserted = sqlx::query(
+        "INSERT INTO approvals (chat_id, id, message_id, call_id, tool, input, input_hash,
+                                asked_at, expires_at, state, reason)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(chat.id)
+    .bind(&approval.id)
+    .bind(&record.message.id)
+    .bind(&call.id)
+    .bind(&call.name)
+    .bind(encode(&call.input)?)
+    .bind(&approval.input_hash)
+    .bind(to_sql(approval.asked_at))
+    .bind(to_sql(approval.expires_at))
+    .bind(approval_word(&approval.state))
+    .bind(approval.reason())
+    .execute(connection)
+    .await?;
+    if inserted.rows_affected() == 0 {
+        return Err(contradiction(approval, "part of another reply").into());
+    }
+    Ok(())
+}
+
+/// Journals the runs of server tools. Remote ones are the remote server's, and may be told to run again.
+async fn journal_runs(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    record: &Record,
+    now: Time,
+) -> Result<(), StoreError> {
+    let mine = || {
+        record.calls.iter().filter(|call| {
+            call.runs_on == RunsOn::Server
+                && (call.state == CallState::Running || call.settled().is_some())
+        })
+    };
+    if mine().next().is_none() {
+        return Ok(());
+    }
+    let stored: HashMap<String, Option<String>> = sqlx::query(
+        "SELECT call_id, outcome FROM tool_runs WHERE chat_id = ?1 AND message_id = ?2",
+    )
+    .bind(chat.id)
+    .bind(&record.message.id)
+    .fetch_all(&mut *connection)
+    .await?
+    .iter()
+    .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+    .collect::<Result<_, sqlx::Error>>()?;
+    for call in mine() {
+        let changed = match (call.settled(), stored.get(&call.id)) {
+            // Settled without ever having run, or being run again because it may be.
+            (Some(_), None) | (None, Some(None)) => continue,
+            (Some(how), Some(Some(outcome))) if outcome_word(how) == outcome => continue,
+            (None, None) => sqlx::query(
+                "INSERT INTO tool_runs (chat_id, call_id, message_id, tool, started_at)
+                     VALUES (?1, ?2, ?3, ?4, ?5)
+                     ON CONFLICT DO NOTHING",
+            )
+            .bind(chat.id)
+            .bind(&call.id)
+            .bind(&record.message.id)
+            .bind(&call.name)
+            .bind(to_sql(now))
+            .execute(&mut *connection)
+            .await?
+            .rows_affected(),
+            (Some(how), Some(None)) => sqlx::query(
+                "UPDATE tool_runs SET finished_at = ?3, outcome = ?4
+                     WHERE chat_id = ?1 AND call_id = ?2 AND finished_at IS NULL",
+            )
+            .bind(chat.id)
+            .bind(&call.id)
+            .bind(to_sql(now))
+            .bind(outcome_word(how))
+            .execute(&mut *connection)
+            .await?
+            .rows_affected(),
+            (_, Some(Some(_))) => 0,
+        };
+        if changed == 0 {
+            let call_id = call.id.clone();
+            return Err(Conflict::ToolRan { call_id }.into());
+        }
+    }
+    Ok(())
+}
+
+fn state_of(record: &Record) -> MessageState {
+    let is_running = |call: &Call| call.state == CallState::Running;
+    if record.ended.is_some() {
+        MessageState::Done
+    } else if record.asking || record.calls.iter().any(is_running) {
+        MessageState::Running
+    } else if record.calls.iter().any(Call::waits_for_client) {
+        MessageState::Waiting
+    } else {
+        MessageState::Running
+    }
+}
+
+fn is_open(record: &Record) -> bool {
+    record.ended.is_none()
+        || record
+            .calls
+            .iter()
+            .any(|call| call.state == CallState::Running)
+}
+
+fn contradiction(approval: &Approval, stored: &str) -> Conflict {
+    Conflict::Approval {
+        id: approval.id.clone(),
+        stored: stored.to_owned(),
+    }
+}
+
+/// The database allows one open reply in a chat.
+fn one_open_reply(error: sqlx::Error) -> StoreError {
+    let taken = error
+        .as_database_error()
+        .is_some_and(|error| error.is_unique_violation());
+    if taken {
+        Conflict::ReplyOpen.into()
+    } else {
+        error.into()
+    }
+}
+
+fn approval_word(state: &ApprovalState) -> &'static str {
+    match state {
+        ApprovalState::Requested => "requested",
+        ApprovalState::Approved { .. } => "approved",
+        ApprovalState::Denied { .. } => "denied",
+        ApprovalState::Expired => "expired",
+        ApprovalState::Superseded => "superseded",
+    }
+}
+
+fn outcome_word(how: Settled) -> &'static str {
+    match how {
+        Settled::Output => "output",
+        Settled::Error => "error",
+        Settled::Denied => "denied",
+        Settled::Expired => "expired",
+        Settled::Superseded => "superseded",
+        Settled::Unknown => "unknown",
+    }
+}

@@ -1,0 +1,135 @@
+//! The title of a chat: the beginning of what the user wrote first.
+
+use adk_bridge_protocol::message::{Message, Part, Role};
+use unicode_segmentation::UnicodeSegmentation as _;
+
+/// Characters of a title, as a reader counts them. What one line of a narrow list shows.
+pub const MAX_TITLE: usize = 60;
+
+const ELLIPSIS: &str = "…";
+
+/// The title that a message gives its chat, if it is the user's and says something.
+pub fn title_of(message: &Message) -> Option<String> {
+    if message.role != Role::User {
+        return None;
+    }
+    message
+        .parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Text(text) => shorten(&text.text),
+            _ => None,
+        })
+        .next()
+}
+
+/// One line, cut at a word where there is one to cut at.
+fn shorten(text: &str) -> Option<String> {
+    let mut line = String::new();
+    for word in words(text) {
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        // A word may be as long as a message; one character more than is kept tells that it is too long.
+        line.extend(word.graphemes(true).take(MAX_TITLE + 1));
+        if line.graphemes(true).count() > MAX_TITLE {
+            return Some(cut(&line));
+        }
+    }
+    Some(line).filter(|line| !line.is_empty())
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|character: char| character.is_whitespace() || character.is_control())
+        .filter(|word| !word.is_empty())
+}
+
+fn cut(line: &str) -> String {
+    let room = line
+        .grapheme_indices(true)
+        .nth(MAX_TITLE - 1)
+        .map_or(line.len(), |(at, _)| at);
+    let (head, tail) = line.split_at(room);
+    // In scripts without spaces, or in one very long word, the nearest space may be far away.
+    let at = if tail.starts_with(' ') {
+        room
+    } else {
+        head.rfind(' ').filter(|at| at * 2 > room).unwrap_or(room)
+    };
+    format!("{}{ELLIPSIS}", &head[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use adk_bridge_protocol::message::TextPart;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn titles() {
+        let sixty = "a".repeat(60);
+        let long_word = "b".repeat(1_000);
+        let japanese = "東京の天気を教えてください".repeat(10);
+        let family = "👨\u{200d}👩\u{200d}👧";
+        let cases = [
+            (
+                "what is the weather in Tokyo",
+                "what is the weather in Tokyo",
+            ),
+            ("  two\n\tlines  ", "two lines"),
+            ("nul\u{0}and bell\u{7}", "nul and bell"),
+            (&sixty, &sixty),
+            (
+                "please search the database for everyone called Hanako and update it",
+                "please search the database for everyone called Hanako and…",
+            ),
+            // The space behind the last word that fits is a boundary too.
+            (
+                "please search the database for everyone called Hanako and a bcd",
+                "please search the database for everyone called Hanako and a…",
+            ),
+            (&long_word, &format!("{}…", "b".repeat(59))),
+            (&format!("a {long_word}"), &format!("a {}…", "b".repeat(57))),
+            (
+                &japanese,
+                &format!("{}…", japanese.chars().take(59).collect::<String>()),
+            ),
+            (&family.repeat(61), &format!("{}…", family.repeat(59))),
+        ];
+        for (text, title) in cases {
+            assert_eq!(title_of(&said(Role::User, text)).as_deref(), Some(title));
+        }
+    }
+
+    #[test]
+    fn not_everything_gives_a_title() {
+        assert_eq!(title_of(&said(Role::User, " \n ")), None);
+        assert_eq!(title_of(&said(Role::Assistant, "hello")), None);
+    }
+
+    proptest! {
+        #[test]
+        fn fits_on_one_line(text in "(\\PC|[ \n\u{301}]){0,200}") {
+            if let Some(title) = shorten(&text) {
+                prop_assert!(title.graphemes(true).count() <= MAX_TITLE);
+                prop_assert!(!title.contains(char::is_control) && title.trim() == title);
+                let kept = title.strip_suffix(ELLIPSIS).unwrap_or(&title);
+                let line = words(&text).collect::<Vec<_>>().join(" ");
+                prop_assert!(line.starts_with(kept));
+            } else {
+                prop_assert!(words(&text).next().is_none());
+            }
+        }
+    }
+
+    fn said(role: Role, text: &str) -> Message {
+        let mut message = Message::assistant("m1");
+        message.role = role;
+        message.parts.push(Part::Text(TextPart {
+            text: text.to_owned(),
+            ..TextPart::default()
+        }));
+        message
+    }
+}
