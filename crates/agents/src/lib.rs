@@ -1,4 +1,5 @@
 //! Who answers: the agents that the bridge can talk to.
 
 pub mod agent;
+pub mod demo;
 pub mod tool;
