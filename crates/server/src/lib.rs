@@ -1,11 +1,29 @@
-//! Everything of the bridge that waits: what is stored, and the commands of the binary.
+//! Everything of the bridge that waits: doors, chats, what is stored, and the commands of the binary.
+//!
+//! ```text
+//!   router ──▶ transport ──▶ chat ──┬──▶ agents
+//!     │                             ├──▶ tools
+//!     └── auth                      └──▶ store, files
+//! ```
 //!
 //! | module | knows |
 //! |---|---|
+//! | [`router`] | all doors on one page |
+//! | [`auth`] | who asks, and from where they may |
+//! | [`transport`] | requests in, answers out |
+//! | [`chat`] | one task per chat: the reply, the agent's run, tools, readers |
 //! | [`store`] | what survives a restart |
 //! | [`files`] | binary content beside the store |
-//! | [`translate`] | the command that shows recorded events as a front end would get them |
+//! | [`config`], [`error`] | what can be set; what is refused |
+//! | [`serve`], [`translate`] | the commands |
 
+pub mod auth;
+pub mod chat;
+pub mod config;
+pub mod error;
 pub mod files;
+pub mod router;
+pub mod serve;
 pub mod store;
 pub mod translate;
+pub mod transport;

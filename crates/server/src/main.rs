@@ -1,9 +1,11 @@
 //! The command line of `adk-bridge`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use adk_bridge::translate;
+use adk_bridge::config::{AgentKind, Overrides};
+use adk_bridge::{serve, translate};
 use adk_bridge_protocol::dialect::Dialect;
 use clap::{Parser, Subcommand};
 
@@ -17,6 +19,21 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serves chats.
+    Serve {
+        /// The configuration file; adk-bridge.toml is read where it exists.
+        #[arg(long)]
+        config: Option<PathBuf>,
+        /// The address to listen on; port 0 picks one.
+        #[arg(long)]
+        listen: Option<SocketAddr>,
+        /// Where everything is kept.
+        #[arg(long)]
+        data_dir: Option<PathBuf>,
+        /// Who answers.
+        #[arg(long, value_enum)]
+        agent: Option<AgentKind>,
+    },
     /// Shows the stream that a front end would get for recorded ADK events.
     ///
     /// The recording holds one event per line, as JSON or as SSE `data:` lines, or is a JSON array of events.
@@ -34,6 +51,19 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
+        Command::Serve {
+            config,
+            listen,
+            data_dir,
+            agent,
+        } => serve::run(
+            config.as_deref(),
+            &Overrides {
+                listen,
+                data_dir,
+                agent,
+            },
+        ),
         Command::Translate {
             dialect,
             message_id,

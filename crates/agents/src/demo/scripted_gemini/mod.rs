@@ -1,0 +1,1 @@
+//! A scripted Gemini: the demo and the tests talk to it as to Google.

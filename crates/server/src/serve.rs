@@ -1,0 +1,190 @@
+//! `adk-bridge serve`: the bridge as a server.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use adk_bridge_agents::demo::tools::{Options as ToolOptions, demo_tools};
+use adk_bridge_agents::gemini::{Gemini, Settings};
+use adk_bridge_agents::tool::ToolSpec;
+use adk_bridge_protocol::calls::RunsOn;
+use adk_bridge_protocol::reply::Limits;
+use anyhow::{Context as _, bail};
+use tokio::net::TcpListener;
+
+use crate::chat::toolbox::Toolbox;
+use crate::chat::{Chats, Shared};
+use crate::config::{AgentKind, Config, Overrides};
+use crate::router::{App, router};
+use crate::store::DataDir;
+use crate::store::sqlite::SqliteStore;
+
+/// The file that is read where it exists and no other is named.
+const DEFAULT_FILE: &str = "adk-bridge.toml";
+
+pub fn run(file: Option<&Path>, overrides: &Overrides) -> anyhow::Result<ExitCode> {
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::try_from_default_env()
+                .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
+        )
+        .with_writer(std::io::stderr)
+        .init();
+    let default = PathBuf::from(DEFAULT_FILE);
+    let file = file.or_else(|| default.is_file().then_some(default.as_path()));
+    let config = Config::load(file, overrides)?;
+    tokio::runtime::Runtime::new()
+        .context("the runtime cannot be started")?
+        .block_on(serve(config))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(mut config: Config) -> anyhow::Result<()> {
+    let data = DataDir::open(&config.server.data_dir)?;
+    let directory = data.path().to_owned();
+    let database = match config.store.url.as_deref() {
+        None => directory.join("bridge.sqlite"),
+        Some(url) => match url.strip_prefix("sqlite:") {
+            Some(path) => PathBuf::from(path),
+            None => bail!("store.url: {url:?} is no SQLite database; write sqlite:PATH"),
+        },
+    };
+    let store = Arc::new(SqliteStore::open(data, &database).await?);
+    let agent = agent(&config).await?;
+    let tools = Arc::new(toolbox(&config, &directory)?);
+    let chats = Chats::new(Shared {
+        store: store.clone(),
+        agent,
+        tools,
+        tool_timeout: config.tools.timeout.0,
+    });
+    let listener = TcpListener::bind(config.server.listen)
+        .await
+        .with_context(|| format!("{} cannot be listened on", config.server.listen))?;
+    let address = listener.local_addr()?;
+    config.server.listen = address;
+    let open = chats.boot().await?;
+    banner(&config, &directory, open);
+    let app = App {
+        config: Arc::new(config),
+        chats,
+    };
+    println!("listening on http://{address}");
+    axum::serve(listener, router(app))
+        .with_graceful_shutdown(shutdown())
+        .await?;
+    crate::store::Store::close(&*store).await?;
+    Ok(())
+}
+
+/// What somebody who starts it wants to know at once.
+fn banner(config: &Config, directory: &Path, open: usize) {
+    eprintln!("adk-bridge {}", env!("CARGO_PKG_VERSION"));
+    eprintln!("  agent      {:?}, model {}", config.agent.kind, config.agent.model);
+    eprintln!("  data       {}", directory.display());
+    eprintln!("  page       http://{}/", config.server.listen);
+    if config.auth.api_keys.is_empty() {
+        eprintln!("  keys       none: this machine only");
+    } else {
+        eprintln!("  keys       {}", config.auth.api_keys.len());
+    }
+    if open > 0 {
+        eprintln!("  going on   {open} replies that a restart interrupted");
+    }
+}
+
+async fn agent(config: &Config) -> anyhow::Result<Gemini> {
+    let settings = &config.agent;
+    let (base_url, api_key) = match settings.kind {
+        AgentKind::Demo => (scripted_gemini(config).await?, "demo".to_owned()),
+        AgentKind::Gemini => (
+            settings.base_url.clone(),
+            std::env::var(&settings.api_key_env)
+                .with_context(|| format!("agent.api_key_env: {} is not set", settings.api_key_env))?,
+        ),
+    };
+    Ok(Gemini::new(Settings {
+        base_url,
+        model: settings.model.clone(),
+        api_key,
+        instruction: settings.instruction.clone(),
+    })?)
+}
+
+/// The demo runs the code that production runs, pointed at a model that plays by a script.
+async fn scripted_gemini(config: &Config) -> anyhow::Result<String> {
+    use adk_bridge_agents::demo::scripted_gemini::{Options, serve};
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = listener.local_addr()?;
+    let options = Options {
+        pace: config.demo.pace.0,
+        ..Options::default()
+    };
+    tokio::spawn(serve(listener, options, std::future::pending()));
+    Ok(format!("http://{address}"))
+}
+
+fn toolbox(config: &Config, directory: &Path) -> anyhow::Result<Toolbox> {
+    let demo = demo_tools(ToolOptions {
+        database: Some(directory.join("sample.sqlite")),
+        ..ToolOptions::default()
+    });
+    let chosen = |name: &str| {
+        config
+            .agent
+            .tools
+            .as_ref()
+            .is_none_or(|names| names.iter().any(|wanted| wanted == name))
+    };
+    if let Some(unknown) = config
+        .agent
+        .tools
+        .iter()
+        .flatten()
+        .find(|name| demo.specs().iter().all(|spec| spec.name != **name))
+    {
+        bail!("agent.tools: there is no tool named {unknown:?}");
+    }
+    let mut client: Vec<ToolSpec> = demo.client;
+    client.retain(|spec| chosen(&spec.name));
+    client.extend(config.agent.client_tools.iter().map(|tool| ToolSpec {
+        name: tool.name.clone(),
+        description: tool.description.clone(),
+        input_schema: tool.input_schema.clone(),
+        runs_on: RunsOn::Client,
+        needs_approval: tool.approval,
+        idempotent: false,
+    }));
+    let server = demo
+        .server
+        .into_iter()
+        .filter(|tool| chosen(&tool.spec().name))
+        .collect();
+    let limits = Limits {
+        approval_timeout: config.approval.timeout.millis(),
+        client_timeout: config.tools.client_timeout.millis(),
+        max_steps: config.agent.max_steps,
+        max_answer_bytes: config.server.max_answer_bytes,
+    };
+    Ok(Toolbox::new(server, client, &config.approval.tools, limits)?)
+}
+
+/// Ends with Ctrl-C, or when the operating system asks.
+async fn shutdown() {
+    let interrupt = tokio::signal::ctrl_c();
+    #[cfg(unix)]
+    let terminate = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            Err(_) => std::future::pending().await,
+        }
+    };
+    #[cfg(not(unix))]
+    let terminate = std::future::pending::<()>();
+    tokio::select! {
+        _ = interrupt => {}
+        () = terminate => {}
+    }
+}
