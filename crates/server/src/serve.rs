@@ -43,13 +43,13 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
     let data = DataDir::open(&config.server.data_dir)?;
     let directory = data.path().to_owned();
     let database = match config.store.url.as_deref() {
-        None => directory.join("bridge.sqlite"),
+        None => None,
         Some(url) => match url.strip_prefix("sqlite:") {
-            Some(path) => PathBuf::from(path),
+            Some(path) => Some(PathBuf::from(path)),
             None => bail!("store.url: {url:?} is no SQLite database; write sqlite:PATH"),
         },
     };
-    let store = Arc::new(SqliteStore::open(data, &database).await?);
+    let store = Arc::new(SqliteStore::open(Arc::new(data), database.as_deref()).await?);
     let agent = agent(&config).await?;
     let tools = Arc::new(toolbox(&config, &directory)?);
     let chats = Chats::new(Shared {

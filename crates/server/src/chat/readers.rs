@@ -139,13 +139,15 @@ impl Readers {
 
     /// Waits until somebody has room again. Lets go of readers that take nothing.
     pub async fn room(&mut self) {
-        let waits: FuturesUnordered<_> = self
-            .all
-            .iter()
-            .map(|attached| async { drop(attached.sink.reserve().await) })
-            .collect();
-        let mut waits = std::pin::pin!(waits);
-        if tokio::time::timeout(STALL, waits.next()).await.is_err() {
+        let stalled = {
+            let mut waits: FuturesUnordered<_> = self
+                .all
+                .iter()
+                .map(|attached| async { drop(attached.sink.reserve().await) })
+                .collect();
+            tokio::time::timeout(STALL, waits.next()).await.is_err()
+        };
+        if stalled {
             tracing::info!("readers that take nothing are let go; the turn runs on");
             self.all.clear();
         }

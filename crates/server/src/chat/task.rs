@@ -452,12 +452,14 @@ impl Task {
         };
         self.readers.make_ready(reply);
         self.outbox.clear();
-        let mut given = Given {
-            now: now(),
-            ids: &mut self.ids,
-            rules: &*self.shared.tools,
-        };
-        reply.handle(input, &mut given, &mut self.outbox);
+        {
+            let mut given = Given {
+                now: now(),
+                ids: &mut self.ids,
+                rules: &*self.shared.tools,
+            };
+            reply.handle(input, &mut given, &mut self.outbox);
+        }
         self.perform().await;
     }
 
