@@ -30,10 +30,12 @@ pub(super) fn describe(attachments: &[Attachment]) -> String {
 }
 
 fn sentence(result: &ToolResult) -> String {
-    let response = match &result.response["output"] {
-        Value::Null => &result.response,
-        output => output,
-    };
+    // Clients wrap what a tool returned in either of these.
+    let wrapped = ["output", "result"].iter().map(|key| &result.response[key]);
+    let response = wrapped
+        .into_iter()
+        .find(|it| it.is_object())
+        .unwrap_or(&result.response);
     if let Some(error) = error_of(&result.response) {
         return failed(result, &error);
     }
@@ -183,7 +185,11 @@ fn strings(value: &Value) -> Vec<&str> {
 
 /// A tool that speaks for itself is quoted.
 fn message(response: &Value) -> Option<String> {
-    let texts = [&response["message"], &response["result"], response];
+    let texts = [
+        &response["message"],
+        &response["result"],
+        &response["output"],
+    ];
     let text = texts.iter().find_map(|value| value.as_str())?.trim();
     match text.ends_with(['.', '!', '?', '。']) {
         true => Some(text.to_owned()),
