@@ -38,13 +38,16 @@ pub struct ToolCall {
     pub state: Arc<dyn ChatState>,
 }
 
+/// From the stored value to the value to store and what the caller gets.
+pub type StateChange<'s> = Box<dyn FnOnce(Option<Value>) -> (Option<Value>, Value) + Send + 's>;
+
 /// The state of one chat, kept by the store.
 pub trait ChatState: Send + Sync {
     /// Reads a value, changes it and stores it, with nothing in between. Returns what `change` returned.
     fn update<'s>(
         &'s self,
         key: &'s str,
-        change: Box<dyn FnOnce(Option<Value>) -> (Option<Value>, Value) + Send + 's>,
+        change: StateChange<'s>,
     ) -> Pin<Box<dyn Future<Output = Result<Value, String>> + Send + 's>>;
 }
 

@@ -1,1 +1,368 @@
-//! A scripted Gemini: the demo and the tests talk to it as to Google.
+//! A scripted Gemini: a server that talks as Google's does and does what the user's words ask for.
+//!
+//! Plain sentences work ([`sentence`]), and so does an exact form for tests ([`script`]). It is strict where Google is
+//! strict ([`fields`], [`rules`]): what works here works there.
+
+mod answer;
+mod arithmetic;
+mod chunks;
+mod error;
+mod fields;
+mod models;
+mod request;
+mod results;
+mod rules;
+mod script;
+mod sentence;
+mod signature;
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::http::{HeaderMap, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::serve::ListenerExt;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tokio::net::TcpListener;
+
+use answer::{Answer, End, Failures};
+use chunks::{Chunks, Frame, Next};
+use error::ApiError;
+use request::Request;
+
+/// The time between two pieces of an answer, unless the options say otherwise: about that of a real model.
+pub const PACE: Duration = Duration::from_millis(30);
+/// The same for answers that are asked to be slow: there is time to stop them by hand.
+pub const SLOW_PACE: Duration = Duration::from_millis(300);
+
+/// Google's own limit for a request with files inside.
+const MAX_BODY_BYTES: usize = 100 * 1024 * 1024;
+const JSON: &str = "application/json; charset=UTF-8";
+
+/// How the scripted Gemini behaves.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The keys that are accepted; without any, every key is, as long as there is one.
+    pub keys: Vec<String>,
+    /// The time between two pieces of an answer.
+    pub pace: Duration,
+    /// The time between two pieces of an answer that is asked to be slow.
+    pub slow_pace: Duration,
+    /// Whether calls bear ids. Google's often do not.
+    pub call_ids: bool,
+    /// How the lines of a stream end.
+    pub line_end: LineEnd,
+}
+
+/// Google ends lines with CR and LF, some proxies with LF alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LineEnd {
+    CrLf,
+    Lf,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            keys: Vec::new(),
+            pace: PACE,
+            slow_pace: SLOW_PACE,
+            call_ids: false,
+            line_end: LineEnd::CrLf,
+        }
+    }
+}
+
+/// Answers on this listener until `shutdown` is ready.
+pub async fn serve(
+    listener: TcpListener,
+    options: Options,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    // Without it small pieces wait for each other in the socket. A connection that refuses it is only slower.
+    let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
+    axum::serve(listener, router(options))
+        .with_graceful_shutdown(shutdown)
+        .await
+}
+
+pub fn router(options: Options) -> Router {
+    let scripted = Arc::new(Scripted {
+        options,
+        failures: Failures::default(),
+        answers: AtomicU64::new(0),
+    });
+    Router::new()
+        .route("/{version}/models", get(list_models))
+        .route(
+            "/{version}/models/{target}",
+            get(get_model).post(post_model),
+        )
+        .fallback(async || ApiError::of_code(404))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .with_state(scripted)
+}
+
+struct Scripted {
+    options: Options,
+    failures: Failures,
+    answers: AtomicU64,
+}
+
+type Parameters = Query<HashMap<String, String>>;
+
+async fn list_models(
+    State(scripted): State<Arc<Scripted>>,
+    Query(parameters): Parameters,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    scripted.authorize(&headers, &parameters)?;
+    Ok(pretty(&models::list()))
+}
+
+async fn get_model(
+    State(scripted): State<Arc<Scripted>>,
+    Path((version, model)): Path<(String, String)>,
+    Query(parameters): Parameters,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    scripted.authorize(&headers, &parameters)?;
+    let model =
+        models::about(&model).ok_or_else(|| ApiError::no_model(&version, &model, "getModel"))?;
+    Ok(pretty(&model))
+}
+
+async fn post_model(
+    State(scripted): State<Arc<Scripted>>,
+    Path((version, target)): Path<(String, String)>,
+    Query(parameters): Parameters,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    scripted.authorize(&headers, &parameters)?;
+    let (model, method) = target
+        .split_once(':')
+        .ok_or_else(|| ApiError::of_code(404))?;
+    if !models::is_known(model) {
+        return Err(ApiError::no_model(&version, model, method));
+    }
+    let body = serde_json::from_slice(&body)
+        .map_err(|error| ApiError::invalid(format!("Invalid JSON payload received. {error}")))?;
+    match method {
+        "countTokens" => count_tokens(body),
+        "generateContent" => scripted.generate(model, body).await,
+        "streamGenerateContent" => {
+            let sse = parameters.get("alt").is_some_and(|alt| alt == "sse");
+            scripted.stream(model, body, sse)
+        }
+        _ => Err(ApiError::of_code(404)),
+    }
+}
+
+fn count_tokens(body: Value) -> Result<Response, ApiError> {
+    let body = fields::count_request(body)?;
+    let request = match &body["generateContentRequest"] {
+        Value::Null => &body,
+        request => request,
+    };
+    let (total, details) = chunks::count_tokens(&request["contents"]);
+    Ok(pretty(
+        &json!({"totalTokens": total, "promptTokensDetails": details}),
+    ))
+}
+
+impl Scripted {
+    fn authorize(
+        &self,
+        headers: &HeaderMap,
+        parameters: &HashMap<String, String>,
+    ) -> Result<(), ApiError> {
+        let header = headers
+            .get("x-goog-api-key")
+            .and_then(|key| key.to_str().ok());
+        let key = header
+            .or_else(|| parameters.get("key").map(String::as_str))
+            .unwrap_or_default();
+        let keys = &self.options.keys;
+        match key.is_empty() {
+            true => Err(ApiError::no_key()),
+            false if keys.is_empty() || keys.iter().any(|known| known == key) => Ok(()),
+            false => Err(ApiError::bad_key()),
+        }
+    }
+
+    fn answer(&self, model: &str, body: Value) -> Result<(Chunks, Duration), ApiError> {
+        let body = fields::generate_request(body)?;
+        let request = Request::read(&body)?;
+        rules::check(&request.contents, model)?;
+        let answer = answer::decide(&request, &body["contents"], &self.failures);
+        if let Answer {
+            end: End::Refused(error),
+            ..
+        } = answer
+        {
+            return Err(error);
+        }
+        let (prompt_token_count, prompt_tokens) = chunks::count_tokens(&body["contents"]);
+        let pace = if answer.slow {
+            self.options.slow_pace
+        } else {
+            self.options.pace
+        };
+        let frame = Frame {
+            model: model.to_owned(),
+            response_id: self.response_id(&body),
+            prompt_tokens,
+            prompt_token_count,
+            max_output_tokens: request.max_output_tokens,
+            streams_args: request.streams_args,
+            call_ids: self.options.call_ids,
+        };
+        Ok((Chunks::new(answer, frame), pace))
+    }
+
+    /// Differs for every answer, and is the same in every run of the same requests.
+    fn response_id(&self, body: &Value) -> String {
+        let number = self.answers.fetch_add(1, Ordering::Relaxed);
+        let digest = Sha256::digest(format!("{number} {}", body["contents"]));
+        URL_SAFE_NO_PAD.encode(&digest[..15])
+    }
+
+    async fn generate(&self, model: &str, body: Value) -> Result<Response, ApiError> {
+        let (chunks, pace) = self.answer(model, body)?;
+        if !pace.is_zero() {
+            tokio::time::sleep(pace).await;
+        }
+        let Some(whole) = chunks::whole(chunks) else {
+            return Ok(respond(JSON, cut_body()));
+        };
+        match &whole["error"]["code"] {
+            Value::Null => Ok(pretty(&whole)),
+            code => Err(ApiError::of_code(
+                code.as_u64()
+                    .and_then(|code| u16::try_from(code).ok())
+                    .unwrap_or(500),
+            )),
+        }
+    }
+
+    fn stream(&self, model: &str, body: Value, sse: bool) -> Result<Response, ApiError> {
+        let (chunks, pace) = self.answer(model, body)?;
+        let framing = match (sse, self.options.line_end) {
+            (true, LineEnd::CrLf) => Framing {
+                open: "",
+                before: "data: ",
+                between: "",
+                after: "\r\n\r\n",
+                close: "",
+            },
+            (true, LineEnd::Lf) => Framing {
+                open: "",
+                before: "data: ",
+                between: "",
+                after: "\n\n",
+                close: "",
+            },
+            (false, _) => Framing {
+                open: "[",
+                before: "",
+                between: ",\r\n",
+                after: "\n",
+                close: "]",
+            },
+        };
+        let content_type = if sse { "text/event-stream" } else { JSON };
+        let state = Streaming {
+            chunks,
+            pace,
+            framing,
+            sent: 0,
+            is_over: false,
+        };
+        Ok(respond(
+            content_type,
+            Body::from_stream(futures_util::stream::unfold(state, Streaming::next)),
+        ))
+    }
+}
+
+struct Streaming {
+    chunks: Chunks,
+    pace: Duration,
+    framing: Framing,
+    sent: usize,
+    is_over: bool,
+}
+
+/// What stands around the chunks of a stream.
+struct Framing {
+    open: &'static str,
+    before: &'static str,
+    between: &'static str,
+    after: &'static str,
+    close: &'static str,
+}
+
+impl Streaming {
+    async fn next(mut self) -> Option<(io::Result<Bytes>, Self)> {
+        if self.is_over {
+            return None;
+        }
+        // Giving way once lets the socket send what it has: chunks leave apart, and none is lost to a cut.
+        match self.pace.is_zero() {
+            true => tokio::task::yield_now().await,
+            false => tokio::time::sleep(self.pace).await,
+        }
+        let framing = &self.framing;
+        let start = if self.sent == 0 {
+            framing.open
+        } else {
+            framing.between
+        };
+        let piece = match self.chunks.next() {
+            Some(Next::Chunk(chunk)) => Ok(Bytes::from(format!(
+                "{start}{}{chunk}{}",
+                framing.before, framing.after
+            ))),
+            Some(Next::Cut) => Err(cut()),
+            None if framing.close.is_empty() => return None,
+            None => {
+                self.is_over = true;
+                Ok(Bytes::from_static(framing.close.as_bytes()))
+            }
+        };
+        self.is_over |= piece.is_err();
+        self.sent += 1;
+        Some((piece, self))
+    }
+}
+
+/// A body that is broken off before its first byte.
+fn cut_body() -> Body {
+    Body::from_stream(futures_util::stream::once(async {
+        tokio::task::yield_now().await;
+        Err::<Bytes, _>(cut())
+    }))
+}
+
+fn cut() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "cut on demand")
+}
+
+fn pretty(value: &Value) -> Response {
+    respond(JSON, Body::from(format!("{value:#}\n")))
+}
+
+fn respond(content_type: &'static str, body: Body) -> Response {
+    ([(header::CONTENT_TYPE, content_type)], body).into_response()
+}

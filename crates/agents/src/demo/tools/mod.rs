@@ -119,7 +119,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::tool::{ChatState, ToolCall};
+    use crate::tool::{ChatState, StateChange, ToolCall};
 
     /// The state of a chat that nobody keeps.
     #[derive(Default)]
@@ -129,7 +129,7 @@ mod tests {
         fn update<'s>(
             &'s self,
             key: &'s str,
-            change: Box<dyn FnOnce(Option<Value>) -> (Option<Value>, Value) + Send + 's>,
+            change: StateChange<'s>,
         ) -> Pin<Box<dyn Future<Output = Result<Value, String>> + Send + 's>> {
             Box::pin(async move {
                 let mut values = self.0.lock().unwrap();
