@@ -9,7 +9,7 @@ use crate::store::Cut;
 
 /// What is to be done with a request.
 #[derive(Debug)]
-pub enum Plan {
+pub(super) enum Plan {
     /// Answers to the current reply; or to an older one, which is given.
     Answer(Option<Message>),
     /// A new message, after a cut where the request goes back.
@@ -22,13 +22,13 @@ pub enum Plan {
 
 /// Where the history ends before something new comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CutAt {
+pub(super) enum CutAt {
     After(String),
     From(String),
 }
 
 impl CutAt {
-    pub fn for_store(cut: Option<&Self>) -> Cut<'_> {
+    pub(super) fn for_store(cut: Option<&Self>) -> Cut<'_> {
         match cut {
             None => Cut::Nothing,
             Some(Self::After(id)) => Cut::After(id),
@@ -36,7 +36,7 @@ impl CutAt {
         }
     }
 
-    pub fn apply(&self, history: &mut Vec<Message>) {
+    pub(super) fn apply(&self, history: &mut Vec<Message>) {
         let position = |id: &str| history.iter().position(|message| message.id == id);
         match self {
             Self::After(id) => {
@@ -62,7 +62,7 @@ impl ChatRequest {
 }
 
 /// Decides what a request means. `current` is the message of the current reply.
-pub fn plan(
+pub(super) fn plan(
     request: &ChatRequest,
     history: &[Message],
     current: Option<&Message>,

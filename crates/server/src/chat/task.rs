@@ -68,7 +68,7 @@ pub enum Command {
     },
 }
 
-pub struct Task {
+pub(super) struct Task {
     shared: Arc<Shared>,
     user: String,
     chat_id: String,
@@ -114,7 +114,7 @@ enum Progress {
 
 impl Task {
     /// Loads the chat and serves it until nobody needs it any more.
-    pub async fn serve(
+    pub(super) async fn serve(
         shared: Arc<Shared>,
         user: String,
         chat_id: String,
