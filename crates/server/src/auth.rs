@@ -16,7 +16,11 @@ pub const LOCAL: &str = "local";
 pub struct User(pub String);
 
 /// Lets a request through that names a valid key (where keys are set) and comes from a page that may ask.
-pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Result<Response, AppError> {
+pub async fn guard(
+    State(app): State<App>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, AppError> {
     check_host(&app, request.headers())?;
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         check_origin(&app, request.headers())?;
@@ -36,7 +40,11 @@ pub fn check_host(app: &App, headers: &HeaderMap) -> Result<(), AppError> {
         .and_then(|host| host.to_str().ok())
         .unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host, |(name, port)| {
-        if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { host }
+        if port.bytes().all(|byte| byte.is_ascii_digit()) {
+            name
+        } else {
+            host
+        }
     });
     if matches!(name, "localhost" | "127.0.0.1" | "[::1]") || host.is_empty() {
         return Ok(());
@@ -62,7 +70,14 @@ pub fn check_origin(app: &App, headers: &HeaderMap) -> Result<(), AppError> {
         .strip_prefix("http://")
         .or_else(|| origin.strip_prefix("https://"))
         .is_some_and(|rest| rest == host);
-    if same || app.config.server.allowed_origins.iter().any(|allowed| allowed == origin) {
+    if same
+        || app
+            .config
+            .server
+            .allowed_origins
+            .iter()
+            .any(|allowed| allowed == origin)
+    {
         return Ok(());
     }
     Err(AppError::new(

@@ -186,7 +186,10 @@ impl Config {
                 return bad("auth.api_keys", "a key must have at least 16 characters");
             }
             if key.user.is_empty() || keys.insert(&key.key, &key.user).is_some() {
-                return bad("auth.api_keys", "every key needs a user, and no key may occur twice");
+                return bad(
+                    "auth.api_keys",
+                    "every key needs a user, and no key may occur twice",
+                );
             }
         }
         if self.agent.max_steps == 0 {
@@ -332,7 +335,9 @@ impl std::str::FromStr for Span {
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
+        String::deserialize(from)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 
@@ -348,10 +353,25 @@ mod tests {
 
     #[test]
     fn durations() {
-        for (text, millis) in [("5m", 300_000), ("2s", 2_000), ("300ms", 300), ("0ms", 0), ("1h", 3_600_000)] {
+        for (text, millis) in [
+            ("5m", 300_000),
+            ("2s", 2_000),
+            ("300ms", 300),
+            ("0ms", 0),
+            ("1h", 3_600_000),
+        ] {
             assert_eq!(text.parse::<Span>().map(Span::millis), Ok(millis));
         }
-        for text in ["", "5", "m", "5 m", "-1s", "1.5s", "99999999999999999999s", "5d"] {
+        for text in [
+            "",
+            "5",
+            "m",
+            "5 m",
+            "-1s",
+            "1.5s",
+            "99999999999999999999s",
+            "5d",
+        ] {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }
     }
@@ -364,11 +384,18 @@ mod tests {
             ("[approval]\ntimeout = \"soon\"", "approval.timeout"),
             ("[agent]\nmax_steps = 0", "agent.max_steps"),
             ("[agent]\nkind = \"oracle\"", "agent.kind"),
-            ("[[auth.api_keys]]\nkey = \"short\"\nuser = \"a\"", "auth.api_keys"),
-            ("[[agent.client_tools]]\nname = \"no spaces\"", "client_tools"),
+            (
+                "[[auth.api_keys]]\nkey = \"short\"\nuser = \"a\"",
+                "auth.api_keys",
+            ),
+            (
+                "[[agent.client_tools]]\nname = \"no spaces\"",
+                "client_tools",
+            ),
         ];
         for (toml, key) in cases {
-            let figment = Figment::from(Serialized::defaults(Config::default())).merge(Toml::string(toml));
+            let figment =
+                Figment::from(Serialized::defaults(Config::default())).merge(Toml::string(toml));
             let error = match figment.extract::<Config>() {
                 Ok(config) => config.check().unwrap_err().to_string(),
                 Err(error) => error.to_string(),

@@ -26,7 +26,10 @@ pub fn router(app: App) -> Router {
         .route("/api/chat", post(transport::chat::post))
         .route("/api/chat/{id}/stream", get(transport::chat::resume))
         .route("/api/chat/{id}/stop", post(transport::chat::stop))
-        .route("/api/chat/{id}/tool-output", post(transport::chat::tool_output))
+        .route(
+            "/api/chat/{id}/tool-output",
+            post(transport::chat::tool_output),
+        )
         // What is kept.
         .route("/api/chats", get(transport::chats::list))
         .route(

@@ -69,7 +69,7 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
         config: Arc::new(config),
         chats,
     };
-    println!("listening on http://{address}");
+    announce(address)?;
     axum::serve(listener, router(app))
         .with_graceful_shutdown(shutdown())
         .await?;
@@ -77,10 +77,21 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Says, in a form that programs can wait for, that requests are taken.
+fn announce(address: std::net::SocketAddr) -> std::io::Result<()> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "listening on http://{address}")?;
+    out.flush()
+}
+
 /// What somebody who starts it wants to know at once.
 fn banner(config: &Config, directory: &Path, open: usize) {
     eprintln!("adk-bridge {}", env!("CARGO_PKG_VERSION"));
-    eprintln!("  agent      {:?}, model {}", config.agent.kind, config.agent.model);
+    eprintln!(
+        "  agent      {:?}, model {}",
+        config.agent.kind, config.agent.model
+    );
     eprintln!("  data       {}", directory.display());
     eprintln!("  page       http://{}/", config.server.listen);
     if config.auth.api_keys.is_empty() {
@@ -99,8 +110,9 @@ async fn agent(config: &Config) -> anyhow::Result<Gemini> {
         AgentKind::Demo => (scripted_gemini(config).await?, "demo".to_owned()),
         AgentKind::Gemini => (
             settings.base_url.clone(),
-            std::env::var(&settings.api_key_env)
-                .with_context(|| format!("agent.api_key_env: {} is not set", settings.api_key_env))?,
+            std::env::var(&settings.api_key_env).with_context(|| {
+                format!("agent.api_key_env: {} is not set", settings.api_key_env)
+            })?,
         ),
     };
     Ok(Gemini::new(Settings {
@@ -166,7 +178,12 @@ fn toolbox(config: &Config, directory: &Path) -> anyhow::Result<Toolbox> {
         max_steps: config.agent.max_steps,
         max_answer_bytes: config.server.max_answer_bytes,
     };
-    Ok(Toolbox::new(server, client, &config.approval.tools, limits)?)
+    Ok(Toolbox::new(
+        server,
+        client,
+        &config.approval.tools,
+        limits,
+    )?)
 }
 
 /// Ends with Ctrl-C, or when the operating system asks.

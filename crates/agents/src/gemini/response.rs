@@ -110,7 +110,11 @@ impl Assembly {
         if let Some(mut content) = candidate.content
             && !content.parts.is_empty()
         {
-            if content.parts.iter().any(|part| part.function_call.is_some()) {
+            if content
+                .parts
+                .iter()
+                .any(|part| part.function_call.is_some())
+            {
                 let (with_calls, others): (Vec<_>, Vec<_>) = content
                     .parts
                     .into_iter()

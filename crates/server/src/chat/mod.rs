@@ -41,8 +41,11 @@ pub struct Shared {
 #[derive(Clone)]
 pub struct Chats {
     shared: Arc<Shared>,
-    tasks: Arc<Mutex<HashMap<(String, String), mpsc::Sender<Command>>>>,
+    tasks: Arc<Mutex<Tasks>>,
 }
+
+/// The tasks by user and chat.
+type Tasks = HashMap<(String, String), mpsc::Sender<Command>>;
 
 impl Chats {
     pub fn new(shared: Shared) -> Self {
@@ -89,7 +92,9 @@ impl Chats {
     /// Whether a chat is in use, so that asking it costs no loading.
     pub fn is_in_use(&self, user: &str, chat_id: &str) -> bool {
         let key = (user.to_owned(), chat_id.to_owned());
-        self.lock().get(&key).is_some_and(|sender| !sender.is_closed())
+        self.lock()
+            .get(&key)
+            .is_some_and(|sender| !sender.is_closed())
     }
 
     fn sender(&self, user: &str, chat_id: &str) -> mpsc::Sender<Command> {
@@ -113,7 +118,7 @@ impl Chats {
     }
 
     /// Nothing in a locked section can panic half-way, so a poisoned map is still whole.
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), mpsc::Sender<Command>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Tasks> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -122,7 +127,9 @@ impl Chats {
 pub fn now() -> Time {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        .map_or(0, |since| {
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        })
 }
 
 impl From<StoreError> for AppError {
@@ -149,7 +156,12 @@ impl From<StoreError> for AppError {
 impl Chats {
     /// Refuses what belongs to somebody else, or to nobody.
     pub async fn exists(&self, user: &str, chat_id: &str) -> Result<(), AppError> {
-        match self.shared.store.chat(ChatRef { user, id: chat_id }).await? {
+        match self
+            .shared
+            .store
+            .chat(ChatRef { user, id: chat_id })
+            .await?
+        {
             Some(_) => Ok(()),
             None => Err(AppError::not_found("chat")),
         }

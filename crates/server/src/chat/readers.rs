@@ -39,7 +39,12 @@ struct Attached {
 
 impl Readers {
     /// Adds a reader; its answer begins with what its client misses.
-    pub fn attach(&mut self, mut reader: Reader, reply: &Reply, theirs: Option<&Message>) -> Answer {
+    pub fn attach(
+        &mut self,
+        mut reader: Reader,
+        reply: &Reply,
+        theirs: Option<&Message>,
+    ) -> Answer {
         let (sink, answer) = mpsc::channel(PIECES);
         let mut buffer = Vec::new();
         reader.attach(reply, theirs, &mut buffer);
@@ -79,7 +84,8 @@ impl Readers {
         for index in range.clone() {
             if outbox.frames(index..index + 1)[0].kind == FrameKind::Terminal {
                 self.terminal.clear();
-                self.terminal.extend_from_slice(outbox.sse(index..index + 1));
+                self.terminal
+                    .extend_from_slice(outbox.sse(index..index + 1));
             }
         }
         for attached in self.all.iter_mut().filter(|attached| !attached.parked) {

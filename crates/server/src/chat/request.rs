@@ -38,7 +38,9 @@ impl ChatRequest {
             Some(other) => {
                 return Err(AppError::unprocessable(
                     "bad_trigger",
-                    format!("trigger is {other:?}; use \"submit-message\" or \"regenerate-message\""),
+                    format!(
+                        "trigger is {other:?}; use \"submit-message\" or \"regenerate-message\""
+                    ),
                 ));
             }
         };

@@ -557,7 +557,11 @@ impl Task {
     }
 
     fn run_tool(&mut self, id: &str) {
-        let Some(call) = self.reply.as_ref().and_then(|reply| reply.calls().by_id(id)) else {
+        let Some(call) = self
+            .reply
+            .as_ref()
+            .and_then(|reply| reply.calls().by_id(id))
+        else {
             return;
         };
         let Some(tool) = self.shared.tools.server_tool(&call.name) else {
