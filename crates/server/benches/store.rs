@@ -110,7 +110,10 @@ impl Place {
         let messages: Vec<Message> = (0..messages)
             .map(|n| record(&format!("m{n}"), 1_000).message)
             .collect();
-        self.run(self.store.append(chat("chat-0"), &messages, Cut::Nothing, 1));
+        self.run(
+            self.store
+                .append(chat("chat-0"), &messages, Cut::Nothing, 1),
+        );
     }
 }
 

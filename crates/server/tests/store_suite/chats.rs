@@ -167,6 +167,8 @@ pub(crate) async fn get_their_title_from_the_first_text(home: &impl Home) {
 
 pub(crate) async fn keep_messages_as_they_came(home: &impl Home) {
     let store = with_chat(home).await;
+    // As deep as a body can be that is parsed by itself.
+    let deep = (0..126).fold(json!(1), |inner, _| json!([inner]));
     let message = message(json!({
         "id": "m1", "metadata": {"n": 1.1, "deep": [null, {"a": 0.1}]}, "role": "user",
         "parts": [
@@ -174,6 +176,7 @@ pub(crate) async fn keep_messages_as_they_came(home: &impl Home) {
             {"type": "hologram", "data": {"z": 1, "a": 2}},
             {"type": "tool-x", "toolCallId": "c", "state": "half-done", "input": 12345678901234567890u64},
             {"type": "data-note", "id": "n", "data": null},
+            {"type": "tool-y", "toolCallId": "d", "state": "output-available", "input": {}, "output": deep},
         ],
         "annotations": [{"unknown": true}],
     }));
