@@ -32,15 +32,17 @@ const APPLICATION_ID: i64 = 1_094_994_754;
 /// Brings the database up to date. A file that is no database of ours is left alone.
 pub(super) async fn prepare(path: &Path) -> Result<(), StoreError> {
     let failed = |error| explain(error, path);
-    let mut connection = SqliteConnection::connect_with(&options(path))
+    let pool = SqlitePoolOptions::new()
+        .max_connections(1)
+        .connect_with(options(path))
         .await
         .map_err(failed)?;
     let id: i64 = sqlx::query_scalar("PRAGMA application_id")
-        .fetch_one(&mut connection)
+        .fetch_one(&pool)
         .await
         .map_err(failed)?;
     let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema")
-        .fetch_one(&mut connection)
+        .fetch_one(&pool)
         .await
         .map_err(failed)?;
     if tables > 0 && id != APPLICATION_ID {
@@ -48,26 +50,24 @@ pub(super) async fn prepare(path: &Path) -> Result<(), StoreError> {
             database: path.to_owned(),
         });
     }
-    migrations()
-        .run(&mut connection)
-        .await
-        .map_err(|error| match error {
-            MigrateError::VersionMissing(schema) => StoreError::Newer {
-                database: path.to_owned(),
-                schema,
-            },
-            MigrateError::VersionMismatch(schema) => StoreError::Corrupt {
-                what: format!("schema {schema} of {}", path.display()),
-            },
-            MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
-                explain(error, path)
-            }
-            other => StoreError::Io {
-                doing: "bringing the database up to date",
-                source: Box::new(other),
-            },
-        })?;
-    connection.close().await.map_err(failed)
+    migrations().run(&pool).await.map_err(|error| match error {
+        MigrateError::VersionMissing(schema) => StoreError::Newer {
+            database: path.to_owned(),
+            schema,
+        },
+        MigrateError::VersionMismatch(schema) => StoreError::Corrupt {
+            what: format!("schema {schema} of {}", path.display()),
+        },
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+            explain(error, path)
+        }
+        other => StoreError::Io {
+            doing: "bringing the database up to date",
+            source: Box::new(other),
+        },
+    })?;
+    pool.close().await;
+    Ok(())
 }
 
 /// Connections that only read.

@@ -176,11 +176,16 @@ pub(super) fn encode(value: &impl Serialize) -> Result<String, StoreError> {
     Ok(json)
 }
 
-/// Reads stored JSON; `what` names it where it is broken.
+/// Reads stored JSON; `what` names it where it is broken. How deep a value may be was decided when it came in: inside of
+/// a message it lies deeper than it did in the request.
 pub(super) fn decode<T: DeserializeOwned>(json: &str, what: &str) -> Result<T, StoreError> {
-    serde_json::from_str(json).map_err(|error| StoreError::Corrupt {
-        what: format!("{what} ({error})"),
-    })
+    let mut reader = serde_json::Deserializer::from_str(json);
+    reader.disable_recursion_limit();
+    T::deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(|error| StoreError::Corrupt {
+            what: format!("{what} ({error})"),
+        })
 }
 
 /// Refuses what cannot be kept in one piece.

@@ -1,0 +1,248 @@
+//! Files on disk: whole or not there, their owner's only, and swept when nobody knows them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use adk_bridge::files::{Described, FileError, Files};
+use adk_bridge::store::sqlite::SqliteStore;
+use adk_bridge::store::{ChatRef, DataDir, Store, StoreError};
+use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+const CHAT: ChatRef<'static> = ChatRef {
+    user: "alice",
+    id: "chat-1",
+};
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+const LIMIT: u64 = 100_000;
+
+struct Place {
+    dir: TempDir,
+}
+
+struct Opened {
+    files: Files,
+    store: Arc<dyn Store>,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { dir }
+    }
+
+    async fn open(&self) -> Opened {
+        let data_dir = Arc::new(DataDir::open(self.dir.path()).unwrap());
+        let store = SqliteStore::open(data_dir.clone(), None).await.unwrap();
+        let store: Arc<dyn Store> = Arc::new(store);
+        store.create_chat(CHAT, 1).await.unwrap();
+        let files = Files::open(&data_dir, store.clone(), LIMIT).await.unwrap();
+        Opened { files, store }
+    }
+
+    /// Everything that lies on disk.
+    fn on_disk(&self) -> BTreeSet<PathBuf> {
+        let mut found = BTreeSet::new();
+        let mut dirs = vec![self.dir.path().join("files")];
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    dirs.push(path);
+                } else {
+                    found.insert(path);
+                }
+            }
+        }
+        found
+    }
+}
+
+#[tokio::test]
+async fn what_is_saved_is_read_by_its_owner() {
+    let place = Place::new();
+    let Opened { files, .. } = place.open().await;
+    let content = [PNG, &vec![7; LIMIT as usize - PNG.len()]].concat();
+    let described = Described {
+        media_type: Some("text/html"),
+        name: Some("../cat.png"),
+    };
+    let row = files.save(CHAT, described, &*content, 5).await.unwrap();
+    assert_eq!(row.bytes, LIMIT);
+    assert_eq!(
+        (row.media_type.as_str(), row.name.as_deref()),
+        ("image/png", Some("cat.png"))
+    );
+    assert_eq!(
+        (row.user.as_str(), row.chat_id.as_str(), row.created),
+        ("alice", "chat-1", 5)
+    );
+
+    let (found, mut file) = files.read("alice", &row.id).await.unwrap();
+    let mut read = Vec::new();
+    file.read_to_end(&mut read).await.unwrap();
+    assert!(found == row && read == content);
+    let expected = place
+        .dir
+        .path()
+        .join("files")
+        .join(&row.id[..2])
+        .join(&row.id);
+    assert_eq!(place.on_disk(), [expected].into());
+
+    for (user, id) in [
+        ("mallory", row.id.as_str()),
+        ("alice", "../lock"),
+        ("alice", ""),
+    ] {
+        let refused = files.read(user, id).await;
+        assert!(
+            matches!(refused, Err(FileError::Store(StoreError::NotFound(_)))),
+            "{id}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_leaves_nothing() {
+    let place = Place::new();
+    let Opened { files, store } = place.open().await;
+    let save = async |chat, media_type, content: &mut (dyn AsyncRead + Send + Unpin)| {
+        let described = Described {
+            media_type: Some(media_type),
+            name: None,
+        };
+        files.save(chat, described, content, 5).await.unwrap_err()
+    };
+    let foreign = ChatRef {
+        user: "mallory",
+        id: "chat-1",
+    };
+
+    let error = save(
+        CHAT,
+        "image/png",
+        &mut &*[PNG, &vec![7; LIMIT as usize]].concat(),
+    )
+    .await;
+    assert!(
+        matches!(error, FileError::TooLarge { limit: LIMIT }),
+        "{error:?}"
+    );
+    let error = save(CHAT, "image/svg+xml", &mut &b"<svg/>"[..]).await;
+    assert!(
+        matches!(&error, FileError::MediaType { found } if found == "image/svg+xml"),
+        "{error:?}"
+    );
+    let error = save(foreign, "image/png", &mut &*PNG).await;
+    assert!(
+        matches!(error, FileError::Store(StoreError::NotFound(_))),
+        "{error:?}"
+    );
+    // The sender goes away after the head, and before it.
+    for sent in [0, 50_000] {
+        let head = [PNG, &vec![7; sent]].concat();
+        let error = save(CHAT, "image/png", &mut head.chain(Broken)).await;
+        assert!(matches!(error, FileError::Incomplete(_)), "{error:?}");
+    }
+    assert_eq!(place.on_disk(), BTreeSet::new());
+    assert_eq!(store.file_ids().await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_deleted_chat_takes_its_files_along() {
+    let place = Place::new();
+    let Opened { files, store } = place.open().await;
+    let other = ChatRef {
+        user: "alice",
+        id: "chat-2",
+    };
+    store.create_chat(other, 1).await.unwrap();
+    let mut ids = Vec::new();
+    for chat in [CHAT, CHAT, other] {
+        ids.push(
+            files
+                .save(chat, Described::default(), PNG, 1)
+                .await
+                .unwrap()
+                .id,
+        );
+    }
+    let foreign = ChatRef {
+        user: "mallory",
+        id: "chat-1",
+    };
+    assert!(matches!(
+        files.delete_chat(foreign).await,
+        Err(StoreError::NotFound(_))
+    ));
+    assert_eq!(place.on_disk().len(), 3);
+    files.delete_chat(CHAT).await.unwrap();
+    assert_eq!(place.on_disk().len(), 1);
+    files.read("alice", &ids[2]).await.unwrap();
+    files.read("alice", &ids[0]).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_start_sweeps_what_nobody_knows() {
+    let place = Place::new();
+    let Opened { files, store } = place.open().await;
+    let kept = files
+        .save(CHAT, Described::default(), PNG, 1)
+        .await
+        .unwrap();
+    // A crash between content and row, one between row and content, one in the middle of an upload.
+    let lost = files
+        .save(CHAT, Described::default(), PNG, 1)
+        .await
+        .unwrap();
+    let other = ChatRef {
+        user: "alice",
+        id: "chat-2",
+    };
+    store.create_chat(other, 1).await.unwrap();
+    let deleted = files
+        .save(other, Described::default(), PNG, 1)
+        .await
+        .unwrap();
+    store.delete_chat(other).await.unwrap();
+    let root = place.dir.path().join("files");
+    let orphan = root.join("0f").join(format!("0f{}", &lost.id[2..]));
+    write(&orphan);
+    write(&root.join("incoming/half"));
+    // Not of our making.
+    let note = root.join("0f/README");
+    write(&note);
+    drop((files, store));
+
+    let Opened { files, .. } = place.open().await;
+    let at = |id: &str| root.join(&id[..2]).join(id);
+    assert_eq!(place.on_disk(), [at(&kept.id), at(&lost.id), note].into());
+    files.read("alice", &kept.id).await.unwrap();
+    files.read("alice", &deleted.id).await.unwrap_err();
+}
+
+fn write(path: &Path) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, PNG).unwrap();
+}
+
+/// A sender that goes away.
+struct Broken;
+
+impl AsyncRead for Broken {
+    fn poll_read(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+        _: &mut tokio::io::ReadBuf<'_>,
+    ) -> std::task::Poll<std::io::Result<()>> {
+        std::task::Poll::Ready(Err(std::io::ErrorKind::ConnectionReset.into()))
+    }
+}

@@ -1,0 +1,210 @@
+//! What every store must do. `store_suite!(home)` makes a test of each case, on a home of its own.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+pub(crate) mod chats;
+pub(crate) mod extras;
+pub(crate) mod replies;
+
+use std::sync::Arc;
+
+use adk_bridge::store::{AuditEntry, ChatRef, Pending, Store, StoreError};
+use adk_bridge_protocol::message::Message;
+use adk_bridge_protocol::outbox::{Audit, AuditKind};
+use adk_bridge_protocol::reply::Record;
+use serde_json::{Value, json};
+
+/// Where a store lies. It can be opened again when it has been dropped.
+pub(crate) trait Home: Sync {
+    fn open(&self) -> Pending<'_, Arc<dyn Store>>;
+}
+
+macro_rules! store_suite {
+    ($home:expr) => {
+        store_suite! { $home;
+            chats {
+                are_made_once
+                of_another_user_do_not_exist
+                are_listed_page_by_page
+                get_their_title_from_the_first_text
+                keep_messages_as_they_came
+                are_cut
+                hold_a_message_once
+                hold_long_messages
+                leave_only_the_audit
+                outlive_the_process
+            }
+            replies {
+                come_back_as_they_were
+                have_a_state
+                are_made_one_at_a_time
+                are_committed_whole
+                decide_an_approval_once
+                let_one_of_fifty_decide
+                run_a_tool_once
+                are_checkpointed
+                survive_being_given_up
+            }
+            extras {
+                audit_is_shown_oldest_first
+                state_changes_with_nothing_in_between
+                events_belong_to_a_generation
+                files_belong_to_a_user
+            }
+        }
+    };
+    ($home:expr; $($group:ident { $($case:ident)* })*) => {
+        $(
+            mod $group {
+                use super::*;
+
+                $(
+                    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+                    async fn $case() {
+                        super::store_suite::$group::$case(&$home).await;
+                    }
+                )*
+            }
+        )*
+    };
+}
+
+pub(crate) const CHAT: ChatRef<'static> = ChatRef {
+    user: "alice",
+    id: "chat-1",
+};
+
+/// The same chat, asked for by somebody else.
+pub(crate) const FOREIGN: ChatRef<'static> = ChatRef {
+    user: "mallory",
+    id: "chat-1",
+};
+
+/// A store with one chat in it.
+pub(crate) async fn with_chat(home: &impl Home) -> Arc<dyn Store> {
+    let store = home.open().await.unwrap();
+    store.create_chat(CHAT, 1_000).await.unwrap();
+    store
+}
+
+pub(crate) fn user(id: &str, text: &str) -> Message {
+    message(json!({"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}))
+}
+
+pub(crate) fn message(value: Value) -> Message {
+    serde_json::from_value(value).unwrap()
+}
+
+/// A reply in the making, asking the model.
+pub(crate) fn reply(id: &str, text: &str) -> Record {
+    record(id, text, json!([]), json!({"asking": true}))
+}
+
+pub(crate) fn finished(id: &str, text: &str) -> Record {
+    record(id, text, json!([]), json!({"ended": "finished"}))
+}
+
+/// A reply that waits, or does whatever `more` says.
+pub(crate) fn record(id: &str, text: &str, calls: Value, more: Value) -> Record {
+    let mut value = json!({
+        "message": {"id": id, "role": "assistant", "parts": [
+            {"type": "step-start"},
+            {"type": "text", "text": text, "state": "done"},
+        ]},
+        "calls": calls,
+        "asking": false,
+        "steps": 1,
+        "retried": false,
+    });
+    for (key, field) in more.as_object().unwrap() {
+        value[key] = field.clone();
+    }
+    serde_json::from_value(value).unwrap()
+}
+
+/// A server tool's call in a state, with an approval in a state.
+pub(crate) fn call(id: &str, state: Value, approval: Option<Value>) -> Value {
+    let mut call = json!({
+        "id": id, "name": "process_payment", "input": {"amount": 50, "recipient": "Hanako"},
+        "step": 1, "runsOn": "server", "state": state,
+    });
+    if let Some(approval) = approval {
+        call["approval"] = json!({
+            "id": format!("approval-{id}"), "hint": "pay?", "inputHash": "hash",
+            "askedAt": 1_000, "expiresAt": 301_000, "state": approval,
+        });
+    }
+    call
+}
+
+/// A reply whose payment waits for a human.
+pub(crate) fn asking(id: &str, calls: &[&str]) -> Record {
+    let calls = calls
+        .iter()
+        .map(|id| {
+            call(
+                id,
+                json!({"is": "asked"}),
+                Some(json!({"state": "requested"})),
+            )
+        })
+        .collect();
+    record(id, "let me pay", calls, json!({}))
+}
+
+pub(crate) fn audit(kind: AuditKind, reason: &str) -> AuditEntry {
+    AuditEntry {
+        at: 5_000,
+        turn_id: Some("turn-1".to_owned()),
+        connection_id: None,
+        transport: Some("sse".to_owned()),
+        dialect: Some("native".to_owned()),
+        audit: Audit {
+            kind,
+            call_id: Some("call-1".to_owned()),
+            tool: Some("process_payment".to_owned()),
+            approval_id: Some("approval-call-1".to_owned()),
+            reason: Some(reason.to_owned()),
+            input_hash: Some("hash".to_owned()),
+        },
+    }
+}
+
+/// The ids of the messages that are shown.
+pub(crate) async fn shown(store: &dyn Store) -> Vec<String> {
+    let messages = store.messages(CHAT).await.unwrap();
+    messages
+        .into_iter()
+        .map(|stored| stored.message.id)
+        .collect()
+}
+
+/// The approvals that wait.
+pub(crate) async fn waiting(store: &dyn Store) -> u64 {
+    let listed = store.list_chats(CHAT.user, 10, None).await.unwrap();
+    listed.iter().map(|listed| listed.waiting).sum()
+}
+
+/// The conflict that it ended with.
+#[track_caller]
+pub(crate) fn conflict<T>(result: Result<T, StoreError>) -> String {
+    match result {
+        Err(StoreError::Conflict(conflict)) => conflict.to_string(),
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("no conflict"),
+    }
+}
+
+/// What was not found.
+#[track_caller]
+pub(crate) fn missing<T>(result: Result<T, StoreError>) -> String {
+    match result {
+        Err(error @ StoreError::NotFound(_)) => error.to_string(),
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("found"),
+    }
+}
