@@ -12,6 +12,7 @@ mod models;
 mod request;
 mod results;
 mod rules;
+mod said;
 mod script;
 mod sentence;
 mod signature;
