@@ -48,29 +48,26 @@ const CALL_TOKENS: u64 = 6;
 
 impl Chunks {
     pub(super) fn new(answer: Answer, frame: Frame) -> Self {
-        let mut end = answer.end;
-        let limit = frame.max_output_tokens.unwrap_or(u64::MAX);
-        let parts: Box<dyn Iterator<Item = Spoken> + Send> = match end {
+        let parts: Box<dyn Iterator<Item = Spoken> + Send> = match answer.end {
             End::Blocked | End::Malformed | End::Refused(_) => Box::new(std::iter::empty()),
             _ => Box::new(parts(answer.pieces, answer.thought, &frame)),
         };
-        // The lookahead decides whether the limit cuts anything off.
-        let mut left = limit;
-        let parts: Box<dyn Iterator<Item = Spoken> + Send> =
-            Box::new(parts.map_while(move |spoken| {
-                left = left.checked_sub(spoken.tokens)?;
-                Some(spoken)
-            }));
-        if limit == 0 {
-            end = End::MaxTokens;
-        }
         Self {
             frame,
             parts: parts.peekable(),
-            end: Some(end),
+            end: Some(answer.end),
             grounding: answer.grounding,
             spoken_tokens: 0,
             thought_tokens: 0,
+        }
+    }
+
+    /// Whether there is a next part that the limit leaves no room for.
+    fn is_full(&mut self) -> bool {
+        let used = self.spoken_tokens + self.thought_tokens;
+        match (self.parts.peek(), self.frame.max_output_tokens) {
+            (Some(next), Some(limit)) => used + next.tokens > limit,
+            _ => false,
         }
     }
 
@@ -137,21 +134,24 @@ impl Iterator for Chunks {
     type Item = Next;
 
     fn next(&mut self) -> Option<Next> {
+        if self.end.is_some() && self.is_full() {
+            self.end = None;
+            return self.last(End::MaxTokens);
+        }
+        let end = self.end.as_ref()?;
         let Some(spoken) = self.parts.next() else {
-            let end = self.end.take()?;
+            let end = end.clone();
+            self.end = None;
             return self.last(end);
         };
         match spoken.part["thought"] == true {
             true => self.thought_tokens += spoken.tokens,
             false => self.spoken_tokens += spoken.tokens,
         }
+        let is_full = self.is_full();
         let is_last = self.parts.peek().is_none();
-        let cut_short = self
-            .frame
-            .max_output_tokens
-            .is_some_and(|limit| limit <= self.spoken_tokens + self.thought_tokens);
         let reason = match &self.end {
-            Some(End::Stop) if is_last && cut_short => Some("MAX_TOKENS"),
+            _ if is_full => Some("MAX_TOKENS"),
             Some(End::Stop) if is_last => Some("STOP"),
             Some(End::MaxTokens) if is_last => Some("MAX_TOKENS"),
             _ => None,

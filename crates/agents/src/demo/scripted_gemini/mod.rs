@@ -1,7 +1,7 @@
 //! A scripted Gemini: a server that talks as Google's does and does what the user's words ask for.
 //!
-//! Plain sentences work ([`sentence`]), and so does an exact form for tests ([`script`]). It is strict where Google is
-//! strict ([`fields`], [`rules`]): what works here works there.
+//! Plain sentences work (`sentence.rs`), and so does an exact form for tests (`script.rs`). It is strict where Google is
+//! strict (`fields.rs`, `rules.rs`): what works here works there.
 
 mod answer;
 mod arithmetic;
@@ -12,6 +12,7 @@ mod models;
 mod request;
 mod results;
 mod rules;
+mod said;
 mod script;
 mod sentence;
 mod signature;
@@ -123,10 +124,11 @@ type Parameters = Query<HashMap<String, String>>;
 
 async fn list_models(
     State(scripted): State<Arc<Scripted>>,
+    Path(version): Path<String>,
     Query(parameters): Parameters,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    scripted.authorize(&headers, &parameters)?;
+    scripted.admit(&version, &headers, &parameters)?;
     Ok(pretty(&models::list()))
 }
 
@@ -136,7 +138,7 @@ async fn get_model(
     Query(parameters): Parameters,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    scripted.authorize(&headers, &parameters)?;
+    scripted.admit(&version, &headers, &parameters)?;
     let model =
         models::about(&model).ok_or_else(|| ApiError::no_model(&version, &model, "getModel"))?;
     Ok(pretty(&model))
@@ -149,7 +151,7 @@ async fn post_model(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, ApiError> {
-    scripted.authorize(&headers, &parameters)?;
+    scripted.admit(&version, &headers, &parameters)?;
     let (model, method) = target
         .split_once(':')
         .ok_or_else(|| ApiError::of_code(404))?;
@@ -182,11 +184,15 @@ fn count_tokens(body: Value) -> Result<Response, ApiError> {
 }
 
 impl Scripted {
-    fn authorize(
+    fn admit(
         &self,
+        version: &str,
         headers: &HeaderMap,
         parameters: &HashMap<String, String>,
     ) -> Result<(), ApiError> {
+        if !["v1", "v1beta", "v1alpha"].contains(&version) {
+            return Err(ApiError::of_code(404));
+        }
         let header = headers
             .get("x-goog-api-key")
             .and_then(|key| key.to_str().ok());

@@ -54,9 +54,14 @@ fn filled(content: &Content<'_>, index: usize) -> Result<(), ApiError> {
                 "Invalid value at 'contents[{index}].parts[{part_index}]' (oneof), oneof field 'data' is already set."
             )));
         }
-        let unnamed = calls(content).any(|call| call.name.as_deref().is_none_or(str::is_empty))
-            || responses(content)
-                .any(|response| response.name.as_deref().is_none_or(str::is_empty));
+        let call = part.function_call.as_ref().map(|call| call.name.as_deref());
+        let response = part
+            .function_response
+            .as_ref()
+            .map(|response| response.name.as_deref());
+        let unnamed = call
+            .or(response)
+            .is_some_and(|name| name.is_none_or(str::is_empty));
         if unnamed {
             return Err(ApiError::invalid(format!(
                 "{place}[{part_index}]: function name cannot be empty.\n"

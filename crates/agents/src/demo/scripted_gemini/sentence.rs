@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::request::Conversation;
+use super::said::{Said, first_number};
 use super::script::{Call, Step};
 
 /// What the model does about a sentence.
@@ -37,58 +38,6 @@ pub(super) fn understand(conversation: &Conversation) -> Vec<Step> {
         )];
     }
     vec![Step::Say(small_talk(&said))]
-}
-
-/// A sentence in both forms: as written, and for comparing. Both have the same byte positions.
-struct Said<'t> {
-    text: &'t str,
-    lower: String,
-}
-
-impl<'t> Said<'t> {
-    fn new(text: &'t str) -> Self {
-        let text = text
-            .trim()
-            .trim_end_matches(['.', '!', '?', '。', '！', '？'])
-            .trim();
-        Self {
-            text,
-            lower: text.to_ascii_lowercase(),
-        }
-    }
-
-    /// Whether any of these words is in it: whole words in English, anywhere in Japanese.
-    fn has(&self, words: &[&str]) -> bool {
-        words.iter().any(|word| self.find(word).is_some())
-    }
-
-    fn find(&self, word: &str) -> Option<usize> {
-        self.lower.match_indices(word).map(|(at, _)| at).find(|at| {
-            let letter = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-            !word.is_ascii()
-                || !letter(self.lower[..*at].chars().next_back())
-                    && !letter(self.lower[at + word.len()..].chars().next())
-        })
-    }
-
-    /// What follows the first of these words.
-    fn after(&self, words: &[&str]) -> Option<&'t str> {
-        let (at, word) = words
-            .iter()
-            .filter_map(|word| Some((self.find(word)?, word)))
-            .min_by_key(|(at, _)| *at)?;
-        Some(self.text[at + word.len()..].trim()).filter(|rest| !rest.is_empty())
-    }
-
-    /// What stands before the first of these words.
-    fn before(&self, words: &[&str]) -> Option<&'t str> {
-        let at = words.iter().filter_map(|word| self.find(word)).min()?;
-        Some(self.text[..at].trim()).filter(|rest| !rest.is_empty())
-    }
-
-    fn is_payment(&self) -> bool {
-        self.has(&["pay", "send", "transfer", "支払", "送金", "払って"])
-    }
 }
 
 fn built_in(said: &Said<'_>) -> Option<Vec<Step>> {
@@ -310,22 +259,6 @@ fn recipient<'t>(said: &Said<'t>, number: &std::ops::Range<usize>) -> Option<&'t
         .find_map(|verb| Some(said.find(verb)? + verb.len()))
         .unwrap_or(0);
     clean(said.text.get(start..number.start)?)
-}
-
-/// The first number and where it stands.
-fn first_number(text: &str) -> Option<(std::ops::Range<usize>, Value)> {
-    let start = text.find(|c: char| c.is_ascii_digit())?;
-    let length = text[start..]
-        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != ',')
-        .unwrap_or(text.len() - start);
-    let digits = text[start..start + length]
-        .trim_end_matches(['.', ','])
-        .replace(',', "");
-    let number = match digits.parse::<u64>() {
-        Ok(whole) => json!(whole),
-        Err(_) => json!(digits.parse::<f64>().ok()?),
-    };
-    Some((start..start + length, number))
 }
 
 fn dice(said: &Said<'_>) -> Value {
