@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{object, outcome, server_tool};
 use crate::tool::{ServerTool, ToolCall, ToolSpec};
 
-/// A die with more sides is no longer one that people name.
+/// People name no dice with more sides.
 const MAX_SIDES: u64 = 1000;
 /// More results than this are of no use to a reader.
 const MAX_COUNT: u64 = 100;
