@@ -40,11 +40,25 @@ fn main() {
         ("ADK, remote", ADK, Runner::Remote, None),
         ("ADK, bridge", ADK, Runner::Bridge, None),
         ("Gemini, bridge", GEMINI, Runner::Bridge, None),
-        ("Gemini, bridge, native reader", GEMINI, Runner::Bridge, native),
+        (
+            "Gemini, bridge, native reader",
+            GEMINI,
+            Runner::Bridge,
+            native,
+        ),
         ("Gemini, bridge, adk reader", GEMINI, Runner::Bridge, adk),
-        ("long Gemini, bridge, native reader", LONG, Runner::Bridge, native),
+        (
+            "long Gemini, bridge, native reader",
+            LONG,
+            Runner::Bridge,
+            native,
+        ),
     ] {
-        let case = Case { line, runner, reader };
+        let case = Case {
+            line,
+            runner,
+            reader,
+        };
         let (took, sent) = (0..rounds).map(|_| case.round()).min().unwrap_or_default();
         let nanos = took.as_nanos() as f64 / f64::from(DELTAS);
         let allocs = case.allocations() as f64 / f64::from(DELTAS);

@@ -233,19 +233,19 @@ fn file_part(file: &FilePart) -> AgentPart<'_> {
         .and_then(|rest| rest.split_once(";base64,"));
     match inline {
         Some((_, data)) => AgentPart {
-            inline_data: Some(Blob {
+            inline_data: Some(Box::new(Blob {
                 mime_type: media_type,
                 data: Some(Cow::Borrowed(data)),
                 display_name: None,
-            }),
+            })),
             ..AgentPart::default()
         },
         None => AgentPart {
-            file_data: Some(FileData {
+            file_data: Some(Box::new(FileData {
                 mime_type: media_type,
                 file_uri: Some(Cow::Borrowed(&file.url)),
                 display_name: None,
-            }),
+            })),
             ..AgentPart::default()
         },
     }

@@ -131,9 +131,8 @@ impl Translator {
         self.transcriptions(event, page, &mut facts);
         if !partial {
             self.sources(event, page);
-            for (name, version) in &event.actions.artifact_delta {
-                facts.push(Fact::Artifact { name, version });
-            }
+            let artifacts = event.actions.iter().flat_map(|did| &did.artifact_delta);
+            facts.extend(artifacts.map(|(name, version)| Fact::Artifact { name, version }));
         }
         if event.interrupted == Some(true) {
             self.close_text(page);
@@ -224,10 +223,6 @@ impl Translator {
         false
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the translator writes into four places, and grouping them would only rename that"
-    )]
     fn part<'e>(
         &mut self,
         part: &'e Part<'_>,
@@ -273,10 +268,12 @@ impl Translator {
         } else if let Some(response) = part.function_response.as_deref() {
             if !event.is_partial() {
                 self.close_text(page);
-                let placeholder = response
-                    .id
-                    .as_deref()
-                    .is_some_and(|id| event.actions.requested_tool_confirmations.contains_key(id));
+                let placeholder = match (&response.id, &event.actions) {
+                    (Some(id), Some(did)) => {
+                        did.requested_tool_confirmations.contains_key(id.as_ref())
+                    }
+                    _ => false,
+                };
                 facts.push(Fact::Responded {
                     response,
                     placeholder,
@@ -289,7 +286,6 @@ impl Translator {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "as above")]
     fn say(
         &mut self,
         kind: Kind,
@@ -350,9 +346,9 @@ impl Translator {
             Step::Fresh => false,
             Step::Used => page.draft.step_has_tools(),
         };
-        if done && !page.calls.any_open() {
-            self.start_step(page);
-        } else if self.step == Step::Closed && !page.draft.step_has_tools() {
+        let none_to_hide = !page.calls.any_open();
+        let empty = self.step == Step::Closed && !page.draft.step_has_tools();
+        if done && none_to_hide || empty {
             self.start_step(page);
         }
         if self.step != Step::Closed {
