@@ -25,7 +25,7 @@ pub(super) fn text<'de: 'a, 'a, D: Deserializer<'de>>(
 }
 
 /// The text of a JSON string, given without its quotes. The string has been checked.
-fn unescape(json: &str) -> Cow<'_, str> {
+pub(super) fn unescape(json: &str) -> Cow<'_, str> {
     let Some(first) = memchr::memchr(b'\\', json.as_bytes()) else {
         return Cow::Borrowed(json);
     };

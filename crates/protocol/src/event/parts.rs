@@ -17,6 +17,12 @@ enum Kept<'a> {
     Many(Vec<Part<'a>>),
 }
 
+impl<'a> Parts<'a> {
+    pub(super) fn one(part: Part<'a>) -> Self {
+        Self(Kept::One([part]))
+    }
+}
+
 impl<'a> Deref for Parts<'a> {
     type Target = [Part<'a>];
 
@@ -78,7 +84,7 @@ impl<'de> de::Visitor<'de> for PartsVisitor {
             return Ok(Parts::default());
         };
         let Some(second) = from.next_element()? else {
-            return Ok(Parts(Kept::One([first])));
+            return Ok(Parts::one(first));
         };
         let mut parts = vec![first, second];
         while let Some(part) = from.next_element()? {
