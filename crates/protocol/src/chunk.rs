@@ -262,6 +262,9 @@ pub enum ChunkError {
         at: String,
         expected: &'static str,
     },
+    /// The schema and the types disagree; a property test holds that they do not.
+    #[error("chunk `{kind}` cannot be read: {what}")]
+    Form { kind: String, what: String },
 }
 
 impl Chunk<'_> {
@@ -282,10 +285,9 @@ impl Chunk<'_> {
             .ok_or(ChunkError::NoType)?
             .to_owned();
         schema::check(&kind, object)?;
-        Chunk::deserialize(value).map_err(|error| ChunkError::Field {
+        Chunk::deserialize(value).map_err(|error| ChunkError::Form {
             kind,
-            at: error.to_string(),
-            expected: "as the protocol says",
+            what: error.to_string(),
         })
     }
 

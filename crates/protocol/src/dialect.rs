@@ -16,7 +16,7 @@
 //!   text "Found 10. Updated."               –                             text "Let me look.", text "Found 10. …"
 //! ```
 //!
-//! Text, reasoning, images and outputs wait until the reply has ended: the seeds' predicate takes a text in the step for
+//! Text, reasoning, images and outputs wait until the reply has ended: ADR 0006's predicate takes a text in the step for
 //! the end of the answer. An agent that never asks streams at once; only its images take the form of this dialect.
 
 use std::borrow::Cow;
@@ -25,10 +25,10 @@ use std::ops::Range;
 use serde_json::{Map, Value, json};
 
 use crate::approval::{Approval, ApprovalState};
-use crate::calls::Calls;
+use crate::calls::{Call, Calls};
 use crate::chunk::{Chunk, Sdk};
 use crate::event::REQUEST_CONFIRMATION;
-use crate::message::replay::{Cursor, catch_up, finish_step, start};
+use crate::message::replay::{Cursor, catch_up, disown, finish_step, orphans, start};
 use crate::message::{ApprovalField, DataPart, FilePart, Message, Part, ToolPart, ToolState};
 use crate::outbox::{FrameKind, Outbox};
 use crate::reply::{Reply, metadata_chunk};
@@ -40,7 +40,7 @@ pub enum Dialect {
     /// Only standard parts of the AI SDK.
     #[default]
     Native,
-    /// The form of the seeds: an approval is a tool call of its own.
+    /// The form of ADR 0004 to 0006: an approval is a tool call of its own.
     Adk,
 }
 
@@ -109,9 +109,20 @@ impl Reader {
         let sdk = self.sdk;
         let mut emit = |chunk: &Chunk<'_>| encode(chunk, sdk, out);
         start(&ours, &mut emit);
+        let orphans = theirs.map_or_else(Vec::new, |theirs| orphans(theirs, &ours));
+        for orphan in &orphans {
+            disown(orphan, &mut emit);
+        }
+        let steps = cursor.steps();
         catch_up(&ours, &mut cursor, sdk, &mut emit);
+        // What was lost must not stay in the last step, where the predicates would send it for ever; but a call that
+        // waits there must stay visible.
+        let waits = reply.calls().iter().any(Call::waits_for_client);
+        if !orphans.is_empty() && cursor.steps() == steps && !waits {
+            cursor.open_step(&mut emit);
+        }
         // A step that is open goes on in the frames to come; the frame that ends it ends this one too.
-        if reply.turn().is_none() || self.view == View::Held {
+        if !reply.is_step_open() || self.view == View::Held {
             finish_step(&mut cursor, &mut emit);
         }
         self.cursor = (self.view == View::Held).then_some(cursor);
@@ -152,8 +163,8 @@ impl Reader {
     /// Stops passing frames to a reader that cannot take them. Call it before the input whose frames it would miss.
     pub fn park(&mut self, reply: &Reply) {
         if self.cursor.is_none() {
-            let step_open = reply.turn().is_some() && !reply.message().parts.is_empty();
-            self.cursor = Some(Cursor::all_of(&self.project(reply), step_open));
+            let ours = self.project(reply);
+            self.cursor = Some(Cursor::all_of(&ours, reply.is_step_open()));
         }
     }
 
@@ -190,10 +201,11 @@ impl Reader {
         match self.view {
             View::Native => Cow::Borrowed(reply.message()),
             View::Images => Cow::Owned(with_images(reply.message())),
-            View::Held => Cow::Owned(project(
+            View::Held => Cow::Owned(project_but(
                 reply.message(),
                 reply.calls(),
                 reply.ended().is_some(),
+                reply.asking_step(),
             )),
         }
     }
@@ -201,12 +213,19 @@ impl Reader {
 
 /// A message in the `adk` dialect. `ended`: whether its reply has come to its end, so that nothing is held back.
 pub fn project(message: &Message, calls: &Calls, ended: bool) -> Message {
+    project_but(message, calls, ended, None)
+}
+
+/// Leaves out the calls of the step that the agent is still speaking in: confirmations may yet come between them, and
+/// a reader cannot be sent a part that belongs before one that it has.
+fn project_but(message: &Message, calls: &Calls, ended: bool, asking: Option<u32>) -> Message {
     let mut parts = Vec::new();
     let mut held = Vec::new();
     for step in message.parts.split(|part| matches!(part, Part::StepStart)) {
         let mut opened = false;
         for part in step {
             match part {
+                Part::Tool(tool) if is_in(tool, calls, asking) => {}
                 Part::Tool(tool) => {
                     if !std::mem::replace(&mut opened, true) {
                         parts.push(Part::StepStart);
@@ -241,6 +260,13 @@ pub fn project(message: &Message, calls: &Calls, ended: bool) -> Message {
         parts,
         extra: message.extra.clone(),
     }
+}
+
+fn is_in(tool: &ToolPart, calls: &Calls, step: Option<u32>) -> bool {
+    step.is_some()
+        && calls
+            .by_id(&tool.call_id)
+            .is_none_or(|call| Some(call.step) == step)
 }
 
 /// The call itself: its approval sits on the confirmation, and its output is held back.
@@ -292,12 +318,10 @@ fn confirmation(
             ToolState::OutputAvailable
         }
         Some(_) => ToolState::ApprovalResponded,
+        // Nobody consented. An error would keep the client from sending its other answers of the step.
         None if ended || approval.is_some_and(is_over) => {
-            part.error_text = tool
-                .error_text
-                .clone()
-                .or_else(|| Some("this request is over".to_owned()));
-            ToolState::OutputError
+            part.output = Some(json!({"confirmed": false}));
+            ToolState::OutputAvailable
         }
         None => ToolState::ApprovalRequested,
     };
@@ -332,7 +356,7 @@ fn image_part(file: &FilePart) -> Option<Part> {
     }))
 }
 
-/// An image in the seeds' form. One that lies elsewhere is named by its address.
+/// An image in the form of this dialect. One that lies elsewhere is named by its address.
 fn image_data(media_type: &str, url: &str) -> Option<Value> {
     if !media_type.starts_with("image/") {
         return None;

@@ -26,8 +26,8 @@ pub const REQUEST_INPUT: &str = "adk_request_input";
 /// The call by which an ADK agent asks for credentials.
 pub const REQUEST_CREDENTIAL: &str = "adk_request_credential";
 
-/// The longest event that is read. An image inside an event is the largest thing that really occurs.
-pub const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
+/// The longest event that is read: an image of 12 MB, the largest that models hand out in one event, as base64.
+pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
 /// A JSON sub-tree that is kept as text until somebody asks for it.
 pub type Raw<'a> = Cow<'a, RawValue>;
@@ -258,10 +258,14 @@ impl<'a> Event<'a> {
     }
 
     fn parse_any(json: &'a str) -> Result<Self, EventError> {
-        serde_json::from_str(json).map_err(|error| EventError::Malformed {
-            line: error.line(),
-            column: error.column(),
-            what: error.to_string(),
+        serde_json::from_str(json).map_err(|error| {
+            let (line, column) = (error.line(), error.column());
+            let mut what = error.to_string();
+            // The position has fields of its own.
+            if let Some(at) = what.rfind(&format!(" at line {line} column {column}")) {
+                what.truncate(at);
+            }
+            EventError::Malformed { line, column, what }
         })
     }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::chunk::{Chunk, Str};
 use crate::event::{Event, Raw};
+use crate::message::{Message, Part};
 
 /// The metadata of one reply, gathered over its model calls.
 #[derive(Debug, Default)]
@@ -71,6 +72,19 @@ impl Metadata {
         }
     }
 
+    /// Takes up what the message of a restarted reply shows, so that sums go on and nothing is lost.
+    pub fn resume(shown: Option<&Value>) -> Self {
+        let mut metadata = Self::default();
+        let Some(Value::Object(fields)) = shown else {
+            return metadata;
+        };
+        metadata.fields = fields.clone();
+        if let Some(usage) = metadata.fields.shift_remove("usage") {
+            metadata.total = Usage::shown(&usage);
+        }
+        metadata
+    }
+
     pub fn set(&mut self, key: &str, value: Value) {
         self.fields.insert(key.to_owned(), value);
     }
@@ -127,6 +141,21 @@ impl Usage {
         }
     }
 
+    /// The opposite of [`Usage::value`].
+    fn shown(value: &Value) -> Self {
+        let count = |key: &str| value.get(key).and_then(Value::as_u64);
+        let reasoning = count("reasoningTokens");
+        Self {
+            prompt_token_count: count("inputTokens"),
+            candidates_token_count: count("outputTokens")
+                .map(|output| output.saturating_sub(reasoning.unwrap_or(0))),
+            thoughts_token_count: reasoning,
+            cached_content_token_count: count("cachedInputTokens"),
+            total_token_count: count("totalTokens"),
+            ..Self::default()
+        }
+    }
+
     /// In the AI SDK's words.
     fn value(&self) -> Value {
         let sum =
@@ -179,6 +208,16 @@ impl Source {
             },
         }
     }
+}
+
+/// The keys of the sources that a message shows.
+pub fn shown_sources(message: &Message) -> Vec<String> {
+    let key = |part: &Part| match part {
+        Part::SourceUrl(source) => Some(source.url.clone()),
+        Part::SourceDocument(source) => Some(source.title.clone()),
+        _ => None,
+    };
+    message.parts.iter().filter_map(key).collect()
 }
 
 /// The sources that an event names, in grounding and in citations.

@@ -280,6 +280,8 @@ pub(crate) struct Page<'p> {
     pub(crate) ids: &'p mut dyn Ids,
     pub(crate) draft: &'p mut Draft,
     pub(crate) out: &'p mut Outbox,
+    /// The number of the step that calls are made in.
+    pub(crate) step: u32,
 }
 
 impl Page<'_> {

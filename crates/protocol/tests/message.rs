@@ -301,6 +301,18 @@ fn limits_are_named() {
     assert_eq!(stored.parts.len(), MAX_PARTS + 1);
 }
 
+#[test]
+fn deep_nesting_is_an_error_and_no_overflow() {
+    for open in ["[", "{\"a\":"] {
+        let text = format!(
+            r#"{{"role":"user","parts":[{{"type":"data-x","data":{}"#,
+            open.repeat(100_000)
+        );
+        let error = serde_json::from_str::<Message>(&text).unwrap_err();
+        assert!(error.to_string().contains("recursion limit"), "{error}");
+    }
+}
+
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

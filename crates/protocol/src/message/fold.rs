@@ -16,8 +16,12 @@
 //! **Streamed inputs.** A client parses the text of a tool's input anew at every delta. A server seldom looks, so a delta
 //! only appends to the text here, and the value is made when the message is read ([`Fold::message`]) or when the call
 //! moves on in a way that keeps it. A `tool-input-available` replaces the value, and then nothing was ever parsed.
+//!
+//! **Not followed**: the client keeps a `data-NAME` chunk itself as the part, fields included that no schema knows. Such
+//! fields do not survive [`Chunk::parse`], and no part has them here.
 
 mod metadata;
+mod parts;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -25,12 +29,13 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use self::parts::{fields, other};
 use self::tools::{StreamedInput, Update};
 use super::{
-    ApprovalField, DataPart, FilePart, Message, Part, ReasoningPart, Role, SourceDocumentPart,
-    SourceUrlPart, TextPart, TextState, ToolState,
+    ApprovalField, FilePart, Message, Part, ReasoningPart, Role, SourceDocumentPart, SourceUrlPart,
+    TextPart, TextState, ToolState,
 };
-use crate::chunk::{Chunk, DataChunk, FinishReason, Json, Sdk, Str};
+use crate::chunk::{Chunk, FinishReason, Json, Sdk, Str};
 
 /// A message that chunks are being folded into.
 #[derive(Debug, Clone)]
@@ -349,31 +354,23 @@ impl Fold {
                 reason,
                 is_automatic,
             } => {
-                let sdk = self.sdk;
+                let newer = self.sdk >= Sdk::V7;
                 let tool = self.call(tool_call_id)?;
-                let mut extra = Map::new();
-                let mut keep = |name: &str, value: Option<Value>| {
-                    if let Some(value) = value {
-                        extra.insert(name.to_owned(), value);
-                    }
-                };
-                keep(
-                    "descriptor",
-                    value(approval_descriptor).filter(|value| !value.is_null()),
-                );
-                keep("inputSchemaInput", value(input_schema_input));
-                if sdk >= Sdk::V7 {
-                    keep("requestReason", reason.as_deref().map(Value::from));
-                    keep(
-                        "isAutomatic",
-                        is_automatic.filter(|is| *is).map(Value::from),
-                    );
-                }
-                keep("signature", signature.as_deref().map(Value::from));
                 tool.state = ToolState::ApprovalRequested;
+                let descriptor = value(approval_descriptor).filter(|value| !value.is_null());
+                let is_automatic = is_automatic.filter(|is| newer && *is);
                 tool.approval = Some(ApprovalField {
                     id: Some(owned(approval_id)),
-                    extra,
+                    extra: fields([
+                        ("descriptor", descriptor),
+                        ("inputSchemaInput", value(input_schema_input)),
+                        (
+                            "requestReason",
+                            reason.as_deref().filter(|_| newer).map(Value::from),
+                        ),
+                        ("isAutomatic", is_automatic.map(Value::from)),
+                        ("signature", signature.as_deref().map(Value::from)),
+                    ]),
                     ..ApprovalField::default()
                 });
             }
@@ -548,37 +545,6 @@ impl Fold {
         }
     }
 
-    fn data(&mut self, chunk: &DataChunk<'_>) {
-        if chunk.transient == Some(true) {
-            return;
-        }
-        let same = self.message.parts.iter_mut().find_map(|part| match part {
-            Part::Data(part)
-                if part.kind == chunk.kind
-                    && chunk.id.is_some()
-                    && part.id.as_deref() == chunk.id.as_deref() =>
-            {
-                Some(part)
-            }
-            _ => None,
-        });
-        match same {
-            Some(part) => part.data = chunk.data.as_ref().clone(),
-            None => {
-                // The client keeps the chunk itself as the part.
-                let extra = chunk
-                    .transient
-                    .map(|transient| ("transient".to_owned(), Value::Bool(transient)));
-                self.push(Part::Data(DataPart {
-                    kind: owned(&chunk.kind),
-                    id: chunk.id.as_ref().map(owned),
-                    data: chunk.data.as_ref().clone(),
-                    extra: extra.into_iter().collect(),
-                }));
-            }
-        }
-    }
-
     fn merge_metadata(&mut self, metadata: &Option<Json<'_>>) -> Result<(), FoldError> {
         metadata
             .as_deref()
@@ -602,14 +568,4 @@ fn replace(old: &mut Option<Value>, new: &Option<Json<'_>>) {
     if let Some(new) = new.as_deref() {
         *old = Some(new.clone());
     }
-}
-
-fn other<const N: usize>(kind: &str, fields: [(&str, Option<Value>); N]) -> Part {
-    let mut map = Map::from_iter([("type".to_owned(), Value::from(kind))]);
-    map.extend(
-        fields
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?))),
-    );
-    Part::Other(map)
 }

@@ -1,7 +1,7 @@
 //! UIMessage: what a conversation consists of for a front end.
 //!
-//! [`parse`] reads every form that clients send, [`fold`] builds a message out of chunks exactly as the AI SDK does,
-//! and [`replay`] turns a message into chunks again.
+//! [`parse`] reads every form that clients send, [`fold`] builds a message out of chunks exactly as the AI SDK does
+//! (inputs that are still arriving by [`partial_json`]), and `replay` turns a message into chunks again.
 
 pub mod fold;
 pub mod parse;
@@ -70,6 +70,16 @@ pub enum Part {
     Data(DataPart),
     /// A part type that this version does not know, kept as it came.
     Other(Map<String, Value>),
+}
+
+impl Part {
+    /// The tool call, if it is one.
+    pub fn as_tool(&self) -> Option<&ToolPart> {
+        match self {
+            Self::Tool(tool) => Some(tool),
+            _ => None,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -21,6 +21,7 @@ use crate::translate::text_id;
 pub struct Cursor {
     seen: Vec<Seen>,
     step_open: bool,
+    steps: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,7 +51,21 @@ impl Cursor {
         Self {
             seen: message.parts.iter().map(Seen::all_of).collect(),
             step_open,
+            steps: 0,
         }
+    }
+
+    /// How many steps it has been shown.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// Shows the beginning of a step.
+    pub(crate) fn open_step(&mut self, emit: &mut dyn FnMut(&Chunk<'_>)) {
+        finish_step(self, emit);
+        self.step_open = true;
+        self.steps += 1;
+        emit(&Chunk::StartStep);
     }
 
     /// For a client that sent its own copy of the message, possibly older or trimmed.
@@ -69,7 +84,36 @@ impl Cursor {
         Self {
             seen,
             step_open: false,
+            steps: 0,
         }
+    }
+}
+
+/// The calls that a client shows and the stored message does not know: a crash took them before they were stored.
+pub fn orphans<'t>(theirs: &'t Message, ours: &Message) -> Vec<&'t ToolPart> {
+    let tools = |message: &'t Message| message.parts.iter().filter_map(Part::as_tool);
+    tools(theirs)
+        .filter(|tool| {
+            !ours
+                .parts
+                .iter()
+                .filter_map(Part::as_tool)
+                .any(|other| other.call_id == tool.call_id)
+        })
+        .collect()
+}
+
+/// Tells a client that a call which it shows will not be answered.
+pub fn disown(tool: &ToolPart, emit: &mut dyn FnMut(&Chunk<'_>)) {
+    if rank(&tool.state) < 5 {
+        emit(&Chunk::ToolOutputError {
+            tool_call_id: Cow::Borrowed(&tool.call_id),
+            error_text: Cow::Borrowed("this call was lost when the server restarted"),
+            provider_executed: None,
+            provider_metadata: None,
+            tool_metadata: None,
+            dynamic: tool.dynamic.then_some(true),
+        });
     }
 }
 
@@ -116,9 +160,7 @@ pub fn catch_up(
     }
     for (index, part) in message.parts.iter().enumerate().skip(known) {
         if matches!(part, Part::StepStart) {
-            finish_step(cursor, emit);
-            cursor.step_open = true;
-            emit(&Chunk::StartStep);
+            cursor.open_step(emit);
         }
         let mut seen = Seen::nothing_of(part);
         update(part, index, &mut seen, sdk, emit);
@@ -186,7 +228,8 @@ impl<'p> Spoken<'p> {
     fn update(&self, bytes: &mut usize, open: &mut bool, emit: &mut dyn FnMut(&Chunk<'_>)) {
         let unseen = *bytes == 0 && !*open;
         let rest = self.text.get(*bytes..).unwrap_or_default();
-        if !*open && !unseen && rest.is_empty() {
+        // A part that still grows must be open to the reader, even if there is nothing new in it yet.
+        if !*open && !unseen && rest.is_empty() && self.done {
             return;
         }
         let id = || Cow::Borrowed(self.id.as_ref());

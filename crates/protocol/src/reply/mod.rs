@@ -200,7 +200,7 @@ impl Reply {
         close_texts(&mut message);
         let fresh = matches!(message.parts.last(), Some(Part::StepStart));
         let mut reply = Self::from_draft(Draft::onto(message));
-        reply.translator.resume(record.asking && fresh);
+        reply.translator = Translator::resume(reply.message(), record.asking && fresh);
         reply.sent_metadata = reply.message().metadata.clone();
         reply.calls = record.calls;
         reply.run = record.asking.then_some(Run::Answer);
@@ -239,9 +239,24 @@ impl Reply {
         self.turn
     }
 
+    /// Whether a step has been opened in this turn and not ended.
+    pub fn is_step_open(&self) -> bool {
+        self.translator.is_step_open()
+    }
+
+    /// The number of the step in which the agent is speaking, if it is.
+    pub fn asking_step(&self) -> Option<u32> {
+        self.run.map(|_| self.steps)
+    }
+
     /// Whether nothing of it runs any more: the next reply of the chat may begin.
     pub fn is_at_rest(&self) -> bool {
         self.run.is_none() && !self.is_running_tools()
+    }
+
+    /// Says which turn of a live conversation comes next, and which message the user's speech becomes.
+    pub fn speak_in(&mut self, turn: u32, user_message: Option<&str>) {
+        self.translator.speak_in(turn, user_message);
     }
 
     /// When a [`Input::Tick`] is due.
@@ -309,6 +324,7 @@ impl Reply {
             ids: given.ids,
             draft: &mut self.draft,
             out,
+            step: self.steps,
         };
         let facts = self.translator.event(event, &mut page);
         for fact in facts {
@@ -361,7 +377,10 @@ impl Reply {
         };
         // A remote model that was called before it had every result may fail for that very reason; the run that brings
         // the missing ones is the one that counts.
-        let premature = run == Run::Results || self.calls.iter().any(Call::waits_for_client);
+        let waits = |call: &Call| {
+            call.waits_for_client() || call.runs_on == RunsOn::Client && call.is_open()
+        };
+        let premature = run == Run::Results || self.calls.iter().any(waits);
         match failure {
             Some(message) if !premature => self.close(Ended::Failed, Some(message), out),
             _ => {
@@ -374,7 +393,10 @@ impl Reply {
     fn tick(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
         if self.hold_until.is_some_and(|until| until <= given.now) {
             self.hold_until = None;
-            self.end_waiting(out);
+            // Time may have settled the call that the turn was held for.
+            if self.calls.iter().any(Call::is_half_answered) {
+                self.end_waiting(out);
+            }
         }
         self.advance(given, out);
     }
@@ -445,6 +467,7 @@ impl Reply {
                     ids,
                     draft: &mut reply.draft,
                     out,
+                    step: reply.steps,
                 };
                 reply.translator.start_step(&mut page);
             }
@@ -489,6 +512,7 @@ impl Reply {
             ids: given.ids,
             draft: &mut self.draft,
             out,
+            step: self.steps,
         };
         write(&mut self.translator, &mut page);
     }

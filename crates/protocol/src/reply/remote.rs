@@ -26,7 +26,6 @@ impl Reply {
     ) {
         let remote = self.is_remote(given);
         let call = &mut self.calls[index];
-        call.step = self.steps;
         if !remote {
             return; // The bridge acts when the model has finished speaking.
         }
@@ -62,6 +61,7 @@ impl Reply {
         let index = self.find(original.id.as_deref(), &original.name);
         let index = match index {
             Some(index) => index,
+            None if original.name.is_empty() => return, // Nobody could tell what they consent to.
             None => self.invent(
                 original.id.as_deref(),
                 &original.name,
@@ -89,6 +89,7 @@ impl Reply {
         }
         let index = match self.find(response.id.as_deref(), name) {
             Some(index) => index,
+            None if name.is_empty() => return,
             None => self.invent(response.id.as_deref(), name, json!({}), given, out),
         };
         let call = &self.calls[index];
@@ -164,6 +165,7 @@ impl Reply {
         } else {
             Run::Answer
         });
+        self.steps += 1;
         self.translator.muted = only_results;
         self.durably(out, |_, out| {
             out.effects.push(Effect::Ask(Ask::Responses(responses)));

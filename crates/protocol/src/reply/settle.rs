@@ -15,6 +15,8 @@ pub(crate) const NOT_ANSWERED: &str = "not run: the conversation went on without
 pub(crate) const STOPPED: &str = "not run: the user stopped the answer";
 pub(crate) const NO_OUTPUT: &str = "the front end did not supply an output in time";
 pub(crate) const UNKNOWN_OUTCOME: &str = "the outcome is unknown: the server restarted while the tool was running, and it was not run again";
+pub(crate) const RUN_OVER: &str =
+    "the outcome is unknown: the agent's run ended while the tool was running";
 pub(crate) const UNFINISHED: &str = "the model did not finish this call";
 
 impl Reply {
@@ -182,11 +184,7 @@ impl Reply {
     /// call beside it would keep the stock predicate from sending that tool's output.
     pub(super) fn deny(&mut self, index: usize, out: &mut Outbox) {
         self.calls[index].settle(Settled::Denied);
-        let step = self.calls[index].step;
-        let defer = self
-            .calls
-            .iter()
-            .any(|call| call.step == step && call.runs_on == RunsOn::Client && call.is_open());
+        let defer = self.calls.open().any(|call| call.runs_on == RunsOn::Client);
         if !defer {
             self.announce_denial(index, out);
         }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::settle::{NOT_ANSWERED, STOPPED, UNFINISHED, UNKNOWN_OUTCOME};
+use super::settle::{NOT_ANSWERED, RUN_OVER, STOPPED, UNFINISHED};
 use super::{Ended, Given, Mode, Reply};
 use crate::approval::{Approval, Time};
 use crate::calls::{Call, CallState, RunsOn, Settled};
@@ -74,9 +74,7 @@ impl Reply {
             if let Some(word) = how.word() {
                 reply.translator.metadata.set("ended", json!(word));
             }
-            if how != Ended::Finished {
-                reply.seal(out);
-            }
+            reply.seal(out);
             let terminal = match (how, &failure) {
                 (Ended::Failed, failure) => Chunk::error(
                     failure
@@ -112,7 +110,7 @@ impl Reply {
                     if denied {
                         self.deny(index, out);
                     } else {
-                        self.settle_failed(index, Settled::Unknown, UNKNOWN_OUTCOME, out);
+                        self.settle_failed(index, Settled::Unknown, RUN_OVER, out);
                     }
                 }
                 CallState::Streaming | CallState::Received => {
@@ -131,8 +129,8 @@ impl Reply {
         self.announce_denials(out);
     }
 
-    /// Draws a line under the calls of a reply that ended in the middle: both stock predicates look at the last step,
-    /// and would send the message again for its finished calls.
+    /// Draws a line under the calls of a reply that ended without an answer after them: both stock predicates look at
+    /// the last step, and would send the message again for its finished calls.
     pub(super) fn seal(&mut self, out: &mut Outbox) {
         self.translator.close(&mut self.draft, out);
         if self.draft.step_has_tools() {

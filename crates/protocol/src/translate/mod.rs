@@ -23,7 +23,8 @@ use crate::audio::PcmFormat;
 use crate::base64;
 use crate::chunk::{Chunk, DataChunk, FinishReason};
 use crate::event::{Blob, Event, FunctionResponse, Part, REQUEST_CONFIRMATION, Transcription};
-use crate::metadata::{Metadata, sources_of};
+use crate::message::Message;
+use crate::metadata::{Metadata, shown_sources, sources_of};
 use crate::outbox::{Draft, Outbox, Page};
 
 /// What an event means beyond its content.
@@ -78,9 +79,9 @@ pub struct Translator {
     error: Option<String>,
     sources: Vec<String>,
     /// The number of the live turn, for the player.
-    pub(crate) turn: u32,
+    turn: u32,
     /// The message that the user's speech becomes.
-    pub(crate) user_message: Option<String>,
+    user_message: Option<String>,
     /// What a remote model says before it knows all results is not shown.
     pub(crate) muted: bool,
     bytes: usize,
@@ -166,24 +167,43 @@ impl Translator {
     }
 
     /// Takes up a reply after a restart; `fresh` says that its last step is open and empty.
-    pub(crate) fn resume(&mut self, fresh: bool) {
-        if fresh {
-            self.step = Step::Fresh;
+    pub(crate) fn resume(message: &Message, fresh: bool) -> Self {
+        Self {
+            step: if fresh { Step::Fresh } else { Step::Closed },
+            metadata: Metadata::resume(message.metadata.as_ref()),
+            sources: shown_sources(message),
+            ..Self::default()
         }
+    }
+
+    /// Says which live turn is spoken in, and which message the user's speech becomes.
+    pub(crate) fn speak_in(&mut self, turn: u32, user_message: Option<&str>) {
+        self.turn = turn;
+        self.user_message = user_message.map(str::to_owned);
     }
 
     /// Ends what a model call left open; nothing of it is repeated any more.
     pub(crate) fn end_model_call(&mut self, page: &mut Page<'_>) {
         self.close_text(page);
-        self.text = Streamed::default();
-        self.thought = Streamed::default();
+        self.forget_streamed();
         self.spoken = Streamed::default();
-        self.files = 0;
-        self.codes = 0;
         self.metadata.end_model_call();
         if self.step == Step::Used {
             self.step = Step::Ended;
         }
+    }
+
+    pub(crate) fn is_step_open(&self) -> bool {
+        self.step != Step::Closed
+    }
+
+    /// A model that was told a result is called anew, and repeats nothing of the call before. A transcription may lag
+    /// behind that.
+    fn forget_streamed(&mut self) {
+        self.text = Streamed::default();
+        self.thought = Streamed::default();
+        self.files = 0;
+        self.codes = 0;
     }
 
     /// The failure that the agent reported, once.
@@ -268,6 +288,7 @@ impl Translator {
         } else if let Some(response) = part.function_response.as_deref() {
             if !event.is_partial() {
                 self.close_text(page);
+                self.forget_streamed();
                 let placeholder = match (&response.id, &event.actions) {
                     (Some(id), Some(did)) => {
                         did.requested_tool_confirmations.contains_key(id.as_ref())
@@ -346,9 +367,8 @@ impl Translator {
             Step::Fresh => false,
             Step::Used => page.draft.step_has_tools(),
         };
-        let none_to_hide = !page.calls.any_open();
-        let empty = self.step == Step::Closed && !page.draft.step_has_tools();
-        if done && none_to_hide || empty {
+        let first = self.step == Step::Closed && !page.draft.step_has_tools();
+        if first || done && !page.calls.any_open() {
             self.start_step(page);
         }
         if self.step != Step::Closed {

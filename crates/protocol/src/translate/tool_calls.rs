@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Fact, Original, Translator, signed};
 use crate::args::ArgsWriter;
-use crate::calls::{Call, CallState, Calls, Ids, RunsOn};
+use crate::calls::{Call, CallState, Calls, RunsOn};
 use crate::chunk::Chunk;
 use crate::event::{FunctionCall, REQUEST_CONFIRMATION};
 use crate::outbox::Page;
@@ -57,14 +57,16 @@ impl Translator {
             input_available(index, signature, page);
             return Some(index);
         }
-        if let Some(id) = call.id.as_deref()
-            && page.calls.index_of_model_id(id).is_some()
-        {
-            return None;
+        let known = call
+            .id
+            .as_deref()
+            .is_some_and(|id| page.calls.index_of_model_id(id).is_some());
+        if known || call.name.as_deref().is_none_or(str::is_empty) {
+            return None; // A call without a name can be neither shown nor answered.
         }
         self.close_text(page);
         self.enter_step(page);
-        let call = new_call(call, page.ids, CallState::Received);
+        let call = new_call(call, page, CallState::Received);
         let index = page.calls.push(call);
         input_start(index, page);
         input_available(index, signature, page);
@@ -79,7 +81,9 @@ impl Translator {
         let grows = call.will_continue == Some(true) || call.partial_args.is_some();
         let slot = match self.streaming_call(call.id.as_deref(), page.calls) {
             Some(slot) => slot,
-            None if grows && call.name.is_some() => self.begin_streamed_call(call, page),
+            None if grows && call.name.as_deref().is_some_and(|name| !name.is_empty()) => {
+                self.begin_streamed_call(call, page)
+            }
             None => return,
         };
         let stream = &mut self.streaming[slot];
@@ -103,7 +107,7 @@ impl Translator {
     fn begin_streamed_call(&mut self, call: &FunctionCall<'_>, page: &mut Page<'_>) -> usize {
         self.close_text(page);
         self.enter_step(page);
-        let call = new_call(call, page.ids, CallState::Streaming);
+        let call = new_call(call, page, CallState::Streaming);
         let index = page.calls.push(call);
         input_start(index, page);
         self.streaming.push(StreamingCall {
@@ -173,14 +177,14 @@ fn input_available(index: usize, signature: Option<&str>, page: &mut Page<'_>) {
     page.draft.emit(&chunk, page.out);
 }
 
-fn new_call(call: &FunctionCall<'_>, ids: &mut dyn Ids, state: CallState) -> Call {
+fn new_call(call: &FunctionCall<'_>, page: &mut Page<'_>, state: CallState) -> Call {
     let model_id = call.id.as_deref().filter(|id| !id.is_empty());
     Call {
-        id: ids.call(model_id),
+        id: page.ids.call(model_id),
         model_id: model_id.map(str::to_owned),
         name: call.name.as_deref().unwrap_or_default().to_owned(),
         input: input_of(call),
-        step: 0,
+        step: page.step,
         runs_on: RunsOn::Server,
         idempotent: false,
         approval: None,

@@ -12,8 +12,7 @@ pub const DONE: &[u8] = b"data: [DONE]\n\n";
 /// Keeps an idle connection open; a comment, because clients parse every event as a chunk.
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
-/// The longest event that is read by default: an image of 12 MB, the largest that models hand out in one event, as base64.
-pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
+pub use crate::event::MAX_EVENT_BYTES;
 
 /// Event names are single words; a longer one is a broken stream.
 pub const MAX_NAME_BYTES: usize = 256;
