@@ -25,7 +25,7 @@ use std::ops::Range;
 use serde_json::{Map, Value, json};
 
 use crate::approval::{Approval, ApprovalState};
-use crate::calls::{Call, Calls};
+use crate::calls::{Call, Calls, RunsOn};
 use crate::chunk::{Chunk, Sdk};
 use crate::event::REQUEST_CONFIRMATION;
 use crate::message::replay::{Cursor, catch_up, disown, finish_step, orphans, start};
@@ -73,6 +73,7 @@ pub struct Reader {
     sdk: Sdk,
     /// What it has, where it does not simply get every frame.
     cursor: Option<Cursor>,
+    parked: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +97,7 @@ impl Reader {
             },
             sdk,
             cursor: None,
+            parked: false,
         }
     }
 
@@ -136,11 +138,11 @@ impl Reader {
         range: Range<usize>,
         out: &mut Vec<u8>,
     ) {
-        if self.view == View::Native && self.cursor.is_none() {
-            return out.extend_from_slice(outbox.sse(range));
+        if self.parked {
+            return;
         }
-        if self.cursor.is_some() && self.view != View::Held {
-            return; // Parked.
+        if self.view == View::Native {
+            return out.extend_from_slice(outbox.sse(range));
         }
         for index in range {
             let frame = &outbox.frames(index..index + 1)[0];
@@ -162,6 +164,7 @@ impl Reader {
 
     /// Stops passing frames to a reader that cannot take them. Call it before the input whose frames it would miss.
     pub fn park(&mut self, reply: &Reply) {
+        self.parked = true;
         if self.cursor.is_none() {
             let ours = self.project(reply);
             self.cursor = Some(Cursor::all_of(&ours, reply.is_step_open()));
@@ -170,6 +173,7 @@ impl Reader {
 
     /// Brings a parked reader up to date; frames pass again from here on.
     pub fn unpark(&mut self, reply: &Reply, out: &mut Vec<u8>) {
+        self.parked = false;
         if self.view == View::Held {
             return self.update(reply, false, out);
         }
@@ -199,10 +203,10 @@ impl Reader {
 
     fn project<'r>(&self, reply: &'r Reply) -> Cow<'r, Message> {
         match self.view {
-            View::Native => Cow::Borrowed(reply.message()),
-            View::Images => Cow::Owned(with_images(reply.message())),
+            View::Native => reply.snapshot(),
+            View::Images => Cow::Owned(with_images(&reply.snapshot())),
             View::Held => Cow::Owned(project_but(
-                reply.message(),
+                &reply.snapshot(),
                 reply.calls(),
                 reply.ended().is_some(),
                 reply.asking_step(),
@@ -223,6 +227,7 @@ fn project_but(message: &Message, calls: &Calls, ended: bool, asking: Option<u32
     let mut held = Vec::new();
     for step in message.parts.split(|part| matches!(part, Part::StepStart)) {
         let mut opened = false;
+        let shown = ended || is_left_to_client(step, calls);
         for part in step {
             match part {
                 Part::Tool(tool) if is_in(tool, calls, asking) => {}
@@ -233,7 +238,7 @@ fn project_but(message: &Message, calls: &Calls, ended: bool, asking: Option<u32
                     let approval = calls
                         .by_id(&tool.call_id)
                         .and_then(|call| call.approval.as_ref());
-                    parts.push(Part::Tool(Box::new(project_call(tool, ended))));
+                    parts.push(Part::Tool(Box::new(project_call(tool, shown))));
                     if let Some(field) = &tool.approval {
                         parts.push(Part::Tool(Box::new(confirmation(
                             tool, field, approval, ended,
@@ -262,6 +267,17 @@ fn project_but(message: &Message, calls: &Calls, ended: bool, asking: Option<u32
     }
 }
 
+/// Whether a step waits for client tools and asks nobody: its client sends when it has every output of the step.
+fn is_left_to_client(step: &[Part], calls: &Calls) -> bool {
+    let mut tools = step.iter().filter_map(Part::as_tool);
+    let runs_in_client = |tool: &ToolPart| {
+        calls
+            .by_id(&tool.call_id)
+            .is_some_and(|call| call.runs_on == RunsOn::Client)
+    };
+    tools.clone().all(|tool| tool.approval.is_none()) && tools.any(runs_in_client)
+}
+
 fn is_in(tool: &ToolPart, calls: &Calls, step: Option<u32>) -> bool {
     step.is_some()
         && calls
@@ -269,12 +285,12 @@ fn is_in(tool: &ToolPart, calls: &Calls, step: Option<u32>) -> bool {
             .is_none_or(|call| Some(call.step) == step)
 }
 
-/// The call itself: its approval sits on the confirmation, and its output is held back.
-fn project_call(tool: &ToolPart, ended: bool) -> ToolPart {
+/// The call itself: its approval sits on the confirmation, and its output may be held back.
+fn project_call(tool: &ToolPart, shown: bool) -> ToolPart {
     let mut call = tool.clone();
     call.approval = None;
     match call.state {
-        ToolState::OutputAvailable | ToolState::OutputError | ToolState::OutputDenied if ended => {}
+        ToolState::OutputAvailable | ToolState::OutputError | ToolState::OutputDenied if shown => {}
         ToolState::InputStreaming => {}
         _ => {
             call.state = ToolState::InputAvailable;

@@ -1,5 +1,6 @@
 //! The outbox: what a reply wants done, in order; one is reused for every input, so that a delta costs no allocation.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use serde_json::Value;
@@ -240,6 +241,11 @@ impl Draft {
 
     pub(crate) fn message(&self) -> &Message {
         self.fold.unsettled()
+    }
+
+    /// The message with the inputs that are still arriving.
+    pub(crate) fn snapshot(&self) -> Cow<'_, Message> {
+        self.fold.snapshot()
     }
 
     /// Folds a chunk and puts it into the outbox.

@@ -24,6 +24,7 @@ mod metadata;
 mod parts;
 mod tools;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
@@ -116,6 +117,15 @@ impl Fold {
     pub fn message_mut(&mut self) -> &mut Message {
         self.settle();
         &mut self.message
+    }
+
+    /// Returns the message so far without changing anything here: a copy of it where inputs are still arriving.
+    pub fn snapshot(&self) -> Cow<'_, Message> {
+        if self.inputs.values().any(StreamedInput::lags) {
+            Cow::Owned(self.clone().into_message())
+        } else {
+            Cow::Borrowed(&self.message)
+        }
     }
 
     /// Returns the message so far as it lies here: `input` and `rawInput` of a call in `input-streaming` may lag behind.

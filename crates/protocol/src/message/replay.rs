@@ -24,16 +24,18 @@ pub struct Cursor {
     steps: usize,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Seen {
     /// This many bytes; `open` while the reader can be sent more for the same part.
     Text {
         bytes: usize,
         open: bool,
     },
+    /// The question is the one that was asked last: a tool may ask again when it was answered.
     Tool {
         rank: u8,
         raw: usize,
+        question: Option<String>,
     },
     Whole,
     /// The reader lacks it, and it cannot be put before what the reader has.
@@ -178,7 +180,21 @@ fn update(part: &Part, index: usize, seen: &mut Seen, sdk: Sdk, emit: &mut dyn F
             let part = Spoken::reasoning(reasoning, index);
             part.update(bytes, open, emit);
         }
-        (Part::Tool(tool), Seen::Tool { rank, raw }) => {
+        (
+            Part::Tool(tool),
+            Seen::Tool {
+                rank,
+                raw,
+                question,
+            },
+        ) => {
+            let asked = question_of(tool);
+            // Messages written by hand do not name the question.
+            let another = question.is_some() && asked.is_some() && *question != asked;
+            if another && *rank < SETTLED {
+                *rank = (*rank).min(ASKABLE);
+            }
+            *question = asked;
             update_tool(tool, rank, raw, sdk, emit);
         }
         (_, Seen::Whole | Seen::Never) => {}
@@ -287,6 +303,11 @@ fn rank(state: &ToolState) -> u8 {
     }
 }
 
+/// The rank from which a call can be asked about.
+const ASKABLE: u8 = 2;
+/// The last rank.
+const SETTLED: u8 = 5;
+
 fn update_tool(
     tool: &ToolPart,
     seen: &mut u8,
@@ -317,7 +338,9 @@ fn update_tool(
         });
         *seen = 1;
     }
-    if target == 1 {
+    // A call that ended before its input was complete goes from the one to the other without anything between.
+    let unfinished = is_unfinished(tool) && *seen == 1;
+    if target == 1 || unfinished {
         let text = tool.raw_input.as_ref().and_then(Value::as_str);
         if let Some(rest) = text.and_then(|text| text.get(*raw..))
             && !rest.is_empty()
@@ -328,7 +351,10 @@ fn update_tool(
             });
             *raw += rest.len();
         }
-        return;
+        if !unfinished {
+            return;
+        }
+        *seen = 4;
     }
     if let (true, true, Some(input)) = (refused, *seen < 2, &tool.raw_input) {
         emit(&Chunk::ToolInputError {
@@ -414,6 +440,11 @@ fn update_tool(
     *seen = (*seen).max(target);
 }
 
+/// Whether a call failed while its input was still arriving: what there was of it is kept as text, or there was nothing.
+fn is_unfinished(tool: &ToolPart) -> bool {
+    tool.state == ToolState::OutputError && tool.input.is_some() == tool.raw_input.is_some()
+}
+
 fn emit_whole(part: &Part, emit: &mut dyn FnMut(&Chunk<'_>)) {
     match part {
         Part::File(file) => emit(&Chunk::File {
@@ -472,10 +503,18 @@ impl Seen {
                 bytes: 0,
                 open: false,
             },
-            Part::Tool(_) => Self::Tool { rank: 0, raw: 0 },
+            Part::Tool(_) => Self::Tool {
+                rank: 0,
+                raw: 0,
+                question: None,
+            },
             Part::StepStart => Self::Whole,
             // Anything but `Whole` makes it be sent.
-            _ => Self::Tool { rank: 0, raw: 0 },
+            _ => Self::Tool {
+                rank: 0,
+                raw: 0,
+                question: None,
+            },
         }
     }
 
@@ -489,6 +528,7 @@ impl Seen {
             Part::Tool(tool) => Self::Tool {
                 rank: rank(&tool.state),
                 raw: raw_len(tool),
+                question: question_of(tool),
             },
             _ => Self::Whole,
         }
@@ -501,6 +541,10 @@ impl Seen {
             other => other,
         }
     }
+}
+
+fn question_of(tool: &ToolPart) -> Option<String> {
+    tool.approval.as_ref()?.id.clone()
 }
 
 fn raw_len(tool: &ToolPart) -> usize {

@@ -23,6 +23,8 @@ mod remote;
 mod settle;
 mod turn;
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 pub use answers::{Answer, answers_of};
@@ -212,7 +214,7 @@ impl Reply {
 
     pub fn record(&self) -> Record {
         Record {
-            message: self.message().clone(),
+            message: self.snapshot().into_owned(),
             calls: self.calls.clone(),
             asking: self.run.is_some(),
             steps: self.steps,
@@ -221,9 +223,14 @@ impl Reply {
         }
     }
 
-    /// The message so far, in its native form.
+    /// The message so far, in its native form. The input of a call that the model is still writing may lag behind.
     pub fn message(&self) -> &Message {
         self.draft.message()
+    }
+
+    /// The message so far, with all that readers have been sent.
+    pub fn snapshot(&self) -> Cow<'_, Message> {
+        self.draft.snapshot()
     }
 
     pub fn calls(&self) -> &Calls {

@@ -73,6 +73,8 @@ impl Reply {
         self.durably(out, |reply, out| {
             reply.ask(index, Some(remote_id), Some(hint), given, out);
         });
+        // What the model says next it says without the answer, and in the step of the question it would pass for one.
+        self.translator.muted = true;
     }
 
     /// A tool of the agent has answered.

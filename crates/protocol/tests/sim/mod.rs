@@ -524,9 +524,11 @@ impl Bridge {
                     }
                     // A confirmation that expired is over, and says so; a call's output is another matter.
                     Chunk::ToolOutputAvailable { tool_call_id, .. }
-                    | Chunk::ToolOutputDenied { tool_call_id } => {
-                        self.reply.calls().by_id(tool_call_id).is_some()
-                    }
+                    | Chunk::ToolOutputDenied { tool_call_id } => self
+                        .reply
+                        .calls()
+                        .by_id(tool_call_id)
+                        .is_some_and(|call| !self.is_left_to_client(call.step)),
                     _ => false,
                 };
                 assert!(!early, "in an intermediate response: {chunk:?}\n{text}");
@@ -547,6 +549,13 @@ impl Bridge {
                 );
             }
         }
+    }
+
+    /// Whether a step asks nobody and has a client tool: only with all outputs of it does a client send.
+    fn is_left_to_client(&self, step: u32) -> bool {
+        let calls = || self.reply.calls().iter().filter(|call| call.step == step);
+        calls().all(|call| call.approval.is_none())
+            && calls().any(|call| call.runs_on == RunsOn::Client)
     }
 
     /// What the stored message and an up-to-date native client must agree on.

@@ -40,6 +40,11 @@ impl StreamedInput {
         }
     }
 
+    /// Whether its part has not been given the text so far.
+    pub(super) fn lags(&self) -> bool {
+        self.unsettled.is_some()
+    }
+
     fn value(&self, sdk: Sdk) -> Option<Value> {
         match self.encoding {
             Some(InputEncoding::Text) => Some(Value::String(self.text.clone())),
