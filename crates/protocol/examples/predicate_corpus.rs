@@ -8,12 +8,15 @@
     reason = "an example is a program, and the oracle is shared with the tests"
 )]
 
+#[path = "../tests/dice/mod.rs"]
+mod dice;
 #[path = "../tests/sim/predicates.rs"]
 mod predicates;
 
 use std::error::Error;
 
 use adk_bridge_protocol::message::parse_messages;
+use dice::Dice;
 use predicates::{complete_with_approval_responses, complete_with_tool_calls};
 use serde_json::{Value, json};
 
@@ -23,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = std::env::args()
         .nth(1)
         .ok_or("usage: predicate_corpus FILE")?;
-    let mut dice = Dice(1);
+    let mut dice = Dice::new(1);
     let mut lines = String::new();
     let mut counts = [[0_u32; 2]; 2];
     for _ in 0..CASES {
@@ -47,27 +50,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     std::fs::write(file, lines)?;
     Ok(())
-}
-
-/// A generator that gives the same corpus everywhere.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, sides: u64) -> u64 {
-        // Xorshift, by Marsaglia.
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) % sides
-    }
-
-    fn one_in(&mut self, sides: u64) -> bool {
-        self.below(sides) == 0
-    }
-
-    fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
-        from[self.below(from.len() as u64) as usize]
-    }
 }
 
 fn messages(dice: &mut Dice) -> Value {
@@ -113,13 +95,12 @@ fn part(dice: &mut Dice, index: usize, settled: bool) -> Value {
         2 => json!({"type": "reasoning", "text": "a", "state": dice.pick(&["streaming", "done"])}),
         3 => dice
             .pick(&[
-                &json!({"type": "file", "mediaType": "image/png", "url": "https://a/b"}),
-                &json!({"type": "source-url", "sourceId": "s", "url": "https://a"}),
-                &json!({"type": "source-document", "sourceId": "s", "mediaType": "text/plain", "title": "t"}),
-                &json!({"type": "data-note", "data": {"type": "tool-x"}}),
-                &json!({"type": "hologram", "state": "output-available"}),
-            ])
-            .clone(),
+                json!({"type": "file", "mediaType": "image/png", "url": "https://a/b"}),
+                json!({"type": "source-url", "sourceId": "s", "url": "https://a"}),
+                json!({"type": "source-document", "sourceId": "s", "mediaType": "text/plain", "title": "t"}),
+                json!({"type": "data-note", "data": {"type": "tool-x"}}),
+                json!({"type": "hologram", "state": "output-available"}),
+            ]),
         _ => tool(dice, index, settled),
     }
 }

@@ -489,7 +489,7 @@ pub(crate) fn text_id(index: usize) -> String {
 }
 
 /// A media type for bytes of which nothing is known.
-const OCTETS: &str = "application/octet-stream";
+pub(crate) const OCTETS: &str = "application/octet-stream";
 
 /// A file that the front end can fetch or show.
 pub(crate) fn file_chunk<'a>(url: &'a str, media_type: &'a str) -> Chunk<'a> {
