@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "it is a test")]
 
 pub mod predicates;
+pub mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
 
