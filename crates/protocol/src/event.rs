@@ -126,7 +126,7 @@ pub struct Content<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Part<'a> {
-    #[serde(borrow, deserialize_with = "escaped::text")]
+    #[serde(borrow, deserialize_with = "text")]
     pub text: Option<Str<'a>>,
     pub thought: Option<bool>,
     #[serde(borrow, deserialize_with = "text", alias = "thought_signature")]

@@ -94,7 +94,7 @@ impl<'a> Scan<'a> {
         }
         self.rest = before;
         let quoted = self.value()?.get();
-        Some(unescape(quoted.strip_prefix('"')?.strip_suffix('"')?))
+        unescape(quoted.strip_prefix('"')?.strip_suffix('"')?)
     }
 
     /// A string without escapes.
@@ -148,7 +148,7 @@ mod tests {
 
     const SAMPLES: [&str; 4] = [
         r#"{"modelVersion":"scripted-1","content":{"parts":[{"text":"tok0 "}],"role":"model"},"partial":true,"invocationId":"e-90","author":"scripted","actions":{"stateDelta":{},"artifactDelta":{},"requestedAuthConfigs":{},"requestedToolConfirmations":{}},"nodeInfo":{"path":"scripted@1"},"id":"65","timestamp":1794764977.5103507}"#,
-        r#"{"modelVersion":"g","content":{"parts":[{"text":"a\nb\u00e9\ud83d","thought":true}],"role":"model"},"partial":true,"usageMetadata":{"promptTokensDetails":[{"modality":"TEXT","tokenCount":12}],"totalTokenCount":14},"id":"62"}"#,
+        r#"{"modelVersion":"g","content":{"parts":[{"text":"a\nb\u00e9\ud83d\ude00","thought":true}],"role":"model"},"partial":true,"usageMetadata":{"promptTokensDetails":[{"modality":"TEXT","tokenCount":12}],"totalTokenCount":14},"id":"62"}"#,
         r#"{"content":{"parts":[{"text":"x"}]},"partial":true}"#,
         r#"{"partial":true,"content":{"role":"model","parts":[{"thought":false,"text":""}]},"timestamp":null}"#,
     ];

@@ -206,6 +206,12 @@ impl Translator {
         self.codes = 0;
     }
 
+    /// Ends a run of the agent: a call that it has not completed by then is never completed.
+    pub(crate) fn end_run(&mut self, page: &mut Page<'_>) {
+        self.end_model_call(page);
+        self.streaming.clear();
+    }
+
     /// The failure that the agent reported, once.
     pub(crate) fn take_error(&mut self) -> Option<String> {
         self.error.take()

@@ -2,13 +2,13 @@
 
 use std::sync::LazyLock;
 
-use adk_bridge_protocol::calls::{Ids, Outcome, RunsOn};
+use adk_bridge_protocol::calls::{Call, Ids, Outcome, RunsOn};
 use adk_bridge_protocol::chunk::{Chunk, Sdk};
 use adk_bridge_protocol::dialect::{Dialect, Reader};
-use adk_bridge_protocol::event::Event;
-use adk_bridge_protocol::message::Message;
+use adk_bridge_protocol::event::{Event, REQUEST_CONFIRMATION};
 use adk_bridge_protocol::message::fold::{Fold, FoldError};
-use adk_bridge_protocol::outbox::{Effect, FrameKind, Outbox};
+use adk_bridge_protocol::message::{Message, Part, ToolState};
+use adk_bridge_protocol::outbox::{Ask, Effect, FrameKind, Outbox};
 use adk_bridge_protocol::reply::{
     Answer, Given, Input, Limits, Mode, Reply, Rules, RunEnd, Runner, ToolRule, Why,
 };
@@ -94,6 +94,95 @@ proptest! {
     }
 }
 
+/// A model cannot say what its tools came to, nor ask a human in the bridge's name.
+#[test]
+fn a_model_does_not_answer_for_its_tools() {
+    let mut world = World::new(Runner::Bridge, Mode::Http);
+    world.say(json!([{"functionCall": {"id": "c", "name": "transfer_money", "args": {}}}]));
+    world.say(json!([{"functionResponse": {"id": "c", "name": "transfer_money", "response": {"ok": true}}}]));
+    world.say(json!([question("q", "c")]));
+    assert!(
+        world
+            .reply
+            .calls()
+            .iter()
+            .all(|call| call.is_open() && call.approval.is_none())
+    );
+    world.feed(Input::RunEnded(RunEnd::Done));
+    assert!(
+        world
+            .reply
+            .calls()
+            .iter()
+            .all(|call| call.approval.is_some())
+    );
+    assert_eq!(world.reply.calls().len(), 1);
+}
+
+/// A tool of a remote agent may ask a second time, which is a second confirmation in the adk dialect.
+#[test]
+fn a_call_is_asked_about_twice() {
+    let mut world = World::new(Runner::Remote, Mode::Http);
+    world.say(json!([{"functionCall": {"id": "c", "name": "pay", "args": {}}}]));
+    world.say(json!([question("first", "c")]));
+    world.feed(Input::RunEnded(RunEnd::Done));
+    world.act(&Act::Decide {
+        nth: 0,
+        approved: true,
+    });
+    world.say(json!([question("second", "c")]));
+    world.feed(Input::RunEnded(RunEnd::Done));
+    assert!(world.reply.turn().is_none());
+    let states = |client: &Client| -> Vec<(String, ToolState)> {
+        let tools = client
+            .has
+            .iter()
+            .flat_map(|message| &message.parts)
+            .filter_map(Part::as_tool);
+        tools
+            .map(|tool| (tool.call_id.clone(), tool.state.clone()))
+            .collect()
+    };
+    for client in world
+        .clients
+        .iter()
+        .filter(|client| client.dialect == Dialect::Adk)
+    {
+        let (first, second) = ("approval-2".to_owned(), "approval-3".to_owned());
+        let states = states(client);
+        assert!(
+            states.contains(&(first, ToolState::OutputError)),
+            "{states:?}"
+        );
+        assert!(
+            states.contains(&(second, ToolState::ApprovalRequested)),
+            "{states:?}"
+        );
+    }
+}
+
+/// A call whose arguments were never completed does not come back to life in the next model call.
+#[test]
+fn a_call_that_was_cut_stays_cut() {
+    let mut world = World::new(Runner::Bridge, Mode::Http);
+    let begun = json!({"partial": true, "content": {"parts": [
+        {"functionCall": {"id": "a", "name": "get_weather", "willContinue": true}},
+    ]}});
+    let begun = begun.to_string();
+    world.feed(Input::Event(&Event::parse(&begun).unwrap()));
+    world.feed(Input::RunEnded(RunEnd::Done));
+    world.say(json!([{"functionCall": {"id": "b", "name": "get_weather", "args": {}}}]));
+    let states: Vec<bool> = world.reply.calls().iter().map(Call::is_open).collect();
+    assert_eq!(states, [false, true]);
+}
+
+fn question(id: &str, original: &str) -> Value {
+    json!({"functionCall": {"id": id, "name": REQUEST_CONFIRMATION, "args": {
+        "originalFunctionCall": {"id": original, "name": "pay", "args": {}},
+        "toolConfirmation": {"hint": "", "confirmed": false},
+    }}})
+}
+
 struct World {
     reply: Reply,
     outbox: Outbox,
@@ -104,6 +193,8 @@ struct World {
     clients: Vec<Client>,
     /// Terminal chunks since the turn began.
     terminals: usize,
+    /// Whether the agent has been told results, and goes on.
+    continued: bool,
 }
 
 /// A client that continues its message with every turn, as `useChat` does.
@@ -129,6 +220,7 @@ impl World {
                 .flat_map(|dialect| [Sdk::V6, Sdk::V7].map(|sdk| Client::new(dialect, sdk)))
                 .collect(),
             terminals: 0,
+            continued: false,
         };
         world.join();
         world.feed(Input::Begin(mode));
@@ -147,7 +239,9 @@ impl World {
                     damage(&mut event, &RECORDED, &mut dice);
                 }
                 let line = event.to_string();
-                if let Ok(event) = Event::parse(&line) {
+                if let Ok(event) = Event::parse(&line)
+                    && !self.asks_too_late(&event)
+                {
                     self.feed(Input::Event(&event));
                 }
             }
@@ -231,6 +325,28 @@ impl World {
         }
     }
 
+    /// Whether an agent asks about a call that it made in an earlier run and did not ask about then. The adk dialect
+    /// puts a confirmation behind its call, where the client may have other calls by then; no server has been seen to
+    /// do this.
+    fn asks_too_late(&self, event: &Event<'_>) -> bool {
+        let originals = event.parts().iter().filter_map(|part| {
+            let args = part.function_call.as_ref()?.args.as_ref()?;
+            args.pointer("/originalFunctionCall/id")?.as_str()
+        });
+        let mut calls = originals.flat_map(|id| {
+            self.reply
+                .calls()
+                .iter()
+                .filter(move |call| call.model_id.as_deref() == Some(id))
+        });
+        self.continued && calls.any(|call| call.approval.is_none())
+    }
+
+    fn say(&mut self, parts: Value) {
+        let line = json!({"content": {"role": "model", "parts": parts}}).to_string();
+        self.feed(Input::Event(&Event::parse(&line).unwrap()));
+    }
+
     fn nth_call(&self, nth: usize) -> Option<String> {
         let calls = self.reply.calls();
         let call = calls.iter().nth(nth % calls.len().max(1))?;
@@ -279,6 +395,7 @@ impl World {
                     }
                 }
             }
+            self.continued |= matches!(effect, Effect::Ask(Ask::Responses(_)));
             if *effect == Effect::End {
                 assert_eq!(
                     last,
