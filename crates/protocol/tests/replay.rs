@@ -1,0 +1,279 @@
+//! A message that is replayed folds to itself, whatever is in it; what v6 cannot carry is listed here.
+
+#![allow(clippy::unwrap_used, reason = "it is a test")]
+
+use adk_bridge_protocol::chunk::{Chunk, Sdk};
+use adk_bridge_protocol::message::fold::Fold;
+use adk_bridge_protocol::message::replay::{Cursor, catch_up, finish_step, replay, start};
+use adk_bridge_protocol::message::{
+    ApprovalField, DataPart, FilePart, Message, Part, ReasoningPart, SourceDocumentPart,
+    SourceUrlPart, TextPart, TextState, ToolPart, ToolState,
+};
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_replay_folds_to_the_message(message in message(), sdk in sdk()) {
+        let mut fold = Fold::new(sdk, "");
+        replay(&message, sdk, &mut |chunk| fold.apply(chunk).unwrap());
+        prop_assert_eq!(fold.into_message(), carried(&message, sdk));
+    }
+
+    /// A reader that has the message as it was before gets the rest, and nothing twice.
+    #[test]
+    fn a_catch_up_folds_to_the_message(message in message(), sdk in sdk(), cut in 0..100usize, age in 0..6u8) {
+        let earlier = earlier(&message, cut, age);
+        let mut fold = Fold::new(sdk, "");
+        let mut cursor = Cursor::nothing();
+        start(&earlier, &mut |chunk| fold.apply(chunk).unwrap());
+        catch_up(&earlier, &mut cursor, sdk, &mut |chunk| fold.apply(chunk).unwrap());
+        let mut more = Vec::new();
+        catch_up(&message, &mut cursor, sdk, &mut |chunk| {
+            fold.apply(chunk).unwrap();
+            more.push(format!("{chunk:?}"));
+        });
+        finish_step(&mut cursor, &mut |chunk| fold.apply(chunk).unwrap());
+        if let Some(metadata) = &message.metadata {
+            fold.apply(&Chunk::MessageMetadata { message_metadata: std::borrow::Cow::Borrowed(metadata) }).unwrap();
+        }
+        prop_assert_eq!(fold.into_message(), carried(&message, sdk));
+        let mut again = 0;
+        catch_up(&message, &mut cursor, sdk, &mut |_| again += 1);
+        prop_assert_eq!(again, 0, "nothing is sent twice after {:?}", more);
+    }
+
+    /// A client that sends its own copy, whole or trimmed, never gets a chunk that it cannot fold.
+    #[test]
+    fn any_client_can_fold_its_catch_up(message in message(), sdk in sdk(), kept in prop::collection::vec(any::<bool>(), 12), age in 0..6u8) {
+        let mut theirs = earlier(&message, 100, age);
+        let mut keep = kept.into_iter().chain(std::iter::repeat(true));
+        theirs.parts.retain(|_| keep.next() == Some(true));
+        let mut cursor = Cursor::of_client(&theirs, &message);
+        let mut fold = Fold::onto(sdk, theirs);
+        let mut refused = None;
+        catch_up(&message, &mut cursor, sdk, &mut |chunk| {
+            if let Err(error) = fold.apply(chunk) {
+                refused = Some(error.to_string());
+            }
+        });
+        prop_assert_eq!(refused, None);
+    }
+}
+
+/// What a version can be told of a message.
+fn carried(message: &Message, sdk: Sdk) -> Message {
+    let mut message = message.clone();
+    for part in &mut message.parts {
+        match part {
+            // The answer to an approval has no chunk in v6.
+            Part::Tool(tool) if sdk == Sdk::V6 => {
+                if let Some(approval) = &mut tool.approval {
+                    approval.approved = None;
+                    approval.reason = None;
+                }
+                if tool.state == ToolState::ApprovalResponded {
+                    tool.state = ToolState::ApprovalRequested;
+                }
+            }
+            _ => {}
+        }
+    }
+    message
+}
+
+/// The message as a reader may have had it: fewer parts, shorter texts, calls that had not come so far.
+fn earlier(message: &Message, cut: usize, age: u8) -> Message {
+    let mut message = message.clone();
+    message.parts.truncate(cut % (message.parts.len() + 1));
+    if cut == 100 {
+        message.parts.clear();
+    }
+    message.metadata = None;
+    let last = message.parts.len().saturating_sub(1);
+    for (index, part) in message.parts.iter_mut().enumerate() {
+        match part {
+            // Only the last text grows: before a step ends, or anything else comes, it is closed.
+            Part::Text(text) if age > 2 && index == last => {
+                let half = text.text.len() / 2;
+                text.text.truncate(text.text.floor_char_boundary(half));
+                text.state = Some(TextState::Streaming);
+                text.provider_metadata = None;
+            }
+            Part::Tool(tool) if age > 0 => {
+                let asked = tool.approval.is_some();
+                tool.output = None;
+                tool.error_text = None;
+                tool.result_provider_metadata = None;
+                match (age, asked) {
+                    (1, true) => {
+                        tool.state = ToolState::ApprovalRequested;
+                        if let Some(approval) = &mut tool.approval {
+                            approval.approved = None;
+                            approval.reason = None;
+                        }
+                    }
+                    _ if tool.state != ToolState::InputStreaming => {
+                        tool.state = ToolState::InputAvailable;
+                        tool.approval = None;
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    message
+}
+
+fn sdk() -> impl Strategy<Value = Sdk> {
+    prop_oneof![Just(Sdk::V6), Just(Sdk::V7)]
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    (
+        prop::collection::vec(part(), 0..9),
+        prop::option::of(Just(
+            json!({"usage": {"totalTokens": 3}, "author": "agent"}),
+        )),
+    )
+        .prop_map(|(parts, metadata)| {
+            let mut message = Message::assistant("message-1");
+            message.metadata = metadata;
+            message.parts.push(Part::StepStart);
+            let last = parts.len().saturating_sub(1);
+            for (index, mut part) in parts.into_iter().enumerate() {
+                match &mut part {
+                    Part::Text(TextPart { state, .. })
+                    | Part::Reasoning(ReasoningPart { state, .. })
+                        if index < last =>
+                    {
+                        *state = Some(TextState::Done);
+                    }
+                    _ => {}
+                }
+                match &mut part {
+                    Part::Reasoning(reasoning) => {
+                        if reasoning.state == Some(TextState::Streaming) {
+                            reasoning.provider_metadata = None;
+                        }
+                        reasoning.id = Some(format!("t{}", message.parts.len()));
+                    }
+                    Part::Tool(tool) => {
+                        tool.call_id = format!("call-{index}");
+                        if let Some(approval) = &mut tool.approval {
+                            approval.id = Some(format!("approval-{index}"));
+                        }
+                    }
+                    // A signature comes with the last piece of a text.
+                    Part::Text(text) if text.state == Some(TextState::Streaming) => {
+                        text.provider_metadata = None;
+                    }
+                    Part::Data(data) => data.id = Some(format!("data-{index}")),
+                    _ => {}
+                }
+                message.parts.push(part);
+            }
+            message
+        })
+}
+
+fn part() -> impl Strategy<Value = Part> {
+    let signed = prop::option::of(Just(json!({"google": {"thoughtSignature": "c2ln"}})));
+    let state = prop_oneof![4 => Just(TextState::Done), 1 => Just(TextState::Streaming)];
+    prop_oneof![
+        4 => (".{0,12}", state.clone(), signed.clone()).prop_map(|(text, state, metadata)| {
+            Part::Text(TextPart { text, state: Some(state), provider_metadata: metadata, ..TextPart::default() })
+        }),
+        2 => (".{1,12}", state, signed.clone()).prop_map(|(text, state, metadata)| {
+            Part::Reasoning(ReasoningPart { text, state: Some(state), provider_metadata: metadata, ..ReasoningPart::default() })
+        }),
+        6 => (tool_state(), any::<bool>(), signed, prop::option::of(Just("a title".to_owned())), any::<bool>())
+            .prop_map(|((state, approval), dynamic, metadata, title, fails)| {
+                Part::Tool(Box::new(tool(state, approval, dynamic, metadata, title, fails)))
+            }),
+        2 => Just(Part::StepStart),
+        1 => Just(Part::File(FilePart {
+            media_type: "image/png".into(), url: "data:image/png;base64,AAAA".into(), ..FilePart::default()
+        })),
+        1 => Just(Part::SourceUrl(SourceUrlPart {
+            source_id: "s1".into(), url: "https://example.com".into(), title: Some("e".into()),
+            provider_metadata: None, extra: Map::new(),
+        })),
+        1 => Just(Part::SourceDocument(SourceDocumentPart {
+            source_id: "s2".into(), media_type: "text/plain".into(), title: "t".into(), filename: Some("f".into()),
+            provider_metadata: None, extra: Map::new(),
+        })),
+        1 => Just(Part::Data(DataPart {
+            kind: "data-image".into(), id: None, data: json!({"mediaType": "image/png"}), extra: Map::new(),
+        })),
+    ]
+}
+
+/// The states that a call can be in, with the approval that belongs to each.
+fn tool_state() -> impl Strategy<Value = (ToolState, Option<Option<bool>>)> {
+    prop_oneof![
+        Just((ToolState::InputStreaming, None)),
+        Just((ToolState::InputAvailable, None)),
+        Just((ToolState::ApprovalRequested, Some(None))),
+        any::<bool>().prop_map(|answer| (ToolState::ApprovalResponded, Some(Some(answer)))),
+        Just((ToolState::OutputAvailable, None)),
+        Just((ToolState::OutputAvailable, Some(Some(true)))),
+        Just((ToolState::OutputError, None)),
+        Just((ToolState::OutputError, Some(None))),
+        Just((ToolState::OutputError, Some(Some(true)))),
+        Just((ToolState::OutputDenied, Some(Some(false)))),
+    ]
+}
+
+fn tool(
+    state: ToolState,
+    approval: Option<Option<bool>>,
+    dynamic: bool,
+    metadata: Option<Value>,
+    title: Option<String>,
+    empty: bool,
+) -> ToolPart {
+    let mut tool = ToolPart {
+        name: "pay".into(),
+        dynamic,
+        title,
+        call_provider_metadata: metadata,
+        ..ToolPart::default()
+    };
+    match &state {
+        ToolState::InputStreaming if empty => {}
+        ToolState::InputStreaming => {
+            tool.raw_input = Some(json!("{\"amount\":1"));
+            tool.input = Some(json!({"amount": 1}));
+        }
+        _ => {
+            tool.input = Some(if empty {
+                json!({})
+            } else {
+                json!({"amount": 10})
+            })
+        }
+    }
+    match &state {
+        ToolState::OutputAvailable => {
+            tool.output = Some(if empty {
+                Value::Null
+            } else {
+                json!({"paid": true})
+            });
+        }
+        ToolState::OutputError => tool.error_text = Some("no".into()),
+        _ => {}
+    }
+    tool.approval = approval.map(|approved| ApprovalField {
+        id: Some("approval-1".into()),
+        approved,
+        reason: approved.and_then(|approved| (!approved).then(|| "too much".to_owned())),
+        extra: Map::new(),
+    });
+    tool.state = state;
+    tool
+}
