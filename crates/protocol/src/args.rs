@@ -10,6 +10,8 @@
 //! The text only ever grows, so arguments must arrive in document order. A path that goes back into a container which
 //! has been left cannot be written; the stream of deltas then stops, and the complete input follows with the call.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 use crate::event::PartialArg;
@@ -24,11 +26,13 @@ pub struct ArgsWriter {
     in_string: bool,
     begun: bool,
     broken: bool,
+    /// Entries of arrays that were skipped and had to be written.
+    filled: usize,
 }
 
 #[derive(Debug, PartialEq)]
 enum Open {
-    Object { key: String, left: Vec<String> },
+    Object { key: String, left: BTreeSet<String> },
     Array { index: usize },
 }
 
@@ -109,6 +113,10 @@ impl ArgsWriter {
         if common == self.open.len() && common > 0 || common == path.len() {
             return false;
         }
+        self.filled += self.gap(common, path);
+        if self.filled > MAX_FILLED {
+            return false;
+        }
         let fresh = !self.begun;
         self.begun = true;
         while self.open.len() > common + 1 {
@@ -129,6 +137,19 @@ impl ArgsWriter {
         true
     }
 
+    /// How many entries of arrays have to be filled on the way to `path`.
+    fn gap(&self, common: usize, path: &[Step]) -> usize {
+        let passed = match self.open.get(common) {
+            Some(Open::Array { index }) => index + 1,
+            _ => 0,
+        };
+        let skipped = path[common..].iter().map(|step| match step {
+            Step::Index(index) => *index,
+            Step::Key(_) => 0,
+        });
+        skipped.sum::<usize>().saturating_sub(passed)
+    }
+
     fn close_string(&mut self, out: &mut String) {
         if std::mem::take(&mut self.in_string) {
             out.push('"');
@@ -144,7 +165,7 @@ impl Open {
                 push_key(key, out);
                 Self::Object {
                     key: key.clone(),
-                    left: Vec::new(),
+                    left: BTreeSet::new(),
                 }
             }
             Step::Index(index) => {
@@ -161,7 +182,7 @@ impl Open {
                 if key == next || left.contains(next) {
                     return false;
                 }
-                left.push(std::mem::replace(key, next.clone()));
+                left.insert(std::mem::replace(key, next.clone()));
                 out.push(',');
                 push_key(next, out);
                 true
@@ -217,7 +238,8 @@ pub fn assign(arg: &PartialArg<'_>, value: &mut Value) {
                     *place = Value::Array(Vec::new());
                 }
                 match place {
-                    Value::Array(items) => {
+                    // A model writes entries in order; a gap is a hostile index, which must not fill memory.
+                    Value::Array(items) if *index < items.len() + MAX_GAP => {
                         if items.len() <= *index {
                             items.resize(*index + 1, Value::Null);
                         }
@@ -241,8 +263,12 @@ pub fn assign(arg: &PartialArg<'_>, value: &mut Value) {
     }
 }
 
-/// The highest index that is written: skipped entries are filled, and a hostile index must not fill memory.
-const MAX_INDEX: usize = 10_000;
+/// How many entries of an array one piece may skip.
+const MAX_GAP: usize = 100;
+
+/// The most entries that are filled in one call's arguments, because their array was entered behind them: a hostile
+/// index must not fill memory.
+const MAX_FILLED: usize = 10_000;
 
 /// Reads `$.a.b[0]["c d"]`.
 fn parse_path(path: &str) -> Option<Vec<Step>> {
@@ -265,11 +291,8 @@ fn parse_path(path: &str) -> Option<Vec<Step>> {
                 rest = inside[end + 1..].strip_prefix(']')?;
             } else {
                 let (index, after) = inside.split_once(']')?;
-                let index: usize = index.parse().ok()?;
-                if index > MAX_INDEX {
-                    return None;
-                }
-                steps.push(Step::Index(index));
+                let index: u32 = index.parse().ok()?;
+                steps.push(Step::Index(index as usize));
                 rest = after;
             }
         }
@@ -391,6 +414,21 @@ mod tests {
             ArgsWriter::default().push(&string(path, "x", false), &mut text);
             assert_eq!(text, "", "{path}");
         }
+    }
+
+    #[test]
+    fn fills_arrays_only_so_far() {
+        let deep: Vec<String> = (0..100)
+            .map(|key| format!("$.k{key}{}", "[999]".repeat(9)))
+            .collect();
+        let args: Vec<_> = deep.iter().map(|path| number(path, 1)).collect();
+        let mut writer = ArgsWriter::default();
+        let mut text = String::new();
+        for arg in &args {
+            writer.push(arg, &mut text);
+        }
+        assert!(text.contains("null"));
+        assert!(text.len() < 6 * MAX_FILLED, "{} bytes", text.len());
     }
 
     fn write(args: &[PartialArg<'_>]) -> String {

@@ -1,8 +1,13 @@
 //! What an ADK agent emits and accepts: events, contents and parts; lenient when read, exact when written.
 //!
-//! Strings and rarely used sub-trees are borrowed from the line they came in: a text delta costs one allocation, the
-//! vector of its parts. Unknown fields are skipped and `null` counts as absent, because servers in four languages and
-//! of every age send this JSON. What an event repeats or orders differently is the translator's business.
+//! Strings and rarely used sub-trees are borrowed from the line they came in, and what is rare is boxed: a text delta
+//! costs no allocation, or one where its text holds escapes and one where the JSON reader skips nested values. Unknown
+//! fields are skipped and `null` counts as absent, because servers in four languages and of every age send this JSON.
+//! What an event repeats or orders differently is the translator's business.
+
+mod delta;
+mod escaped;
+mod parts;
 
 use std::borrow::Cow;
 
@@ -11,6 +16,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use serde_with::skip_serializing_none;
 
+pub use self::parts::Parts;
 use crate::chunk::Str;
 
 /// The call by which an ADK agent asks a human for consent.
@@ -57,11 +63,8 @@ pub struct Event<'a> {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub long_running_tool_ids: Vec<String>,
-    #[serde(
-        deserialize_with = "or_empty",
-        skip_serializing_if = "Actions::is_empty"
-    )]
-    pub actions: Actions,
+    #[serde(deserialize_with = "actions")]
+    pub actions: Option<Box<Actions>>,
     #[serde(borrow, deserialize_with = "raw", alias = "usage_metadata")]
     pub usage_metadata: Option<Raw<'a>>,
     #[serde(borrow, deserialize_with = "raw", alias = "grounding_metadata")]
@@ -81,7 +84,7 @@ pub struct Event<'a> {
     pub error: Option<Raw<'a>>,
 }
 
-/// What an event does beside speaking.
+/// What an event does beside speaking; most do nothing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Actions {
@@ -115,7 +118,7 @@ pub struct Content<'a> {
     #[serde(borrow, deserialize_with = "text")]
     pub role: Option<Str<'a>>,
     #[serde(borrow, deserialize_with = "or_empty")]
-    pub parts: Vec<Part<'a>>,
+    pub parts: Parts<'a>,
 }
 
 /// One part of a content. Exactly one of its kinds is set in what agents really send.
@@ -129,9 +132,9 @@ pub struct Part<'a> {
     #[serde(borrow, deserialize_with = "text", alias = "thought_signature")]
     pub thought_signature: Option<Str<'a>>,
     #[serde(borrow, alias = "inline_data")]
-    pub inline_data: Option<Blob<'a>>,
+    pub inline_data: Option<Box<Blob<'a>>>,
     #[serde(borrow, alias = "file_data")]
-    pub file_data: Option<FileData<'a>>,
+    pub file_data: Option<Box<FileData<'a>>>,
     #[serde(borrow, alias = "function_call")]
     pub function_call: Option<Box<FunctionCall<'a>>>,
     #[serde(borrow, alias = "function_response")]
@@ -248,6 +251,13 @@ impl<'a> Event<'a> {
                 limit: MAX_EVENT_BYTES,
             });
         }
+        if let Some(event) = delta::read(json) {
+            return Ok(event);
+        }
+        Self::parse_any(json)
+    }
+
+    fn parse_any(json: &'a str) -> Result<Self, EventError> {
         serde_json::from_str(json).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             let mut what = error.to_string();
@@ -265,9 +275,7 @@ impl<'a> Event<'a> {
 
     /// The parts of the content, none where there is no content.
     pub fn parts(&self) -> &[Part<'a>] {
-        self.content
-            .as_ref()
-            .map_or(&[], |content| content.parts.as_slice())
+        self.content.as_ref().map_or(&[], |content| &content.parts)
     }
 
     /// Whether a user wrote it: a session's history holds such events, a reply does not.
@@ -278,15 +286,18 @@ impl<'a> Event<'a> {
 
 impl Actions {
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        self.state_delta.is_empty()
+            && self.artifact_delta.is_empty()
+            && self.requested_tool_confirmations.is_empty()
+            && self.transfer_to_agent.is_none()
     }
 }
 
 impl<'a> Content<'a> {
-    pub fn new(role: &'static str, parts: Vec<Part<'a>>) -> Self {
+    pub fn new(role: &'static str, parts: impl Into<Parts<'a>>) -> Self {
         Self {
             role: Some(Cow::Borrowed(role)),
-            parts,
+            parts: parts.into(),
         }
     }
 }
@@ -322,6 +333,11 @@ fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Str<'a>>, D
 fn raw<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Raw<'a>>, D::Error> {
     let raw = <&'a RawValue>::deserialize(from)?;
     Ok((raw.get() != "null").then_some(Cow::Borrowed(raw)))
+}
+
+fn actions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<Actions>>, D::Error> {
+    let actions = Option::<Actions>::deserialize(from)?;
+    Ok(actions.filter(|did| !did.is_empty()).map(Box::new))
 }
 
 fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(

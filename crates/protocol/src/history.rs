@@ -22,7 +22,7 @@ use crate::message::{
     DataPart, FilePart, Message, Part, ReasoningPart, Role, TextPart, TextState, ToolPart,
     ToolState,
 };
-use crate::translate::signed;
+use crate::translate::{OCTETS, signed};
 
 /// What a model is told about a call that a human refused.
 pub const DENIED: &str = "the user denied this call; it was not run";
@@ -233,19 +233,19 @@ fn file_part(file: &FilePart) -> AgentPart<'_> {
         .and_then(|rest| rest.split_once(";base64,"));
     match inline {
         Some((_, data)) => AgentPart {
-            inline_data: Some(Blob {
+            inline_data: Some(Box::new(Blob {
                 mime_type: media_type,
                 data: Some(Cow::Borrowed(data)),
                 display_name: None,
-            }),
+            })),
             ..AgentPart::default()
         },
         None => AgentPart {
-            file_data: Some(FileData {
+            file_data: Some(Box::new(FileData {
                 mime_type: media_type,
                 file_uri: Some(Cow::Borrowed(&file.url)),
                 display_name: None,
-            }),
+            })),
             ..AgentPart::default()
         },
     }
@@ -287,23 +287,8 @@ fn ui_part(part: &AgentPart<'_>, ids: &mut dyn MessageIds) -> Option<Part> {
         tool.call_provider_metadata = metadata;
         return Some(Part::Tool(Box::new(tool)));
     }
-    if let Some(blob) = &part.inline_data {
-        let media_type = blob
-            .mime_type
-            .as_deref()
-            .unwrap_or("application/octet-stream");
-        let data = crate::base64::to_standard(blob.data.as_deref()?);
-        return Some(ui_file(
-            media_type,
-            format!("data:{media_type};base64,{data}"),
-        ));
-    }
-    if let Some(file) = &part.file_data {
-        let media_type = file
-            .mime_type
-            .as_deref()
-            .unwrap_or("application/octet-stream");
-        return Some(ui_file(media_type, file.file_uri.as_deref()?.to_owned()));
+    if let Some(file) = ui_file(part) {
+        return Some(file);
     }
     let (kind, data) = match (&part.executable_code, &part.code_execution_result) {
         (Some(code), _) => ("data-executable-code", code),
@@ -318,14 +303,27 @@ fn ui_part(part: &AgentPart<'_>, ids: &mut dyn MessageIds) -> Option<Part> {
     }))
 }
 
-fn ui_file(media_type: &str, url: String) -> Part {
-    Part::File(FilePart {
+/// Bytes or an address as a file.
+fn ui_file(part: &AgentPart<'_>) -> Option<Part> {
+    let (media_type, url) = match (&part.inline_data, &part.file_data) {
+        (Some(blob), _) => {
+            let media_type = blob.mime_type.as_deref().unwrap_or(OCTETS);
+            let data = crate::base64::to_standard(blob.data.as_deref()?);
+            (media_type, format!("data:{media_type};base64,{data}"))
+        }
+        (None, Some(file)) => (
+            file.mime_type.as_deref().unwrap_or(OCTETS),
+            file.file_uri.as_deref()?.to_owned(),
+        ),
+        (None, None) => return None,
+    };
+    Some(Part::File(FilePart {
         media_type: media_type.to_owned(),
         url,
         filename: None,
         provider_metadata: None,
         extra: serde_json::Map::new(),
-    })
+    }))
 }
 
 /// Writes a response into the call that it answers: by id, or the first of that name which is open.
@@ -334,15 +332,7 @@ fn answer(message: &mut Message, response: &FunctionResponse<'_>) {
         .parts
         .iter()
         .flatten()
-        .filter_map(|part| part.inline_data.as_ref())
-        .filter_map(|blob| {
-            let media_type = blob.mime_type.as_deref()?;
-            let data = crate::base64::to_standard(blob.data.as_deref()?);
-            Some(ui_file(
-                media_type,
-                format!("data:{media_type};base64,{data}"),
-            ))
-        })
+        .filter_map(ui_file)
         .collect();
     let position = message.parts.iter().position(|part| match part {
         Part::Tool(tool) if tool.state == ToolState::InputAvailable => match &response.id {

@@ -62,10 +62,12 @@ impl Metadata {
                 None => {}
             }
         }
-        if !event.actions.state_delta.is_empty() {
+        if let Some(actions) = &event.actions
+            && !actions.state_delta.is_empty()
+        {
             let slot = self.fields.entry("stateDelta").or_insert_with(|| json!({}));
             if let Value::Object(state) = slot {
-                state.extend(event.actions.state_delta.clone());
+                state.extend(actions.state_delta.clone());
             }
         }
     }

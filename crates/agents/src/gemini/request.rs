@@ -52,7 +52,7 @@ pub(super) fn body(
         contents: &request.contents,
         system_instruction: instruction.map(|text| Content {
             role: None,
-            parts: vec![adk_bridge_protocol::event::Part::text(text)],
+            parts: vec![adk_bridge_protocol::event::Part::text(text)].into(),
         }),
         tools: declarations(request.tools),
         generation_config: GenerationConfig {

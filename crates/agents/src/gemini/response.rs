@@ -115,11 +115,10 @@ impl Assembly {
                 .iter()
                 .any(|part| part.function_call.is_some())
             {
-                let (with_calls, others): (Vec<_>, Vec<_>) = content
-                    .parts
+                let (with_calls, others): (Vec<_>, Vec<_>) = Vec::from(content.parts)
                     .into_iter()
                     .partition(|part| part.function_call.is_some());
-                content.parts = others;
+                content.parts = others.into();
                 calls = with_calls;
             }
             if !content.parts.is_empty() {

@@ -191,7 +191,20 @@ fn update(part: &Part, index: usize, seen: &mut Seen, sdk: Sdk, emit: &mut dyn F
             let asked = question_of(tool);
             // Messages written by hand do not name the question.
             let another = question.is_some() && asked.is_some() && *question != asked;
-            if another && *rank < SETTLED {
+            if another && asked.as_ref() == Some(&tool.call_id) {
+                // A confirmation of the adk dialect is a call of its own: another question is another call.
+                if let Some(old) = question.as_deref().filter(|_| *rank < SETTLED) {
+                    emit(&Chunk::ToolOutputError {
+                        tool_call_id: Cow::Borrowed(old),
+                        error_text: Cow::Borrowed("this request was replaced by another one"),
+                        provider_executed: None,
+                        provider_metadata: None,
+                        tool_metadata: None,
+                        dynamic: None,
+                    });
+                }
+                *rank = 0;
+            } else if another && *rank < SETTLED {
                 *rank = (*rank).min(ASKABLE);
             }
             *question = asked;

@@ -348,6 +348,8 @@ impl Reply {
                 index,
                 long_running,
             } => self.called(index, long_running, given, out),
+            // A model whose tools the bridge runs has no say in what they came to, nor in who is asked.
+            Fact::Confirmation { .. } | Fact::Responded { .. } if !self.is_remote(given) => {}
             Fact::Confirmation {
                 remote_id,
                 original,
@@ -374,9 +376,7 @@ impl Reply {
         let Some(run) = self.run.take().filter(|_| self.ended.is_none()) else {
             return;
         };
-        self.on_page(given, out, |translator, page| {
-            translator.end_model_call(page)
-        });
+        self.on_page(given, out, |translator, page| translator.end_run(page));
         self.translator.muted = false;
         let failure = match end {
             RunEnd::Done => self.translator.take_error(),

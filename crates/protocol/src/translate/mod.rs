@@ -132,9 +132,8 @@ impl Translator {
         self.transcriptions(event, page, &mut facts);
         if !partial {
             self.sources(event, page);
-            for (name, version) in &event.actions.artifact_delta {
-                facts.push(Fact::Artifact { name, version });
-            }
+            let artifacts = event.actions.iter().flat_map(|did| &did.artifact_delta);
+            facts.extend(artifacts.map(|(name, version)| Fact::Artifact { name, version }));
         }
         if event.interrupted == Some(true) {
             self.close_text(page);
@@ -205,6 +204,12 @@ impl Translator {
         self.thought = Streamed::default();
         self.files = 0;
         self.codes = 0;
+    }
+
+    /// Ends a run of the agent: a call that it has not completed by then is never completed.
+    pub(crate) fn end_run(&mut self, page: &mut Page<'_>) {
+        self.end_model_call(page);
+        self.streaming.clear();
     }
 
     /// The failure that the agent reported, once.
@@ -290,10 +295,12 @@ impl Translator {
             if !event.is_partial() {
                 self.close_text(page);
                 self.forget_streamed();
-                let placeholder = response
-                    .id
-                    .as_deref()
-                    .is_some_and(|id| event.actions.requested_tool_confirmations.contains_key(id));
+                let placeholder = match (&response.id, &event.actions) {
+                    (Some(id), Some(did)) => {
+                        did.requested_tool_confirmations.contains_key(id.as_ref())
+                    }
+                    _ => false,
+                };
                 facts.push(Fact::Responded {
                     response,
                     placeholder,
@@ -488,7 +495,7 @@ pub(crate) fn text_id(index: usize) -> String {
 }
 
 /// A media type for bytes of which nothing is known.
-const OCTETS: &str = "application/octet-stream";
+pub(crate) const OCTETS: &str = "application/octet-stream";
 
 /// A file that the front end can fetch or show.
 pub(crate) fn file_chunk<'a>(url: &'a str, media_type: &'a str) -> Chunk<'a> {

@@ -1,38 +1,37 @@
 //! Recognises in a complete event what was streamed before it.
 
+use std::hash::{DefaultHasher, Hasher as _};
+
 use super::{Kind, Translator};
 use crate::event::Part;
 
 /// What has been streamed of one kind of text: enough to recognise it when it is repeated, and nothing more.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Streamed {
     bytes: usize,
-    hash: u64,
+    /// Reads bytes as a stream: where the text was cut into pieces makes no difference.
+    hasher: DefaultHasher,
 }
 
 impl Streamed {
     pub(super) fn push(&mut self, text: &str) {
         self.bytes += text.len();
-        self.hash = hash(self.hash, text);
+        self.hasher.write(text.as_bytes());
     }
 
     /// What `whole` adds to what has been streamed; nothing where it does not begin with it.
     pub(super) fn rest_of<'t>(&self, whole: &'t str) -> Option<&'t str> {
         let (begun, rest) = whole.split_at_checked(self.bytes)?;
-        (hash(0, begun) == self.hash).then_some(rest)
+        let mut seen = Self::default();
+        seen.push(begun);
+        (seen == *self).then_some(rest)
     }
 }
 
-/// FNV-1a: does not depend on how the text was cut into pieces.
-fn hash(state: u64, text: &str) -> u64 {
-    let start = if state == 0 {
-        0xcbf2_9ce4_8422_2325
-    } else {
-        state
-    };
-    text.bytes().fold(start, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+impl PartialEq for Streamed {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes && self.hasher.finish() == other.hasher.finish()
+    }
 }
 
 /// How much of a complete event is a repeat of what was streamed before it.
@@ -117,19 +116,15 @@ impl Repeat {
 
 impl Skip {
     fn over<'t>(streamed: &Streamed, pieces: impl Iterator<Item = &'t str>) -> Self {
-        let mut left = streamed.bytes;
-        let mut seen = 0;
+        let mut seen = Streamed::default();
         for piece in pieces {
-            let taken = left.min(piece.len());
+            let taken = piece.len().min(streamed.bytes - seen.bytes);
             let Some(begun) = piece.get(..taken) else {
                 return Self::All;
             };
-            if taken > 0 {
-                seen = hash(seen, begun);
-            }
-            left -= taken;
+            seen.push(begun);
         }
-        if streamed.bytes == 0 || left == 0 && seen == streamed.hash {
+        if seen == *streamed {
             Self::Bytes(streamed.bytes)
         } else {
             Self::All
@@ -141,4 +136,24 @@ fn take_one(count: &mut usize) -> bool {
     let some = *count > 0;
     *count = count.saturating_sub(1);
     some
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Streamed;
+
+    proptest! {
+        #[test]
+        fn pieces_make_no_difference(pieces in prop::collection::vec("[a-zé素]{0,20}", 1..20)) {
+            let mut streamed = Streamed::default();
+            pieces.iter().for_each(|piece| streamed.push(piece));
+            let whole = pieces.concat();
+            let more = format!("{whole}more");
+            prop_assert_eq!(streamed.rest_of(&more), Some("more"));
+            streamed.push("other");
+            prop_assert_eq!(streamed.rest_of(&more), None);
+        }
+    }
 }

@@ -1,0 +1,298 @@
+//! Holds the rules of who may know whom: crates, the two vocabularies, and what every file owes its reader.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a test of the sources must read them, and one that cannot go on has failed"
+)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the protocol must not even pull in: whoever waits, talks, rolls dice or looks at the clock.
+const NOT_IN_THE_PROTOCOL: &[&str] = &[
+    "async-std",
+    "axum",
+    "chrono",
+    "fastrand",
+    "getrandom",
+    "h2",
+    "hyper",
+    "mio",
+    "rand",
+    "rand_core",
+    "reqwest",
+    "socket2",
+    "sqlx",
+    "time",
+    "tokio",
+    "tungstenite",
+    "uuid",
+];
+
+/// Which crates of the workspace each one may use. Dependencies point one way.
+const CRATES: &[(&str, &[&str])] = &[
+    ("crates/protocol", &[]),
+    ("crates/agents", &["adk-bridge-protocol"]),
+    (
+        "crates/server",
+        &["adk-bridge-protocol", "adk-bridge-agents"],
+    ),
+    ("xtask", &[]),
+];
+
+/// Where both vocabularies are at home: these files turn one into the other.
+const TRANSLATORS: &[&str] = &["translate/", "history.rs", "metadata.rs"];
+
+/// Every other file that speaks of chunks or messages, and all that it may take from the agents' vocabulary.
+const BORROWED_WORDS: &[(&str, &[&str], &str)] = &[
+    ("reply/mod.rs", &["Event"], "hands events to the translator"),
+    (
+        "reply/remote.rs",
+        &[
+            "FunctionResponse",
+            "REQUEST_CONFIRMATION",
+            "REQUEST_CREDENTIAL",
+        ],
+        "settles a remote agent's calls by its responses, and answers them in its words",
+    ),
+    (
+        "reply/answers.rs",
+        &["REQUEST_CONFIRMATION"],
+        "clients of the adk dialect answer a call of this name",
+    ),
+    (
+        "dialect.rs",
+        &["REQUEST_CONFIRMATION"],
+        "the adk dialect shows a call of this name",
+    ),
+    (
+        "wire/sse.rs",
+        &["MAX_EVENT_BYTES"],
+        "reads events without looking into them",
+    ),
+];
+
+/// All that the agents' vocabulary may take from the front ends': a type of string.
+const WORDS_OF_EVENTS: &[&str] = &["Str"];
+
+/// What the protocol's own lints must refuse, in code that does not need a crate for it.
+const BANNED: &[&str] = &[
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "std::time::Instant::now",
+    "std::time::SystemTime::now",
+    "std::net::TcpStream",
+    "std::net::TcpListener",
+    "std::net::UdpSocket",
+    "std::fs::File",
+    "std::thread::spawn",
+    "std::thread::sleep",
+    "std::collections::hash_map::RandomState",
+];
+
+/// Longer files are two files.
+const MAX_LINES: usize = 600;
+
+#[test]
+fn the_protocol_pulls_in_nobody_who_waits() {
+    let tree = Command::new(env!("CARGO"))
+        .args([
+            "tree",
+            "--offline",
+            "--locked",
+            "--edges=normal",
+            "--prefix=none",
+        ])
+        .args(["--package=adk-bridge-protocol", "--format={p}"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(
+        tree.status.success(),
+        "{}",
+        String::from_utf8_lossy(&tree.stderr)
+    );
+    let tree = String::from_utf8(tree.stdout).unwrap();
+    let crates: BTreeSet<&str> = tree
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    assert!(crates.contains("serde_json"), "{tree}");
+    let found: Vec<_> = NOT_IN_THE_PROTOCOL
+        .iter()
+        .filter(|name| crates.contains(**name))
+        .collect();
+    assert!(found.is_empty(), "the protocol depends on {found:?}");
+}
+
+#[test]
+fn crates_depend_one_way() {
+    for (folder, allowed) in CRATES {
+        let manifest = std::fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap();
+        let used: Vec<&str> = manifest
+            .lines()
+            .skip_while(|line| *line != "[dependencies]")
+            .filter_map(|line| line.split(['.', ' ', '=']).next())
+            .filter(|name| name.starts_with("adk-bridge"))
+            .collect();
+        for name in used {
+            assert!(
+                allowed.contains(&name),
+                "{folder} must not depend on {name}"
+            );
+        }
+    }
+    let members = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    for line in members.lines().filter(|line| line.starts_with("members")) {
+        for member in line.split('"').skip(1).step_by(2) {
+            assert!(
+                CRATES.iter().any(|(folder, _)| *folder == member),
+                "no rule for {member}"
+            );
+        }
+    }
+}
+
+#[test]
+fn two_vocabularies_meet_in_few_places() {
+    let source = root().join("crates/protocol/src");
+    let mut unused: BTreeSet<&str> = BORROWED_WORDS.iter().map(|(file, ..)| *file).collect();
+    for path in rust_files(&source) {
+        let file = path
+            .strip_prefix(&source)
+            .unwrap()
+            .to_string_lossy()
+            .replace('\\', "/");
+        let code = code_of(&path);
+        let of_agents = words_of(&code, "event");
+        let of_front_ends = &words_of(&code, "chunk") | &words_of(&code, "message");
+        if file == "event.rs" || file.starts_with("event/") {
+            let allowed = WORDS_OF_EVENTS
+                .iter()
+                .map(|word| (*word).to_owned())
+                .collect();
+            assert!(
+                of_front_ends.is_subset(&allowed),
+                "{file} must not know {of_front_ends:?}"
+            );
+            continue;
+        }
+        if TRANSLATORS.iter().any(|place| file.starts_with(place)) {
+            continue;
+        }
+        let rule = BORROWED_WORDS.iter().find(|(name, ..)| *name == file);
+        if let Some((name, words, _)) = rule {
+            let words: BTreeSet<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert_eq!(of_agents, words, "{file}");
+            unused.remove(name);
+        } else {
+            assert!(
+                of_agents.is_empty() || of_front_ends.is_empty(),
+                "{file} knows both vocabularies: {of_agents:?} and {of_front_ends:?}"
+            );
+        }
+    }
+    assert!(
+        unused.is_empty(),
+        "rules for files that are not there: {unused:?}"
+    );
+}
+
+#[test]
+fn every_file_says_what_it_is_for_and_stays_short() {
+    let mut seen = 0;
+    for folder in ["crates", "xtask"] {
+        for path in rust_files(&root().join(folder)) {
+            seen += 1;
+            let text = std::fs::read_to_string(&path).unwrap();
+            let name = path.display();
+            let first: Vec<&str> = text
+                .lines()
+                .map_while(|line| line.strip_prefix("//! "))
+                .collect();
+            let sentence = first.join(" ");
+            assert!(
+                sentence.ends_with('.'),
+                "{name} must open with a sentence after `//!`"
+            );
+            assert_eq!(
+                sentence.matches(". ").count(),
+                0,
+                "{name} must open with one sentence"
+            );
+            let is_test = ["tests", "benches", "tests.rs"]
+                .iter()
+                .any(|place| path.components().any(|part| part.as_os_str() == *place));
+            let lines = text.lines().count();
+            assert!(is_test || lines <= MAX_LINES, "{name} has {lines} lines");
+        }
+    }
+    assert!(seen > 50, "{seen} files");
+}
+
+#[test]
+fn the_protocols_lints_refuse_time_sockets_and_dice() {
+    let lints = std::fs::read_to_string(root().join("crates/protocol/clippy.toml")).unwrap();
+    for path in BANNED {
+        let entry = format!("{{ path = \"{path}\", reason = \"");
+        assert!(
+            lints.contains(&entry),
+            "clippy.toml must ban {path} with a reason"
+        );
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// The lines of a file that are compiled into the library.
+fn code_of(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines()
+        .take_while(|line| *line != "#[cfg(test)]")
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .fold(String::new(), |code, line| code + line + "\n")
+}
+
+/// What a file takes from a module of the crate, by `use` or by path.
+fn words_of(code: &str, module: &str) -> BTreeSet<String> {
+    let prefix = format!("crate::{module}::");
+    let mut words = BTreeSet::new();
+    for (at, _) in code.match_indices(&prefix) {
+        let rest = &code[at + prefix.len()..];
+        let names = match rest.strip_prefix('{') {
+            Some(list) => &list[..list.find("};").unwrap()],
+            None => &rest[..rest.find(|char: char| !is_word(char)).unwrap_or(rest.len())],
+        };
+        let names = names.split(|char| !is_word(char) && char != ' ');
+        words.extend(
+            names
+                .filter_map(|name| name.split_whitespace().next())
+                .map(str::to_owned),
+        );
+    }
+    words
+}
+
+fn is_word(char: char) -> bool {
+    char.is_alphanumeric() || char == '_'
+}
