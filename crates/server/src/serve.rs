@@ -1,5 +1,6 @@
 //! `adk-bridge serve`: the bridge as a server.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ pub fn run(file: Option<&Path>, overrides: &Overrides) -> anyhow::Result<ExitCod
             tracing_subscriber::EnvFilter::try_from_default_env()
                 .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
         )
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
     let default = PathBuf::from(DEFAULT_FILE);
