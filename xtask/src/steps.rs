@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::process::{self, Log};
+use crate::process::{self, Log, Server};
 use crate::report::Verdict;
 use crate::setup::Need;
 use crate::workspace::Workspace;
@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 /// One check: programs that are run one after the other until one fails.
 ///
 /// `{target}` stands for the build output directory, `{python}` for the interpreter that has
-/// Google's packages.
+/// Google's packages, `{address}` for the address of the server that runs beside the last program.
 pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
@@ -19,6 +19,9 @@ pub(crate) struct Check {
     /// Files that the programs write, removed first so that an old one is never checked.
     writes: &'static [&'static str],
     programs: &'static [&'static [&'static str]],
+    /// A server that is started before the last program and ended after it. It says where it is in
+    /// a line `listening on ADDRESS`.
+    server: Option<&'static [&'static str]>,
     tally: Tally,
 }
 
@@ -40,6 +43,7 @@ pub(crate) const CHECKS: &[Check] = &[
         needs: &[],
         writes: &[],
         programs: &[&["cargo", "fmt", "--all", "--check"]],
+        server: None,
         tally: Tally::None,
     },
     Check {
@@ -56,6 +60,7 @@ pub(crate) const CHECKS: &[Check] = &[
             "-D",
             "warnings",
         ]],
+        server: None,
         tally: Tally::None,
     },
     Check {
@@ -64,6 +69,7 @@ pub(crate) const CHECKS: &[Check] = &[
         needs: &[],
         writes: &[],
         programs: &[&["cargo", "test", "--workspace"]],
+        server: None,
         tally: Tally::CargoTest,
     },
     Check {
@@ -88,6 +94,7 @@ pub(crate) const CHECKS: &[Check] = &[
                 "{target}/conformance/fold.jsonl",
             ],
         ],
+        server: None,
         tally: Tally::Named,
     },
     Check {
@@ -126,6 +133,7 @@ pub(crate) const CHECKS: &[Check] = &[
                 "{target}/conformance/ws-client.jsonl",
             ],
         ],
+        server: None,
         tally: Tally::Named,
     },
     Check {
@@ -149,6 +157,7 @@ pub(crate) const CHECKS: &[Check] = &[
                 "{target}/conformance/streams.jsonl",
             ],
         ],
+        server: None,
         tally: Tally::Named,
     },
     Check {
@@ -172,6 +181,7 @@ pub(crate) const CHECKS: &[Check] = &[
                 "{target}/conformance/predicates.jsonl",
             ],
         ],
+        server: None,
         tally: Tally::Named,
     },
     Check {
@@ -199,6 +209,19 @@ pub(crate) const CHECKS: &[Check] = &[
                 "{target}/conformance/google/events.jsonl",
             ],
         ],
+        server: None,
+        tally: Tally::Named,
+    },
+    Check {
+        name: "gemini",
+        what: "Google's own clients work against the scripted Gemini",
+        needs: &[Need::Python],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["{python}", "python/check_gemini.py", "{address}"],
+        ],
+        server: Some(&["{target}/debug/adk-bridge", "fake-gemini", "--pace=0ms"]),
         tally: Tally::Named,
     },
 ];
@@ -234,16 +257,18 @@ impl Check {
     }
 
     fn run_programs(&self, workspace: &Workspace, log: &mut Log) -> Result<(), String> {
-        for words in self.programs {
-            let mut words = words.iter().map(|word| fill(word, workspace));
-            let program = words.next().unwrap_or_default();
-            let mut command = match program.as_str() {
-                "cargo" => process::cargo(),
-                _ => Command::new(program),
-            };
-            log.run(command.args(words).current_dir(&workspace.root))?;
+        let Some((last, before)) = self.programs.split_last() else {
+            return Ok(());
+        };
+        for words in before {
+            log.run(&mut command(words, "", workspace))?;
         }
-        Ok(())
+        let server = match self.server {
+            Some(words) => Some(Server::start(&mut command(words, "", workspace))?),
+            None => None,
+        };
+        let address = server.as_ref().map_or("", |server| server.address.as_str());
+        log.run(&mut command(last, address, workspace))
     }
 }
 
@@ -261,6 +286,19 @@ impl Tally {
             _ => Err(format!("{failed} failed")),
         }
     }
+}
+
+fn command(words: &[&str], address: &str, workspace: &Workspace) -> Command {
+    let mut words = words
+        .iter()
+        .map(|word| fill(word, workspace).replace("{address}", address));
+    let program = words.next().unwrap_or_default();
+    let mut command = match program.as_str() {
+        "cargo" => process::cargo(),
+        _ => Command::new(program),
+    };
+    command.args(words).current_dir(&workspace.root);
+    command
 }
 
 /// Puts in the paths, from the project's root where they lie below it: programs run there.

@@ -119,6 +119,11 @@ pub trait Ids {
     fn call(&mut self, given: Option<&str>) -> String;
     /// A new id for an approval; `given` is the one under which a remote agent asked.
     fn approval(&mut self, given: Option<&str>) -> String;
+    /// Where a file that the agent made (`data` is base64) will be kept; without a place it stays in the message, as a
+    /// data URL.
+    fn file(&mut self, _media_type: &str, _data: &str) -> Option<File> {
+        None
+    }
 }
 
 /// The calls of a reply.

@@ -20,7 +20,9 @@
 //! the end of the answer. An agent that never asks streams at once; only its images take the form of this dialect.
 
 use std::borrow::Cow;
+use std::fmt::Debug;
 use std::ops::Range;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -61,6 +63,12 @@ impl std::str::FromStr for Dialect {
     }
 }
 
+/// Images that are kept outside of messages; this dialect shows them inside.
+pub trait Images: Debug + Send + Sync {
+    /// The base64 of the image at this address, where it is one of ours.
+    fn base64(&self, url: &str) -> Option<String>;
+}
+
 /// How one reader of a turn sees it.
 ///
 /// A reader is attached when its turn begins, or in the middle of it, and then given every [`Effect::Frames`] of the
@@ -74,6 +82,7 @@ pub struct Reader {
     /// What it has, where it does not simply get every frame.
     cursor: Option<Cursor>,
     parked: bool,
+    images: Option<Arc<dyn Images>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +107,14 @@ impl Reader {
             sdk,
             cursor: None,
             parked: false,
+            images: None,
         }
+    }
+
+    /// Says where images are found that are kept outside of the message.
+    pub fn with_images(mut self, images: Arc<dyn Images>) -> Self {
+        self.images = Some(images);
+        self
     }
 
     /// Begins a reader's stream: `start`, then what it misses. `theirs` is the copy of the message that its client has.
@@ -153,10 +169,12 @@ impl Reader {
                     self.update(reply, true, out);
                     out.extend_from_slice(outbox.sse(index..index + 1));
                 }
-                (View::Images, FrameKind::Body) => match image_frame(outbox.json(frame)) {
-                    Some(chunk) => encode(&chunk, self.sdk, out),
-                    None => out.extend_from_slice(outbox.sse(index..index + 1)),
-                },
+                (View::Images, FrameKind::Body) => {
+                    match image_frame(outbox.json(frame), self.images.as_deref()) {
+                        Some(chunk) => encode(&chunk, self.sdk, out),
+                        None => out.extend_from_slice(outbox.sse(index..index + 1)),
+                    }
+                }
                 _ => out.extend_from_slice(outbox.sse(index..index + 1)),
             }
         }
@@ -219,12 +237,13 @@ impl Reader {
     fn project<'r>(&self, reply: &'r Reply) -> Cow<'r, Message> {
         match self.view {
             View::Native => reply.snapshot(),
-            View::Images => Cow::Owned(with_images(&reply.snapshot())),
+            View::Images => Cow::Owned(with_images(&reply.snapshot(), self.images.as_deref())),
             View::Held => Cow::Owned(project_but(
                 &reply.snapshot(),
                 reply.calls(),
                 reply.ended().is_some(),
                 reply.asking_step(),
+                self.images.as_deref(),
             )),
         }
     }
@@ -232,12 +251,18 @@ impl Reader {
 
 /// A message in the `adk` dialect. `ended`: whether its reply has come to its end, so that nothing is held back.
 pub fn project(message: &Message, calls: &Calls, ended: bool) -> Message {
-    project_but(message, calls, ended, None)
+    project_but(message, calls, ended, None, None)
 }
 
 /// Leaves out the calls of the step that the agent is still speaking in: confirmations may yet come between them, and
 /// a reader cannot be sent a part that belongs before one that it has.
-fn project_but(message: &Message, calls: &Calls, ended: bool, asking: Option<u32>) -> Message {
+fn project_but(
+    message: &Message,
+    calls: &Calls,
+    ended: bool,
+    asking: Option<u32>,
+    images: Option<&dyn Images>,
+) -> Message {
     let mut parts = Vec::new();
     let mut held = Vec::new();
     for step in message.parts.split(|part| matches!(part, Part::StepStart)) {
@@ -261,7 +286,11 @@ fn project_but(message: &Message, calls: &Calls, ended: bool, asking: Option<u32
                     }
                 }
                 Part::StepStart => {}
-                Part::File(file) => held.push(image_part(file).unwrap_or_else(|| part.clone())),
+                // It is not shown yet, and an image is much to copy.
+                _ if !ended => {}
+                Part::File(file) => {
+                    held.push(image_part(file, images).unwrap_or_else(|| part.clone()));
+                }
                 other => held.push(other.clone()),
             }
         }
@@ -366,11 +395,11 @@ fn is_over(approval: &Approval) -> bool {
     )
 }
 
-fn with_images(message: &Message) -> Message {
+fn with_images(message: &Message, images: Option<&dyn Images>) -> Message {
     let mut message = message.clone();
     for part in &mut message.parts {
         if let Part::File(file) = part
-            && let Some(image) = image_part(file)
+            && let Some(image) = image_part(file, images)
         {
             *part = image;
         }
@@ -378,30 +407,34 @@ fn with_images(message: &Message) -> Message {
     message
 }
 
-fn image_part(file: &FilePart) -> Option<Part> {
+fn image_part(file: &FilePart, images: Option<&dyn Images>) -> Option<Part> {
     Some(Part::Data(DataPart {
         kind: "data-image".to_owned(),
         id: None,
-        data: image_data(&file.media_type, &file.url)?,
+        data: image_data(&file.media_type, &file.url, images)?,
         extra: Map::new(),
     }))
 }
 
 /// An image in the form of this dialect. One that lies elsewhere is named by its address.
-fn image_data(media_type: &str, url: &str) -> Option<Value> {
+fn image_data(media_type: &str, url: &str, images: Option<&dyn Images>) -> Option<Value> {
     if !media_type.starts_with("image/") {
         return None;
     }
     let inline = url
         .strip_prefix("data:")
         .and_then(|rest| rest.split_once(";base64,"));
-    Some(match inline {
-        Some((_, data)) => json!({"mediaType": media_type, "data": data}),
+    let data = match inline {
+        Some((_, data)) => Some(Cow::Borrowed(data)),
+        None => images.and_then(|images| images.base64(url)).map(Cow::Owned),
+    };
+    Some(match data {
+        Some(data) => json!({"mediaType": media_type, "data": data}),
         None => json!({"mediaType": media_type, "url": url}),
     })
 }
 
-fn image_frame(json: &[u8]) -> Option<Chunk<'static>> {
+fn image_frame(json: &[u8], images: Option<&dyn Images>) -> Option<Chunk<'static>> {
     if !json.starts_with(br#"{"type":"file""#) {
         return None;
     }
@@ -409,6 +442,7 @@ fn image_frame(json: &[u8]) -> Option<Chunk<'static>> {
     let data = image_data(
         chunk.get("mediaType")?.as_str()?,
         chunk.get("url")?.as_str()?,
+        images,
     )?;
     Some(Chunk::Data(crate::chunk::DataChunk {
         kind: Cow::Borrowed("data-image"),

@@ -403,4 +403,57 @@ mod tests {
             assert!(error.contains(key), "{toml}: {error}");
         }
     }
+
+    const EXAMPLE: &str = include_str!("../../../adk-bridge.example.toml");
+
+    #[test]
+    fn the_example_holds_the_defaults() {
+        let figment = Figment::from(Serialized::defaults(Config::default()));
+        let read = |figment: &Figment| -> Value {
+            let config: Config = figment.extract().unwrap();
+            config.check().unwrap();
+            serde_json::to_value(config).unwrap()
+        };
+        let defaults = read(&figment);
+        assert_eq!(read(&figment.merge(Toml::string(EXAMPLE))), defaults);
+    }
+
+    #[test]
+    fn the_example_names_every_key() {
+        // Keys that are not set are not written, so they are set here.
+        let mut config = Config::default();
+        config.agent.instruction = Some(String::new());
+        config.agent.tools = Some(Vec::new());
+        config.store.url = Some(String::new());
+        let tool = ClientTool {
+            name: String::new(),
+            description: String::new(),
+            input_schema: Value::Null,
+            approval: true,
+        };
+        let mut wanted: Vec<String> = Vec::new();
+        let sections = serde_json::to_value(&config).unwrap();
+        for (section, keys) in sections.as_object().unwrap() {
+            wanted.push(format!("[{section}]"));
+            wanted.extend(
+                keys.as_object()
+                    .unwrap()
+                    .keys()
+                    .map(|key| format!("{key} = ")),
+            );
+        }
+        let tool = serde_json::to_value(tool).unwrap();
+        wanted.extend(
+            tool.as_object()
+                .unwrap()
+                .keys()
+                .map(|key| format!("{key} = ")),
+        );
+        for begin in wanted {
+            let is_there = EXAMPLE
+                .lines()
+                .any(|line| line.trim_start_matches("# ").starts_with(&begin));
+            assert!(is_there, "adk-bridge.example.toml lacks {begin:?}");
+        }
+    }
 }

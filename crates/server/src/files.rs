@@ -35,6 +35,14 @@ pub struct Files {
     max_bytes: u64,
 }
 
+/// Content that was looked at and has an id, and is not stored yet.
+#[derive(Debug)]
+pub struct Prepared {
+    pub id: String,
+    pub media_type: String,
+    pub content: Vec<u8>,
+}
+
 /// What a client says about a file that it sends.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Described<'a> {
@@ -114,6 +122,54 @@ impl Files {
             name: described.name.and_then(clean_name),
             created: now,
         };
+        self.finish(written, row).await
+    }
+
+    /// Looks at content without storing it, for those who must know its id before they can wait.
+    pub fn prepare(
+        &self,
+        media_type: Option<&str>,
+        content: Vec<u8>,
+    ) -> Result<Prepared, FileError> {
+        if content.len() as u64 > self.max_bytes {
+            return Err(FileError::TooLarge {
+                limit: self.max_bytes,
+            });
+        }
+        let head = &content[..content.len().min(HEAD_BYTES)];
+        let media_type =
+            media::judge(media_type, head).map_err(|found| FileError::MediaType { found })?;
+        Ok(Prepared {
+            id: new_id()?,
+            media_type,
+            content,
+        })
+    }
+
+    /// Stores what was prepared.
+    pub async fn store(
+        &self,
+        chat: ChatRef<'_>,
+        prepared: &Prepared,
+        name: Option<&str>,
+        now: Time,
+    ) -> Result<FileRow, FileError> {
+        let written = self
+            .write(&prepared.content, &mut tokio::io::empty())
+            .await?;
+        let row = FileRow {
+            id: prepared.id.clone(),
+            chat_id: chat.id.to_owned(),
+            user: chat.user.to_owned(),
+            media_type: prepared.media_type.clone(),
+            bytes: written.bytes,
+            name: name.and_then(clean_name),
+            created: now,
+        };
+        self.finish(written, row).await
+    }
+
+    async fn finish(&self, written: Written, row: FileRow) -> Result<FileRow, FileError> {
         let place = self.place(&row.id);
         put(written.path, &place)
             .await
@@ -137,6 +193,16 @@ impl Files {
             .await
             .map_err(StoreError::io("opening a file"))?;
         Ok((row, file))
+    }
+
+    /// The whole content of a file.
+    pub async fn content(&self, user: &str, id: &str) -> Result<(FileRow, Vec<u8>), FileError> {
+        let (row, mut file) = self.read(user, id).await?;
+        let mut content = Vec::with_capacity(usize::try_from(row.bytes).unwrap_or_default());
+        file.read_to_end(&mut content)
+            .await
+            .map_err(StoreError::io("reading a file"))?;
+        Ok((row, content))
     }
 
     /// Deletes a chat with everything in it.

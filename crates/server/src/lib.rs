@@ -14,16 +14,20 @@
 //! | [`chat`] | one task per chat: the reply, the agent's run, tools, readers |
 //! | [`store`] | what survives a restart |
 //! | [`files`] | binary content beside the store |
+//! | [`metrics`], [`telemetry`] | what is counted, what is logged |
 //! | [`config`], [`error`] | what can be set; what is refused |
-//! | [`serve`], [`translate`] | the commands |
+//! | [`serve`], [`translate`], [`fake_gemini`] | the commands |
 
 pub mod auth;
 pub mod chat;
 pub mod config;
 pub mod error;
+pub mod fake_gemini;
 pub mod files;
+pub mod metrics;
 pub mod router;
 pub mod serve;
 pub mod store;
+pub mod telemetry;
 pub mod translate;
 pub mod transport;

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use adk_bridge::config::{AgentKind, Overrides};
-use adk_bridge::{serve, translate};
+use adk_bridge::config::{AgentKind, Overrides, Span};
+use adk_bridge::{fake_gemini, serve, translate};
 use adk_bridge_protocol::dialect::Dialect;
 use clap::{Parser, Subcommand};
 
@@ -47,6 +47,15 @@ enum Command {
         /// The recording, or - for standard input.
         file: PathBuf,
     },
+    /// Serves a scripted Gemini that Google's own clients can talk to.
+    FakeGemini {
+        /// The address to listen on; port 0 picks one.
+        #[arg(long, default_value = "127.0.0.1:0")]
+        listen: SocketAddr,
+        /// The time between two pieces of an answer.
+        #[arg(long, default_value = "30ms")]
+        pace: Span,
+    },
 }
 
 fn main() -> ExitCode {
@@ -69,6 +78,7 @@ fn main() -> ExitCode {
             message_id,
             file,
         } => translate::run(dialect, &message_id, &file),
+        Command::FakeGemini { listen, pace } => fake_gemini::run(listen, pace),
     };
     match done {
         Ok(code) => code,

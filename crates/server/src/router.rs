@@ -10,6 +10,7 @@ use axum::routing::{get, post};
 use crate::auth;
 use crate::chat::Chats;
 use crate::config::Config;
+use crate::telemetry;
 use crate::transport::{self, page};
 
 /// What every door knows.
@@ -38,7 +39,15 @@ pub fn router(app: App) -> Router {
         )
         .route("/api/audit", get(transport::chats::audit))
         .route("/api/agent", get(transport::chats::agent))
+        .route("/api/files/{id}", get(transport::files::download))
+        // What is counted.
+        .route("/metrics", get(transport::chats::metrics))
         .layer(DefaultBodyLimit::max(limit))
+        .route(
+            "/api/files",
+            post(transport::files::upload)
+                .layer(DefaultBodyLimit::max(transport::files::body_limit(limit))),
+        )
         .layer(middleware::from_fn_with_state(app.clone(), auth::guard));
     Router::new()
         .merge(doors)
@@ -47,5 +56,6 @@ pub fn router(app: App) -> Router {
         .route("/health", get(page::health))
         .route("/ready", get(page::ready))
         .fallback(page::not_found)
+        .layer(middleware::from_fn(telemetry::log))
         .with_state(app)
 }

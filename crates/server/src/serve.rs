@@ -1,8 +1,10 @@
 //! `adk-bridge serve`: the bridge as a server.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use adk_bridge_agents::demo::tools::{Options as ToolOptions, demo_tools};
 use adk_bridge_agents::gemini::{Gemini, Settings};
@@ -11,16 +13,20 @@ use adk_bridge_protocol::calls::RunsOn;
 use adk_bridge_protocol::reply::Limits;
 use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 
 use crate::chat::toolbox::Toolbox;
 use crate::chat::{Chats, Shared};
 use crate::config::{AgentKind, Config, Overrides};
+use crate::files::Files;
 use crate::router::{App, router};
 use crate::store::DataDir;
 use crate::store::sqlite::SqliteStore;
 
 /// The file that is read where it exists and no other is named.
 const DEFAULT_FILE: &str = "adk-bridge.toml";
+/// How long everything may take when the server is stopped; who stops it waits commonly ten seconds.
+const GOING: Duration = Duration::from_secs(5);
 
 pub fn run(file: Option<&Path>, overrides: &Overrides) -> anyhow::Result<ExitCode> {
     tracing_subscriber::fmt()
@@ -28,6 +34,7 @@ pub fn run(file: Option<&Path>, overrides: &Overrides) -> anyhow::Result<ExitCod
             tracing_subscriber::EnvFilter::try_from_default_env()
                 .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info")),
         )
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
     let default = PathBuf::from(DEFAULT_FILE);
@@ -49,7 +56,10 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
             None => bail!("store.url: {url:?} is no SQLite database; write sqlite:PATH"),
         },
     };
-    let store = Arc::new(SqliteStore::open(Arc::new(data), database.as_deref()).await?);
+    let data = Arc::new(data);
+    let store = Arc::new(SqliteStore::open(data.clone(), database.as_deref()).await?);
+    let max_file_bytes = config.server.max_body_bytes as u64;
+    let files = Arc::new(Files::open(&data, store.clone(), max_file_bytes).await?);
     let agent = agent(&config).await?;
     let tools = Arc::new(toolbox(&config, &directory)?);
     let chats = Chats::new(Shared {
@@ -57,6 +67,8 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
         agent,
         tools,
         tool_timeout: config.tools.timeout.0,
+        files,
+        metrics: Arc::default(),
     });
     let listener = TcpListener::bind(config.server.listen)
         .await
@@ -67,18 +79,31 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
     banner(&config, &directory, open);
     let app = App {
         config: Arc::new(config),
-        chats,
+        chats: chats.clone(),
     };
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server = axum::serve(listener, router(app)).with_graceful_shutdown(async {
+        let _ = stopped.await;
+    });
+    let serving = tokio::spawn(server.into_future());
     announce(address)?;
-    axum::serve(listener, router(app))
-        .with_graceful_shutdown(shutdown())
-        .await?;
+    shutdown().await;
+    tracing::info!("the server stops");
+    let _ = stop.send(());
+    let gone = async {
+        chats.shut_down().await;
+        serving.await
+    };
+    match tokio::time::timeout(GOING, gone).await {
+        Ok(served) => served??,
+        Err(_) => tracing::warn!("some connections did not end in time; they are cut"),
+    }
     crate::store::Store::close(&*store).await?;
     Ok(())
 }
 
 /// Says, in a form that programs can wait for, that requests are taken.
-fn announce(address: std::net::SocketAddr) -> std::io::Result<()> {
+pub(crate) fn announce(address: std::net::SocketAddr) -> std::io::Result<()> {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
     writeln!(out, "listening on http://{address}")?;
@@ -187,7 +212,7 @@ fn toolbox(config: &Config, directory: &Path) -> anyhow::Result<Toolbox> {
 }
 
 /// Ends with Ctrl-C, or when the operating system asks.
-async fn shutdown() {
+pub(crate) async fn shutdown() {
     let interrupt = tokio::signal::ctrl_c();
     #[cfg(unix)]
     let terminate = async {

@@ -75,7 +75,8 @@ impl Assembly {
     pub(super) fn chunk(&mut self, json: &str, sink: EventSink<'_>) -> Result<(), AgentError> {
         let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| AgentError {
             message: "the model's answer cannot be read".into(),
-            detail: format!("{error} in {}", json.get(..200).unwrap_or(json)),
+            // Not the chunk itself: what people and models say has no place in a log.
+            detail: format!("{error} in a chunk of {} bytes", json.len()),
         })?;
         if let Some(error) = chunk.error {
             return Err(AgentError {

@@ -399,6 +399,11 @@ impl Translator {
                 })),
                 transient: Some(true),
             }));
+        } else if self.muted {
+            // What is not shown is not kept.
+        } else if let Some(kept) = page.ids.file(media_type, &data) {
+            self.bytes += data.len();
+            self.file(&kept.url, &kept.media_type, page);
         } else {
             let url = format!("data:{media_type};base64,{data}");
             self.file(&url, media_type, page);

@@ -1,5 +1,6 @@
 //! Chats: one task for each that is in use, found by its user and id.
 
+mod kept;
 mod plan;
 pub mod readers;
 pub mod request;
@@ -7,6 +8,7 @@ mod task;
 pub mod toolbox;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,8 +22,11 @@ use tokio::sync::{mpsc, oneshot};
 pub use task::{Command, new_id};
 
 use crate::error::AppError;
+use crate::files::{Described, Files};
+use crate::metrics::Metrics;
 use crate::store::{
-    AuditRow, Chat, ChatRef, ListedChat, MAX_LISTED, MessageState, Store, StoreError, Thing,
+    AuditRow, Chat, ChatRef, FileRow, ListedChat, MAX_LISTED, MessageState, Store, StoreError,
+    Thing,
 };
 use task::Task;
 use toolbox::Toolbox;
@@ -29,12 +34,18 @@ use toolbox::Toolbox;
 /// How many requests may wait for one chat; more come only from a client gone wild.
 const COMMANDS: usize = 32;
 
+/// What clients are told when the server is being stopped.
+pub(crate) const GOING_AWAY: &str =
+    "the server is being restarted; load the chat again in a moment";
+
 /// What all chats share: nothing of it belongs to one of them.
 pub struct Shared {
     pub store: Arc<dyn Store>,
     pub agent: Gemini,
     pub tools: Arc<Toolbox>,
     pub tool_timeout: Duration,
+    pub files: Arc<Files>,
+    pub metrics: Arc<Metrics>,
 }
 
 /// The chats that are in use.
@@ -42,6 +53,8 @@ pub struct Shared {
 pub struct Chats {
     shared: Arc<Shared>,
     tasks: Arc<Mutex<Tasks>>,
+    /// Set when the server goes away: chats end, and none begins.
+    closing: Arc<AtomicBool>,
 }
 
 /// The tasks by user and chat.
@@ -52,6 +65,7 @@ impl Chats {
         Self {
             shared: Arc::new(shared),
             tasks: Arc::default(),
+            closing: Arc::default(),
         }
     }
 
@@ -78,6 +92,9 @@ impl Chats {
         let (answer, wait) = oneshot::channel();
         let mut command = command(answer);
         loop {
+            if self.closing.load(Ordering::Relaxed) {
+                return Err(AppError::unavailable(GOING_AWAY));
+            }
             match self.sender(user, chat_id).send(command).await {
                 Ok(()) => break,
                 // The task was just leaving; the next one takes it.
@@ -87,6 +104,23 @@ impl Chats {
         wait.await.map_err(|_| {
             AppError::unavailable("the chat could not be stored or loaded; try again in a moment")
         })
+    }
+
+    /// Stores what every chat has come to and ends it; tools that run get a moment to finish.
+    pub async fn shut_down(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+        let tasks: Vec<mpsc::Sender<Command>> = self.lock().values().cloned().collect();
+        let mut ends = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            let (answer, end) = oneshot::channel();
+            // A task that has left needs nothing more.
+            if task.send(Command::ShutDown { answer }).await.is_ok() {
+                ends.push(end);
+            }
+        }
+        for end in ends {
+            let _ = end.await;
+        }
     }
 
     /// Whether a chat is in use, so that asking it costs no loading.
@@ -185,11 +219,18 @@ impl Chats {
             .await?
             .ok_or_else(|| AppError::not_found("chat"))?;
         let open = store.open_reply(chat).await?;
-        let messages = store
-            .messages(chat)
-            .await?
+        let mut shown = store.messages(chat).await?;
+        shown.retain(|stored| stored.state != MessageState::Running);
+        if dialect == Dialect::Adk {
+            for stored in shown
+                .iter_mut()
+                .filter(|stored| stored.message.role == Role::Assistant)
+            {
+                kept::inline_images(&self.shared.files, chat, &mut stored.message).await;
+            }
+        }
+        let messages = shown
             .into_iter()
-            .filter(|stored| stored.state != MessageState::Running)
             .map(|stored| match (dialect, &open) {
                 (Dialect::Native, _) => stored.message,
                 (Dialect::Adk, _) if stored.message.role != Role::Assistant => stored.message,
@@ -207,10 +248,37 @@ impl Chats {
         self.ask(user, chat_id, |answer| Command::Close { answer })
             .await?;
         self.shared
-            .store
+            .files
             .delete_chat(ChatRef { user, id: chat_id })
             .await?;
         Ok(())
+    }
+
+    /// Takes a file for a chat, which begins with it if it is not there yet.
+    pub async fn save_file(
+        &self,
+        user: &str,
+        chat_id: &str,
+        described: Described<'_>,
+        content: &[u8],
+    ) -> Result<FileRow, AppError> {
+        let chat = ChatRef { user, id: chat_id };
+        self.shared.store.create_chat(chat, now()).await?;
+        Ok(self
+            .shared
+            .files
+            .save(chat, described, content, now())
+            .await?)
+    }
+
+    pub async fn file(&self, user: &str, id: &str) -> Result<(FileRow, tokio::fs::File), AppError> {
+        Ok(self.shared.files.read(user, id).await?)
+    }
+
+    /// Counters for Prometheus.
+    pub fn metrics(&self) -> String {
+        let open = self.lock().len();
+        self.shared.metrics.text(open)
     }
 
     pub async fn audit(&self, user: &str, chat_id: &str) -> Result<Vec<AuditRow>, AppError> {

@@ -1,5 +1,6 @@
 //! The readers of a turn: each gets the frames at its own pace, the fastest sets that of the turn.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use adk_bridge_protocol::chunk::{Chunk, FinishReason, Sdk};
@@ -13,6 +14,8 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
 
+use crate::metrics::Metrics;
+
 /// How many pieces a reader may lag behind before it is parked. A piece is what one read from the agent brought.
 const PIECES: usize = 16;
 /// A reader that takes nothing for so long has gone away without saying so.
@@ -22,8 +25,9 @@ pub const STALL: Duration = Duration::from_secs(30);
 pub type Answer = mpsc::Receiver<Bytes>;
 
 /// Everybody who reads the current turn.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Readers {
+    metrics: Arc<Metrics>,
     all: Vec<Attached>,
     /// The last chunk of the turn, for readers that are parked when it comes.
     terminal: Vec<u8>,
@@ -35,9 +39,35 @@ struct Attached {
     sink: mpsc::Sender<Bytes>,
     buffer: Vec<u8>,
     parked: bool,
+    _counted: Counted,
+}
+
+/// One reader in the metrics, as long as this lives.
+#[derive(Debug)]
+struct Counted(Arc<Metrics>);
+
+impl Counted {
+    fn new(metrics: &Arc<Metrics>) -> Self {
+        metrics.reader_came();
+        Self(metrics.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.reader_went();
+    }
 }
 
 impl Readers {
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self {
+            metrics,
+            all: Vec::new(),
+            terminal: Vec::new(),
+        }
+    }
+
     /// Adds a reader; its answer begins with what its client misses.
     pub fn attach(
         &mut self,
@@ -53,6 +83,7 @@ impl Readers {
             sink,
             buffer,
             parked: false,
+            _counted: Counted::new(&self.metrics),
         });
         answer
     }
@@ -100,9 +131,12 @@ impl Readers {
         for attached in &mut self.all {
             if !attached.buffer.is_empty() && !attached.parked {
                 let piece = Bytes::from(std::mem::take(&mut attached.buffer));
+                let bytes = piece.len();
                 // `make_ready` has seen to it that there is room; a closed sink is dropped there.
                 if let Err(mpsc::error::TrySendError::Full(piece)) = attached.sink.try_send(piece) {
                     attached.buffer = piece.into();
+                } else {
+                    self.metrics.sent(bytes);
                 }
             }
         }
@@ -118,6 +152,7 @@ impl Readers {
             }
             attached.buffer.extend_from_slice(sse::DONE);
             let (sink, piece) = (attached.sink, Bytes::from(attached.buffer));
+            self.metrics.sent(piece.len());
             if let Err(mpsc::error::TrySendError::Full(piece)) = sink.try_send(piece) {
                 tokio::spawn(async move { sink.send_timeout(piece, STALL).await });
             }
@@ -126,13 +161,18 @@ impl Readers {
 
     /// Ends a turn of a reply that has ended before: there is nothing to come but the end.
     pub fn finish_with(&mut self, reply: &Reply) {
+        self.end_with(reply, &Chunk::finish(FinishReason::Stop));
+    }
+
+    /// Ends the turn for everybody although it has not come to its end.
+    pub fn cut_off(&mut self, reply: &Reply, why: &str) {
+        self.end_with(reply, &Chunk::error(why));
+    }
+
+    fn end_with(&mut self, reply: &Reply, last: &Chunk<'_>) {
         self.terminal.clear();
-        sse::chunk(
-            &mut self.terminal,
-            &Chunk::finish(FinishReason::Stop),
-            Sdk::V6,
-        );
-        for attached in &mut self.all {
+        sse::chunk(&mut self.terminal, last, Sdk::V6);
+        for attached in self.all.iter_mut().filter(|attached| !attached.parked) {
             attached.buffer.extend_from_slice(&self.terminal);
         }
         self.end(reply);

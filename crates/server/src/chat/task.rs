@@ -12,7 +12,7 @@ use adk_bridge_agents::agent::{AgentError, News, Request};
 use adk_bridge_agents::gemini::GeminiRun;
 use adk_bridge_agents::tool::ToolCall;
 use adk_bridge_protocol::approval::Time;
-use adk_bridge_protocol::calls::{Ids, Outcome};
+use adk_bridge_protocol::calls::Outcome;
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::{Dialect, Reader};
 use adk_bridge_protocol::event::Content;
@@ -28,11 +28,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::kept::{self, Pictures, ReplyIds};
 use super::plan::{Plan, plan};
 use super::readers::{Answer, Readers};
 use super::request::ChatRequest;
-use super::{Shared, now};
+use super::{GOING_AWAY, Shared, now};
 use crate::error::AppError;
+use crate::metrics::result_of;
 use crate::store::{AuditEntry, ChatRef, MessageState, StoreChatState, StoreError};
 
 /// How often a streaming message is stored, so that a crash keeps the partial answer.
@@ -41,6 +43,8 @@ const CHECKPOINT: Duration = Duration::from_secs(1);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// A task without anything to do goes away; its chat is in the store.
 const IDLE: Duration = Duration::from_secs(60);
+/// How long tools may go on when the server is being stopped; it has to be gone after five seconds.
+const LAST_TOOLS: Duration = Duration::from_secs(3);
 
 /// What doors ask of a chat.
 pub enum Command {
@@ -66,6 +70,10 @@ pub enum Command {
     Close {
         answer: oneshot::Sender<()>,
     },
+    /// The server is being stopped: what there is is stored, and the next start goes on from it.
+    ShutDown {
+        answer: oneshot::Sender<()>,
+    },
 }
 
 pub(super) struct Task {
@@ -86,7 +94,19 @@ pub(super) struct Task {
     origin: Origin,
     refused: usize,
     checkpointed: Instant,
-    ids: RandomIds,
+    ids: ReplyIds,
+    pictures: Arc<Pictures>,
+    /// The turn that is open, for the log and the metrics.
+    turn: Option<Turn>,
+    /// When the request came that the next turn is for.
+    arrived: Option<Instant>,
+}
+
+/// What is measured of a turn.
+struct Turn {
+    began: Instant,
+    /// Whether the agent has said something.
+    spoke: bool,
 }
 
 /// Where the current turn came from, for the audit.
@@ -137,6 +157,11 @@ impl Task {
                         let _ = answer.send(());
                         return;
                     }
+                    Some(Command::ShutDown { answer }) => {
+                        task.shut_down().await;
+                        let _ = answer.send(());
+                        return;
+                    }
                     Some(command) => task.command(command).await,
                     None => return,
                 },
@@ -165,13 +190,17 @@ impl Task {
 
     fn new(shared: Arc<Shared>, user: String, chat_id: String) -> Self {
         Self {
+            ids: ReplyIds::new(shared.files.clone()),
+            readers: Readers::new(shared.metrics.clone()),
+            pictures: Arc::default(),
+            turn: None,
+            arrived: None,
             shared,
             user,
             chat_id,
             history: Vec::new(),
             known: false,
             reply: None,
-            readers: Readers::default(),
             outbox: Outbox::default(),
             run: Run::Idle,
             tools: JoinSet::new(),
@@ -183,7 +212,6 @@ impl Task {
             },
             refused: 0,
             checkpointed: Instant::now(),
-            ids: RandomIds,
         }
     }
 
@@ -193,11 +221,12 @@ impl Task {
             user: &self.user,
             id: &self.chat_id,
         };
-        self.known = store.chat(chat).await?.is_some();
-        if !self.known {
+        if store.chat(chat).await?.is_none() {
             return Ok(());
         }
         let mut messages = store.messages(chat).await?;
+        // A chat that has only files so far was begun by them.
+        self.known = !messages.is_empty();
         if let Some(record) = store.open_reply(chat).await? {
             messages.retain(|stored| stored.message.id != record.message.id);
             self.reply = Some(Reply::restore(record));
@@ -222,9 +251,9 @@ impl Task {
                 sdk,
                 answer,
             } => {
+                let reader = self.reader(dialect, sdk, None).await;
                 let stream = match &self.reply {
                     Some(reply) if reply.turn().is_some() => {
-                        let reader = Reader::new(dialect, sdk, self.shared.tools.may_ask());
                         Some(self.readers.attach(reader, reply, None))
                     }
                     _ => None,
@@ -243,33 +272,61 @@ impl Task {
             } => {
                 let _ = answer.send(self.tool_output(&call_id, outcome).await);
             }
-            Command::Close { .. } => {}
+            Command::Close { .. } | Command::ShutDown { .. } => {}
+        }
+    }
+
+    /// A reader for a client; one of dialect `adk` is shown images in the message itself.
+    async fn reader(&mut self, dialect: Dialect, sdk: Sdk, older: Option<&Message>) -> Reader {
+        let reader = Reader::new(dialect, sdk, self.shared.tools.may_ask());
+        if dialect == Dialect::Native {
+            return reader;
+        }
+        let message = older.or_else(|| self.reply.as_ref().map(Reply::message));
+        self.pictures
+            .load(&self.shared.files, self.chat(), message)
+            .await;
+        reader.with_images(self.pictures.clone())
+    }
+
+    fn chat(&self) -> ChatRef<'_> {
+        ChatRef {
+            user: &self.user,
+            id: &self.chat_id,
         }
     }
 
     async fn post(
         &mut self,
-        request: ChatRequest,
+        mut request: ChatRequest,
         transport: &'static str,
         answer: oneshot::Sender<Result<Answer, AppError>>,
     ) {
+        self.arrived = Some(Instant::now());
+        if let Some(theirs) = request.messages.last_mut()
+            && let Some(ours) = self.history.iter().find(|ours| ours.id == theirs.id)
+        {
+            kept::recognise(&self.shared.files, self.chat(), theirs, ours).await;
+        }
         let current = self.reply.as_ref().map(Reply::message);
         match plan(&request, &self.history, current, self.known) {
             Plan::Answer(message) => {
                 self.begin_turn(transport, request.dialect);
+                let reader = self
+                    .reader(request.dialect, request.sdk, message.as_ref())
+                    .await;
                 let reply = match (&mut self.reply, message) {
                     (Some(reply), _) if reply.message().id == request.last().id => reply,
                     (_, Some(older)) => {
                         // An older message: it has ended, and the client learns how.
                         let reply = ended(older);
-                        let stream = self.answer_once(&reply, &request);
+                        let stream = self.answer_once(&reply, reader, &request);
                         let _ = answer.send(Ok(stream));
                         return;
                     }
                     _ => return,
                 };
                 let theirs = request.last();
-                let reader = Reader::new(request.dialect, request.sdk, self.shared.tools.may_ask());
                 let stream = self.readers.attach(reader, reply, Some(theirs));
                 let _ = answer.send(Ok(stream));
                 let answers = answers_of(theirs);
@@ -284,13 +341,14 @@ impl Task {
                 });
             }
             Plan::Submit { messages, cut } => {
-                if let Err(error) = self.append(&messages, cut.as_ref()).await {
+                if let Err(error) = self.append(messages, cut.as_ref()).await {
                     let _ = answer.send(Err(error));
                     return;
                 }
                 self.begin_turn(transport, request.dialect);
+                self.pictures.clear();
+                let reader = self.reader(request.dialect, request.sdk, None).await;
                 let reply = Reply::new(&new_id("msg"));
-                let reader = Reader::new(request.dialect, request.sdk, self.shared.tools.may_ask());
                 let stream = self.readers.attach(reader, &reply, None);
                 self.reply = Some(reply);
                 let _ = answer.send(Ok(stream));
@@ -303,9 +361,8 @@ impl Task {
     }
 
     /// Answers a request that concerns a reply which has ended and is not the current one.
-    fn answer_once(&self, reply: &Reply, request: &ChatRequest) -> Answer {
-        let mut readers = Readers::default();
-        let reader = Reader::new(request.dialect, request.sdk, self.shared.tools.may_ask());
+    fn answer_once(&self, reply: &Reply, reader: Reader, request: &ChatRequest) -> Answer {
+        let mut readers = Readers::new(self.shared.metrics.clone());
         let stream = readers.attach(reader, reply, Some(request.last()));
         readers.finish_with(reply);
         stream
@@ -314,7 +371,7 @@ impl Task {
     /// Takes new messages into the history, in the store first.
     async fn append(
         &mut self,
-        messages: &[Message],
+        mut messages: Vec<Message>,
         cut: Option<&super::plan::CutAt>,
     ) -> Result<(), AppError> {
         let store = self.shared.store.clone();
@@ -324,10 +381,10 @@ impl Task {
         };
         if !self.known {
             store.create_chat(chat, now()).await?;
-            self.known = true;
         }
+        kept::keep_messages(&self.shared.files, chat, &mut messages).await?;
         store
-            .append(chat, messages, super::plan::CutAt::for_store(cut), now())
+            .append(chat, &messages, super::plan::CutAt::for_store(cut), now())
             .await?;
         if let Some(reply) = self.reply.take() {
             self.history.push(reply.message().clone());
@@ -335,7 +392,8 @@ impl Task {
         if let Some(cut) = cut {
             cut.apply(&mut self.history);
         }
-        self.history.extend(messages.iter().cloned());
+        self.history.extend(messages);
+        self.known = true;
         Ok(())
     }
 
@@ -392,6 +450,7 @@ impl Task {
             reply.handle(Input::Event(event), &mut given, outbox);
         });
         self.perform().await;
+        self.note_first_chunk();
         match read {
             Ok(()) => self.checkpoint().await,
             Err(error) => self.run_failed(error).await,
@@ -425,16 +484,28 @@ impl Task {
 
     async fn run_failed(&mut self, error: AgentError) {
         self.run = Run::Idle;
+        self.shared.metrics.agent_failed();
         let id = Uuid::new_v4().simple().to_string();
         let id = &id[..8];
-        tracing::warn!(chat = %self.chat_id, error = id, detail = %error.detail, "the agent failed ({id}): {}", error.message);
+        tracing::warn!(chat = %self.chat_id, error = id, detail = %error.detail, "the agent of chat {} failed (error {id})", self.chat_id);
         let message = format!("{} (error {id})", error.message);
         self.feed(Input::RunEnded(RunEnd::Failed(message))).await;
     }
 
     async fn tool_done(&mut self, done: Result<(String, Outcome), tokio::task::JoinError>) {
         match done {
-            Ok((call, outcome)) => {
+            Ok((call, mut outcome)) => {
+                let chat = ChatRef {
+                    user: &self.user,
+                    id: &self.chat_id,
+                };
+                let kept =
+                    kept::keep_outcome(&self.shared.files, chat, &mut outcome, &self.pictures)
+                        .await;
+                if let Err(error) = kept {
+                    // The tool has run, and what it came to must be told: the content stays in the message.
+                    tracing::warn!(chat = %self.chat_id, %error, "a tool's file in chat {} cannot be stored", self.chat_id);
+                }
                 self.feed(Input::ToolFinished {
                     call: &call,
                     outcome,
@@ -464,6 +535,22 @@ impl Task {
     }
 
     async fn perform(&mut self) {
+        if self.turn.is_none()
+            && self
+                .reply
+                .as_ref()
+                .is_some_and(|reply| reply.turn().is_some())
+        {
+            self.turn_begins();
+        }
+        let chat = ChatRef {
+            user: &self.user,
+            id: &self.chat_id,
+        };
+        if let Err(error) = self.ids.store_made(chat, &self.pictures).await {
+            tracing::error!(chat = %self.chat_id, %error, "a file of chat {} cannot be stored", self.chat_id);
+            return self.abandon();
+        }
         let effects = std::mem::take(&mut self.outbox.effects);
         for effect in &effects {
             match effect {
@@ -475,17 +562,19 @@ impl Task {
                     }
                 }
                 Effect::Frames(range) => {
+                    self.shared.metrics.chunks(range.len());
                     if let Some(reply) = &self.reply {
                         self.readers.frames(reply, &self.outbox, range.clone());
                     }
                 }
                 Effect::RunTool { call } => self.run_tool(call),
-                Effect::Ask(_) => self.ask(),
+                Effect::Ask(_) => self.ask().await,
                 Effect::CancelRun => self.run = Run::Idle,
                 Effect::End => {
                     if let Some(reply) = &self.reply {
                         self.readers.end(reply);
                     }
+                    self.turn_ends();
                 }
                 Effect::HoldUntil(_)
                 | Effect::Heard { .. }
@@ -500,6 +589,9 @@ impl Task {
 
     async fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
         let at = now();
+        for row in &commit.audit {
+            self.shared.metrics.audited(row.kind);
+        }
         self.refused += commit
             .audit
             .iter()
@@ -551,9 +643,10 @@ impl Task {
 
     /// What cannot be stored must not be told: the readers are cut off, and the next request reads the store anew.
     fn abandon(&mut self) {
-        self.readers = Readers::default();
+        self.readers = Readers::new(self.shared.metrics.clone());
         self.run = Run::Idle;
         self.reply = None;
+        self.turn = None;
     }
 
     fn run_tool(&mut self, id: &str) {
@@ -590,13 +683,14 @@ impl Task {
         });
     }
 
-    fn ask(&mut self) {
+    async fn ask(&mut self) {
         let mut messages = self.history.clone();
         if let Some(reply) = &self.reply
             && !reply.message().parts.is_empty()
         {
             messages.push(reply.message().clone());
         }
+        kept::inline(&self.shared.files, self.chat(), &mut messages).await;
         let request = Request {
             chat_id: &self.chat_id,
             user: &self.user,
@@ -610,6 +704,47 @@ impl Task {
     fn begin_turn(&mut self, transport: &'static str, dialect: Dialect) {
         self.turn_id = new_id("turn");
         self.origin = Origin { transport, dialect };
+    }
+
+    fn turn_begins(&mut self) {
+        self.shared.metrics.turn_started();
+        self.turn = Some(Turn {
+            began: self.arrived.take().unwrap_or_else(Instant::now),
+            spoke: false,
+        });
+    }
+
+    fn note_first_chunk(&mut self) {
+        if let Some(turn) = &mut self.turn
+            && !turn.spoke
+        {
+            let says = |effect: &Effect| matches!(effect, Effect::Frames(_));
+            if self.outbox.effects.iter().any(says) {
+                turn.spoke = true;
+                self.shared.metrics.first_chunk(turn.began.elapsed());
+            }
+        }
+    }
+
+    fn turn_ends(&mut self) {
+        // One that began and ended with the same input.
+        if self.turn.is_none() {
+            self.turn_begins();
+        }
+        let ended = self.reply.as_ref().and_then(Reply::ended);
+        self.shared.metrics.turn_ended(ended);
+        let (chat, turn, result) = (&self.chat_id, &self.turn_id, result_of(ended));
+        let millis = self
+            .turn
+            .take()
+            .map(|turn| turn.began.elapsed().as_millis());
+        tracing::info!(
+            chat,
+            turn,
+            result,
+            millis,
+            "the turn {turn} of chat {chat} ended: {result}"
+        );
     }
 
     /// Goes on with requests that waited for started tools.
@@ -650,6 +785,30 @@ impl Task {
         self.run = Run::Idle;
         self.tools.shutdown().await;
     }
+
+    /// Stores how far the reply has come and ends its readers. The next start marks a partial answer as such, and a
+    /// question stays open.
+    async fn shut_down(&mut self) {
+        let last = Instant::now() + LAST_TOOLS;
+        while let Ok(Some(done)) = tokio::time::timeout_at(last, self.tools.join_next()).await {
+            self.tool_done(done).await;
+        }
+        let asking = self.run.is_active();
+        self.run = Run::Idle;
+        let Some(reply) = &self.reply else {
+            return;
+        };
+        if asking
+            && let Err(error) = self
+                .shared
+                .store
+                .checkpoint(self.chat(), &reply.record())
+                .await
+        {
+            tracing::error!(chat = %self.chat_id, %error, "the chat {} cannot be stored", self.chat_id);
+        }
+        self.readers.cut_off(reply, GOING_AWAY);
+    }
 }
 
 struct Deadline {
@@ -679,18 +838,6 @@ impl Run {
     }
 }
 
-struct RandomIds;
-
-impl Ids for RandomIds {
-    fn call(&mut self, _given: Option<&str>) -> String {
-        new_id("call")
-    }
-
-    fn approval(&mut self, _given: Option<&str>) -> String {
-        new_id("approval")
-    }
-}
-
 pub fn new_id(kind: &str) -> String {
     format!("{kind}_{}", Uuid::new_v4().simple())
 }
@@ -716,7 +863,9 @@ async fn refuse_all(mut commands: mpsc::Receiver<Command>, error: &StoreError) {
             Command::Post { answer, .. } => drop(answer.send(Err(refusal))),
             Command::ToolOutput { answer, .. } => drop(answer.send(Err(refusal))),
             Command::Resume { answer, .. } => drop(answer.send(None)),
-            Command::Stop { answer } | Command::Close { answer } => drop(answer.send(())),
+            Command::Stop { answer } | Command::Close { answer } | Command::ShutDown { answer } => {
+                let _ = answer.send(());
+            }
         }
     }
 }

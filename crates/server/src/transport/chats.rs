@@ -15,7 +15,7 @@ use crate::router::App;
 
 #[derive(Debug, Deserialize)]
 pub struct OfChat {
-    chat: Option<String>,
+    pub chat: Option<String>,
 }
 
 pub async fn list(
@@ -103,4 +103,10 @@ pub async fn agent(State(app): State<App>) -> Json<Value> {
         "modalities": ["text"],
         "tools": tools,
     }))
+}
+
+/// Counters for Prometheus.
+pub async fn metrics(State(app): State<App>) -> ([(&'static str, &'static str); 1], String) {
+    let kind = [("content-type", "text/plain; version=0.0.4; charset=utf-8")];
+    (kind, app.chats.metrics())
 }

@@ -2,4 +2,5 @@
 
 pub mod chat;
 pub mod chats;
+pub mod files;
 pub mod page;

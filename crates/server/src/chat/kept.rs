@@ -1,0 +1,328 @@
+//! Files of a chat: their content leaves messages for the store, and comes back only where it is needed.
+//!
+//! ```text
+//!   user's message ─┐  data URL                  /api/files/ID ┌─▶ the model: inline data
+//!   model's image  ─┼─────────────▶ files ────────────────────▶├─▶ dialect adk: data-image
+//!   tool's image   ─┘                                          └─▶ everybody else: the address
+//! ```
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use adk_bridge_protocol::base64;
+use adk_bridge_protocol::calls::{File, Ids, Outcome};
+use adk_bridge_protocol::dialect::Images;
+use adk_bridge_protocol::message::{FilePart, Message, Part, Role, TextPart};
+use axum::http::StatusCode;
+
+use super::{new_id, now};
+use crate::error::AppError;
+use crate::files::{FileError, Files, Prepared};
+use crate::store::{ChatRef, StoreError, Thing};
+
+/// Where files are served.
+const PLACE: &str = "/api/files/";
+/// How much content one request to the model may hold; Google takes 20 MB beside the text.
+const MAX_INLINE_BYTES: usize = 20_000_000;
+/// What the model is told in place of a file that cannot be read back, or is one too many.
+const GONE: &str = "(The user sent a file here that is not available any more.)";
+
+pub(super) fn url_of(id: &str) -> String {
+    format!("{PLACE}{id}")
+}
+
+fn id_of(url: &str) -> Option<&str> {
+    url.strip_prefix(PLACE)
+}
+
+/// Ids for a reply, and a place for the files that the model makes in it.
+pub(super) struct ReplyIds {
+    files: Arc<Files>,
+    /// What the reply refers to and is not stored yet; to be stored before anybody is told.
+    made: Vec<Prepared>,
+}
+
+impl ReplyIds {
+    pub(super) fn new(files: Arc<Files>) -> Self {
+        Self {
+            files,
+            made: Vec::new(),
+        }
+    }
+
+    /// Stores what was made since the last time.
+    pub(super) async fn store_made(
+        &mut self,
+        chat: ChatRef<'_>,
+        pictures: &Pictures,
+    ) -> Result<(), FileError> {
+        for made in std::mem::take(&mut self.made) {
+            self.files.store(chat, &made, None, now()).await?;
+            pictures.add(&made);
+        }
+        Ok(())
+    }
+}
+
+impl Ids for ReplyIds {
+    fn call(&mut self, _given: Option<&str>) -> String {
+        new_id("call")
+    }
+
+    fn approval(&mut self, _given: Option<&str>) -> String {
+        new_id("approval")
+    }
+
+    fn file(&mut self, media_type: &str, data: &str) -> Option<File> {
+        let made = prepare(&self.files, media_type, base64::decode(data).ok()?)?;
+        let file = File {
+            media_type: made.media_type.clone(),
+            url: url_of(&made.id),
+        };
+        self.made.push(made);
+        Some(file)
+    }
+}
+
+/// Puts the content of the user's files into the store. What is no content, or none that is kept, stays as it is.
+///
+/// Messages that the user did not write just now may name files of a chat that is gone: those parts are dropped.
+pub(super) async fn keep_messages(
+    files: &Files,
+    chat: ChatRef<'_>,
+    messages: &mut [Message],
+) -> Result<(), AppError> {
+    let last = messages.len().saturating_sub(1);
+    for (index, message) in messages.iter_mut().enumerate() {
+        let mut lost = Vec::new();
+        for (place, part) in message.parts.iter_mut().enumerate() {
+            let Part::File(file) = part else {
+                continue;
+            };
+            if let Some(id) = id_of(&file.url) {
+                if is_of(files, chat, id).await? {
+                    continue;
+                }
+                if index == last {
+                    return Err(AppError::unprocessable(
+                        "unknown_file",
+                        format!("{:?} is no file of this chat; upload it again", file.url),
+                    ));
+                }
+                lost.push(place);
+            } else if let Some(content) = content_of(&file.url)
+                && let Some(made) = prepare(files, &file.media_type, content)
+            {
+                let row = files
+                    .store(chat, &made, file.filename.as_deref(), now())
+                    .await?;
+                file.media_type = row.media_type;
+                file.url = url_of(&row.id);
+            }
+        }
+        for place in lost.into_iter().rev() {
+            message.parts.remove(place);
+        }
+    }
+    Ok(())
+}
+
+/// Puts the files that a tool made into the store.
+pub(super) async fn keep_outcome(
+    files: &Files,
+    chat: ChatRef<'_>,
+    outcome: &mut Outcome,
+    pictures: &Pictures,
+) -> Result<(), FileError> {
+    let Outcome::Output { files: made, .. } = outcome else {
+        return Ok(());
+    };
+    for file in made {
+        if let Some(content) = content_of(&file.url)
+            && let Some(made) = prepare(files, &file.media_type, content)
+        {
+            let row = files.store(chat, &made, None, now()).await?;
+            pictures.add(&made);
+            file.media_type = row.media_type;
+            file.url = url_of(&row.id);
+        }
+    }
+    Ok(())
+}
+
+/// Gives the client's copy of a message the addresses of ours where the content is the same: a client that sent a
+/// picture sends it again, as it was, with everything that follows.
+pub(super) async fn recognise(
+    files: &Files,
+    chat: ChatRef<'_>,
+    theirs: &mut Message,
+    ours: &Message,
+) {
+    for (theirs, ours) in theirs.parts.iter_mut().zip(&ours.parts) {
+        let (Part::File(theirs), Part::File(ours)) = (theirs, ours) else {
+            continue;
+        };
+        if let Some(id) = id_of(&ours.url)
+            && let Some(content) = content_of(&theirs.url)
+            && let Ok((_, stored)) = files.content(chat.user, id).await
+            && stored == content
+        {
+            theirs.url.clone_from(&ours.url);
+            theirs.media_type.clone_from(&ours.media_type);
+        }
+    }
+}
+
+/// Puts content back into messages for the model, the newest first, as far as a request may hold it.
+pub(super) async fn inline(files: &Files, chat: ChatRef<'_>, messages: &mut [Message]) {
+    let mut room = MAX_INLINE_BYTES;
+    for message in messages.iter_mut().rev() {
+        let of_user = message.role == Role::User;
+        for part in message.parts.iter_mut().rev() {
+            let Part::File(file) = part else {
+                continue;
+            };
+            let Some(id) = id_of(&file.url) else {
+                continue;
+            };
+            match data_url(files, chat, id, file, room).await {
+                Some(url) => {
+                    room = room.saturating_sub(url.len());
+                    file.url = url;
+                }
+                None => {
+                    *part = Part::Text(TextPart {
+                        // An empty text is not told: the model should not think that it wrote the note.
+                        text: if of_user { GONE } else { "" }.to_owned(),
+                        ..TextPart::default()
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Puts the images of a message back into it, for dialect `adk`.
+pub(super) async fn inline_images(files: &Files, chat: ChatRef<'_>, message: &mut Message) {
+    for part in &mut message.parts {
+        if let Part::File(file) = part
+            && file.media_type.starts_with("image/")
+            && let Some(id) = id_of(&file.url)
+            && let Some(url) = data_url(files, chat, id, file, usize::MAX).await
+        {
+            file.url = url;
+        }
+    }
+}
+
+async fn data_url(
+    files: &Files,
+    chat: ChatRef<'_>,
+    id: &str,
+    file: &FilePart,
+    room: usize,
+) -> Option<String> {
+    let (row, content) = files.content(chat.user, id).await.ok()?;
+    let fits = content.len() / 3 * 4 <= room;
+    (row.chat_id == chat.id && fits).then(|| {
+        format!(
+            "data:{};base64,{}",
+            file.media_type,
+            base64::encode(&content)
+        )
+    })
+}
+
+async fn is_of(files: &Files, chat: ChatRef<'_>, id: &str) -> Result<bool, AppError> {
+    match files.read(chat.user, id).await {
+        Ok((row, _)) => Ok(row.chat_id == chat.id),
+        Err(FileError::Store(StoreError::NotFound(Thing::File))) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What is not taken as a file stays where it is: the model may know it nevertheless.
+fn prepare(files: &Files, media_type: &str, content: Vec<u8>) -> Option<Prepared> {
+    match files.prepare(Some(media_type), content) {
+        Ok(made) => Some(made),
+        Err(error) => {
+            tracing::debug!(%error, "content stays in its message");
+            None
+        }
+    }
+}
+
+/// The content of a data URL in base64, the only form that clients send.
+fn content_of(url: &str) -> Option<Vec<u8>> {
+    let (_, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
+    base64::decode(data).ok()
+}
+
+/// The images of a chat that clients of dialect `adk` are shown; empty as long as there is none.
+#[derive(Debug, Default)]
+pub(super) struct Pictures {
+    wanted: AtomicBool,
+    by_url: Mutex<HashMap<String, String>>,
+}
+
+impl Pictures {
+    /// Reads the images of a message; from here on those that are made are remembered.
+    pub(super) async fn load(&self, files: &Files, chat: ChatRef<'_>, message: Option<&Message>) {
+        self.wanted.store(true, Ordering::Relaxed);
+        for part in message.into_iter().flat_map(|message| &message.parts) {
+            if let Part::File(file) = part
+                && file.media_type.starts_with("image/")
+                && let Some(id) = id_of(&file.url)
+                && self.base64(&file.url).is_none()
+                && let Ok((row, content)) = files.content(chat.user, id).await
+                && row.chat_id == chat.id
+            {
+                self.lock()
+                    .insert(file.url.clone(), base64::encode(&content));
+            }
+        }
+    }
+
+    /// Forgets what belongs to an earlier reply.
+    pub(super) fn clear(&self) {
+        self.wanted.store(false, Ordering::Relaxed);
+        self.lock().clear();
+    }
+
+    fn add(&self, made: &Prepared) {
+        if self.wanted.load(Ordering::Relaxed) && made.media_type.starts_with("image/") {
+            self.lock()
+                .insert(url_of(&made.id), base64::encode(&made.content));
+        }
+    }
+
+    /// A map is whole even if somebody panicked who held it.
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, String>> {
+        self.by_url.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Images for Pictures {
+    fn base64(&self, url: &str) -> Option<String> {
+        self.lock().get(url).cloned()
+    }
+}
+
+impl From<FileError> for AppError {
+    fn from(error: FileError) -> Self {
+        let message = error.to_string();
+        match error {
+            FileError::TooLarge { .. } => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+            }
+            FileError::MediaType { .. } => Self::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "bad_media_type",
+                message,
+            ),
+            FileError::Incomplete(_) => Self::bad_request("incomplete", message),
+            FileError::Store(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What is counted, and how Prometheus reads it. A piece of an answer costs a few relaxed additions.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use adk_bridge_protocol::outbox::AuditKind;
+use adk_bridge_protocol::reply::Ended;
+
+/// Upper ends of the first-chunk delay's buckets, in milliseconds: from a fast local model to one that thinks.
+const DELAYS: [u64; 11] = [
+    10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000,
+];
+
+const RESULTS: [&str; 7] = [
+    "finished",
+    "waiting",
+    "failed",
+    "stopped",
+    "superseded",
+    "too_long",
+    "interrupted",
+];
+const APPROVALS: [&str; 5] = ["requested", "approved", "denied", "expired", "superseded"];
+const TOOL_RUNS: [&str; 4] = ["started", "finished", "failed", "unknown"];
+
+/// Counters of one server, from its start on.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    turns_started: AtomicU64,
+    turns_ended: [AtomicU64; RESULTS.len()],
+    chunks: AtomicU64,
+    bytes: AtomicU64,
+    approvals: [AtomicU64; APPROVALS.len()],
+    refused_answers: AtomicU64,
+    tool_runs: [AtomicU64; TOOL_RUNS.len()],
+    agent_failures: AtomicU64,
+    readers: AtomicU64,
+    /// One more than there are limits: the last bucket has none.
+    delays: [AtomicU64; DELAYS.len() + 1],
+    delay_millis: AtomicU64,
+}
+
+/// The word for how a turn ended; one that waits for its client has not ended its reply.
+pub fn result_of(ended: Option<Ended>) -> &'static str {
+    RESULTS[result_index(ended)]
+}
+
+impl Metrics {
+    pub fn turn_started(&self) {
+        self.turns_started.fetch_add(1, Relaxed);
+    }
+
+    pub fn turn_ended(&self, ended: Option<Ended>) {
+        self.turns_ended[result_index(ended)].fetch_add(1, Relaxed);
+    }
+
+    pub fn chunks(&self, count: usize) {
+        self.chunks.fetch_add(count as u64, Relaxed);
+    }
+
+    pub fn sent(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Counts what the audit tells of approvals and tools.
+    pub fn audited(&self, kind: AuditKind) {
+        let counter = match kind {
+            AuditKind::ApprovalRequested => &self.approvals[0],
+            AuditKind::ApprovalApproved => &self.approvals[1],
+            AuditKind::ApprovalDenied => &self.approvals[2],
+            AuditKind::ApprovalExpired => &self.approvals[3],
+            AuditKind::ApprovalSuperseded => &self.approvals[4],
+            AuditKind::AnswerRefused => &self.refused_answers,
+            AuditKind::ToolStarted => &self.tool_runs[0],
+            AuditKind::ToolFinished => &self.tool_runs[1],
+            AuditKind::ToolFailed => &self.tool_runs[2],
+            AuditKind::ToolOutcomeUnknown => &self.tool_runs[3],
+            AuditKind::ApprovalUnsupported | AuditKind::ToolRanDespiteDenial => return,
+        };
+        counter.fetch_add(1, Relaxed);
+    }
+
+    pub fn agent_failed(&self) {
+        self.agent_failures.fetch_add(1, Relaxed);
+    }
+
+    pub fn reader_came(&self) {
+        self.readers.fetch_add(1, Relaxed);
+    }
+
+    pub fn reader_went(&self) {
+        self.readers.fetch_sub(1, Relaxed);
+    }
+
+    /// The time from a request to the first thing that the agent said.
+    pub fn first_chunk(&self, delay: Duration) {
+        let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        let bucket = DELAYS.partition_point(|limit| *limit < millis);
+        self.delays[bucket].fetch_add(1, Relaxed);
+        self.delay_millis.fetch_add(millis, Relaxed);
+    }
+
+    /// Everything in Prometheus' text form.
+    pub fn text(&self, open_chats: usize) -> String {
+        let mut page = Page::default();
+        page.counter(
+            "turns_started_total",
+            "Turns that began.",
+            &self.turns_started,
+        );
+        page.counters(
+            "turns_ended_total",
+            "Turns by how they ended; a waiting one goes on when the client answers.",
+            "result",
+            &RESULTS,
+            &self.turns_ended,
+        );
+        page.counter("chunks_total", "Chunks of all turns.", &self.chunks);
+        page.counter(
+            "sent_bytes_total",
+            "Bytes of streams, for every reader.",
+            &self.bytes,
+        );
+        page.counters(
+            "approvals_total",
+            "Approvals by what became of them.",
+            "event",
+            &APPROVALS,
+            &self.approvals,
+        );
+        page.counter(
+            "refused_answers_total",
+            "Answers of clients that were refused.",
+            &self.refused_answers,
+        );
+        page.counters(
+            "tool_runs_total",
+            "Runs of tools by what became of them.",
+            "event",
+            &TOOL_RUNS,
+            &self.tool_runs,
+        );
+        page.counter(
+            "agent_failures_total",
+            "Runs of the agent that failed.",
+            &self.agent_failures,
+        );
+        page.gauge("open_chats", "Chats in memory.", open_chats as u64);
+        page.gauge(
+            "readers",
+            "Clients that read a turn.",
+            self.readers.load(Relaxed),
+        );
+        self.delays(&mut page);
+        page.text
+    }
+
+    fn delays(&self, page: &mut Page) {
+        const NAME: &str = "first_chunk_seconds";
+        page.head(
+            NAME,
+            "histogram",
+            "From a request to the first thing that the agent said.",
+        );
+        let mut count = 0;
+        for (index, bucket) in self.delays.iter().enumerate() {
+            count += bucket.load(Relaxed);
+            let limit = DELAYS.get(index).map_or_else(
+                || "+Inf".to_owned(),
+                |millis| Duration::from_millis(*millis).as_secs_f64().to_string(),
+            );
+            page.line(&format!("{NAME}_bucket{{le=\"{limit}\"}}"), count);
+        }
+        let sum = Duration::from_millis(self.delay_millis.load(Relaxed)).as_secs_f64();
+        page.line(&format!("{NAME}_sum"), sum);
+        page.line(&format!("{NAME}_count"), count);
+    }
+}
+
+fn result_index(ended: Option<Ended>) -> usize {
+    match ended {
+        Some(Ended::Finished) => 0,
+        None => 1,
+        Some(Ended::Failed) => 2,
+        Some(Ended::Stopped) => 3,
+        Some(Ended::Superseded) => 4,
+        Some(Ended::TooLong) => 5,
+        Some(Ended::Interrupted) => 6,
+    }
+}
+
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn counter(&mut self, name: &str, help: &str, value: &AtomicU64) {
+        self.head(name, "counter", help);
+        self.line(name, value.load(Relaxed));
+    }
+
+    fn counters(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        words: &[&str],
+        values: &[AtomicU64],
+    ) {
+        self.head(name, "counter", help);
+        for (word, value) in words.iter().zip(values) {
+            self.line(
+                &format!("{name}{{{label}=\"{word}\"}}"),
+                value.load(Relaxed),
+            );
+        }
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, "gauge", help);
+        self.line(name, value);
+    }
+
+    // Writing to a string cannot fail.
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.text, "# HELP adk_bridge_{name} {help}");
+        let _ = writeln!(self.text, "# TYPE adk_bridge_{name} {kind}");
+    }
+
+    fn line(&mut self, name: &str, value: impl std::fmt::Display) {
+        let _ = writeln!(self.text, "adk_bridge_{name} {value}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_fall_into_their_buckets() {
+        let metrics = Metrics::default();
+        for millis in [0, 10, 11, 30_000, 30_001, 90_000] {
+            metrics.first_chunk(Duration::from_millis(millis));
+        }
+        let text = metrics.text(0);
+        for line in [
+            "adk_bridge_first_chunk_seconds_bucket{le=\"0.01\"} 2",
+            "adk_bridge_first_chunk_seconds_bucket{le=\"0.025\"} 3",
+            "adk_bridge_first_chunk_seconds_bucket{le=\"10\"} 3",
+            "adk_bridge_first_chunk_seconds_bucket{le=\"30\"} 4",
+            "adk_bridge_first_chunk_seconds_bucket{le=\"+Inf\"} 6",
+            "adk_bridge_first_chunk_seconds_sum 150.022",
+            "adk_bridge_first_chunk_seconds_count 6",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} in {text}");
+        }
+    }
+}
