@@ -16,11 +16,13 @@
 //! | [`files`] | binary content beside the store |
 //! | [`config`], [`error`] | what can be set; what is refused |
 //! | [`serve`], [`translate`] | the commands |
+//! | `failpoint` | where tests let the process die |
 
 pub mod auth;
 pub mod chat;
 pub mod config;
 pub mod error;
+mod failpoint;
 pub mod files;
 pub mod router;
 pub mod serve;

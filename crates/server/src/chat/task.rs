@@ -33,6 +33,7 @@ use super::readers::{Answer, Readers};
 use super::request::ChatRequest;
 use super::{Shared, now};
 use crate::error::AppError;
+use crate::failpoint::failpoint;
 use crate::store::{AuditEntry, ChatRef, MessageState, StoreChatState, StoreError};
 
 /// How often a streaming message is stored, so that a crash keeps the partial answer.
@@ -326,9 +327,11 @@ impl Task {
             store.create_chat(chat, now()).await?;
             self.known = true;
         }
+        failpoint("before", "message");
         store
             .append(chat, messages, super::plan::CutAt::for_store(cut), now())
             .await?;
+        failpoint("after", "message");
         if let Some(reply) = self.reply.take() {
             self.history.push(reply.message().clone());
         }
@@ -392,6 +395,7 @@ impl Task {
             reply.handle(Input::Event(event), &mut given, outbox);
         });
         self.perform().await;
+        failpoint("in", "model");
         match read {
             Ok(()) => self.checkpoint().await,
             Err(error) => self.run_failed(error).await,
@@ -496,6 +500,9 @@ impl Task {
         }
         self.outbox.effects = effects;
         self.readers.flush();
+        if self.outbox.effects.contains(&Effect::End) {
+            failpoint("after", "frames");
+        }
     }
 
     async fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
@@ -526,10 +533,14 @@ impl Task {
             id: &self.chat_id,
         };
         self.checkpointed = Instant::now();
+        let step = step_of(commit);
+        failpoint("before", step);
         self.shared
             .store
             .commit(chat, &commit.record, &entries, at)
-            .await
+            .await?;
+        failpoint("after", step);
+        Ok(())
     }
 
     async fn checkpoint(&mut self) {
@@ -547,6 +558,7 @@ impl Task {
         if let Err(error) = self.shared.store.checkpoint(chat, &record).await {
             tracing::warn!(chat = %self.chat_id, %error, "a checkpoint failed; the answer goes on");
         }
+        failpoint("after", "checkpoint");
     }
 
     /// What cannot be stored must not be told: the readers are cut off, and the next request reads the store anew.
@@ -579,6 +591,7 @@ impl Task {
         };
         let (id, limit) = (id.to_owned(), self.shared.tool_timeout);
         self.tools.spawn(async move {
+            failpoint("before", "tool");
             let outcome = match tokio::time::timeout(limit, tool.run(run)).await {
                 Ok(outcome) => outcome,
                 Err(_) => Outcome::error(format!(
@@ -586,11 +599,13 @@ impl Task {
                     limit.as_secs()
                 )),
             };
+            failpoint("after", "tool");
             (id, outcome)
         });
     }
 
     fn ask(&mut self) {
+        failpoint("before", "model");
         let mut messages = self.history.clone();
         if let Some(reply) = &self.reply
             && !reply.message().parts.is_empty()
@@ -676,6 +691,27 @@ impl Run {
                 Err(error) => Progress::Failed(error),
             },
         }
+    }
+}
+
+/// What a commit makes durable, in a word.
+fn step_of(commit: &Commit) -> &'static str {
+    let record = &commit.record;
+    let told = |kinds: &[AuditKind]| commit.audit.iter().any(|row| kinds.contains(&row.kind));
+    if told(&[AuditKind::ApprovalRequested]) {
+        "question"
+    } else if told(&[AuditKind::ApprovalApproved, AuditKind::ApprovalDenied]) {
+        "decision"
+    } else if told(&[AuditKind::ToolStarted]) {
+        "start"
+    } else if told(&[AuditKind::ToolFinished, AuditKind::ToolFailed]) {
+        "outcome"
+    } else if record.ended.is_some() {
+        "end"
+    } else if record.asking {
+        "asking"
+    } else {
+        "pause"
     }
 }
 
