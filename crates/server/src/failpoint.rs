@@ -7,11 +7,11 @@
 /// Marks a moment: `when` it is and the `step` that it belongs to. Does nothing without the feature.
 #[cfg(not(feature = "failpoints"))]
 #[inline(always)]
-pub fn failpoint(_when: &str, _step: &str) {}
+pub(crate) fn failpoint(_when: &str, _step: &str) {}
 
 /// Marks a moment: `when` it is and the `step` that it belongs to. The process ends here if it was asked to.
 #[cfg(feature = "failpoints")]
-pub fn failpoint(when: &str, step: &str) {
+pub(crate) fn failpoint(when: &str, step: &str) {
     armed::reach(&format!("{when}-{step}"));
 }
 

@@ -500,7 +500,7 @@ impl Task {
         }
         self.outbox.effects = effects;
         self.readers.flush();
-        if self.outbox.effects.contains(&Effect::End) {
+        if self.outbox.effects.last() == Some(&Effect::End) {
             failpoint("after", "frames");
         }
     }
