@@ -17,9 +17,7 @@ use std::path::Path;
 use std::process::Command;
 
 use adk_bridge::store::sqlite::DATABASE;
-use crash_rig::{
-    Client, Server, answered, check_audit, count, is_pending, pay, text, tools,
-};
+use crash_rig::{Client, Server, answered, check_audit, count, is_pending, pay, text, tools};
 use serde_json::Value;
 
 const FAILPOINT: &str = "ADK_BRIDGE_FAILPOINT";
@@ -142,7 +140,10 @@ async fn die_at(point: &'static str, left: Left) {
 /// Goes as far as the server lives.
 async fn ask_and_approve(client: &Client) {
     let asked = client.say(CHAT, "u1", &pay(10)).await;
-    let Some(question) = asked.chunks.iter().find(|chunk| chunk["type"] == "tool-approval-request")
+    let Some(question) = asked
+        .chunks
+        .iter()
+        .find(|chunk| chunk["type"] == "tool-approval-request")
     else {
         return;
     };
@@ -188,7 +189,10 @@ async fn repeat(client: &Client, point: &str) {
     for _ in 0..3 {
         let stream = client.post(CHAT, copy.clone()).await;
         assert!(stream.done, "{point}: {stream:?}");
-        let steps = stream.chunks.iter().filter(|chunk| chunk["type"] == "start-step");
+        let steps = stream
+            .chunks
+            .iter()
+            .filter(|chunk| chunk["type"] == "start-step");
         assert_eq!(steps.count(), 0, "{point}: {stream:?}");
     }
     assert_eq!(client.messages(CHAT).await, before, "{point}");
@@ -256,7 +260,10 @@ async fn an_approval_that_expires_while_nobody_is_there_is_settled_at_the_start(
     assert!(client.post(CHAT, late).await.done);
     let refused = client.audit(CHAT).await.pop().unwrap();
     assert_eq!(refused["kind"], "answer.refused");
-    assert!(refused["reason"].as_str().unwrap().contains("expired"), "{refused}");
+    assert!(
+        refused["reason"].as_str().unwrap().contains("expired"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
@@ -382,7 +389,15 @@ async fn many_open_replies_are_taken_up_at_once() {
 fn a_normal_build_ignores_the_variable() {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let features = Command::new(env!("CARGO"))
-        .args(["tree", "--offline", "--locked", "--edges", "no-dev", "--depth", "0"])
+        .args([
+            "tree",
+            "--offline",
+            "--locked",
+            "--edges",
+            "no-dev",
+            "--depth",
+            "0",
+        ])
         .args(["--format", "features: {f}", "--manifest-path"])
         .arg(package.join("Cargo.toml"))
         .output()
@@ -409,7 +424,11 @@ fn a_normal_build_ignores_the_variable() {
             .status()
             .unwrap();
         assert!(built.success());
-        Command::new(probe).env(FAILPOINT, value).status().unwrap().success()
+        Command::new(probe)
+            .env(FAILPOINT, value)
+            .status()
+            .unwrap()
+            .success()
     };
     let with = ["--cfg", "feature=\"failpoints\""];
     assert!(!survives(&with, "before-start"));

@@ -108,7 +108,7 @@ impl Readers {
         }
     }
 
-    /// Ends the turn for everybody. Who is behind gets the rest in peace.
+    /// Ends the turn for everybody.
     pub fn end(&mut self, reply: &Reply) {
         for mut attached in self.all.drain(..) {
             if attached.parked {
@@ -116,11 +116,7 @@ impl Readers {
                     .reader
                     .finish(reply, &self.terminal, &mut attached.buffer);
             }
-            attached.buffer.extend_from_slice(sse::DONE);
-            let (sink, piece) = (attached.sink, Bytes::from(attached.buffer));
-            if let Err(mpsc::error::TrySendError::Full(piece)) = sink.try_send(piece) {
-                tokio::spawn(async move { sink.send_timeout(piece, STALL).await });
-            }
+            attached.send_last();
         }
     }
 
@@ -136,6 +132,14 @@ impl Readers {
             attached.buffer.extend_from_slice(&self.terminal);
         }
         self.end(reply);
+    }
+
+    /// Ends the turn for everybody with a message that a user can act on.
+    pub fn fail(&mut self, message: &str) {
+        for mut attached in self.all.drain(..) {
+            sse::chunk(&mut attached.buffer, &Chunk::error(message), Sdk::V6);
+            attached.send_last();
+        }
     }
 
     /// Whether the agent may go on: somebody can take what it says, or nobody listens.
@@ -163,6 +167,17 @@ impl Readers {
     pub fn keep_alive(&mut self) {
         for attached in &self.all {
             let _ = attached.sink.try_send(Bytes::from_static(sse::KEEP_ALIVE));
+        }
+    }
+}
+
+impl Attached {
+    /// Sends what is left and the end. Who is behind gets it in peace.
+    fn send_last(mut self) {
+        self.buffer.extend_from_slice(sse::DONE);
+        let (sink, piece) = (self.sink, Bytes::from(self.buffer));
+        if let Err(mpsc::error::TrySendError::Full(piece)) = sink.try_send(piece) {
+            tokio::spawn(async move { sink.send_timeout(piece, STALL).await });
         }
     }
 }

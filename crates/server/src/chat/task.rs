@@ -4,6 +4,7 @@
 //! reply, perform the effects that come out, in order.
 
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use adk_bridge_protocol::reply::{
     Answer as ClientAnswer, Given, Input, Mode, Record, Reply, RunEnd, Why, answers_of,
 };
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -88,6 +90,8 @@ pub(super) struct Task {
     refused: usize,
     checkpointed: Instant,
     ids: RandomIds,
+    /// A commit failed: what is in memory is worth nothing any more.
+    lost: bool,
 }
 
 /// Where the current turn came from, for the audit.
@@ -128,6 +132,9 @@ impl Task {
         }
         task.feed(Input::Boot).await;
         loop {
+            if task.lost {
+                return task.let_go().await;
+            }
             let deadline = task.deadline();
             let room = task.readers.have_room();
             tokio::select! {
@@ -185,6 +192,7 @@ impl Task {
             refused: 0,
             checkpointed: Instant::now(),
             ids: RandomIds,
+            lost: false,
         }
     }
 
@@ -205,7 +213,9 @@ impl Task {
         } else if let Some(last) = messages.pop_if(|stored| {
             stored.message.role == Role::Assistant && stored.state == MessageState::Done
         }) {
-            self.reply = Some(ended(last.message));
+            // Clients repeat their old answers for as long as they like, and the record knows them.
+            let record = store.reply(chat, &last.message.id).await?;
+            self.reply = Some(record.map_or_else(|| ended(last.message), Reply::restore));
         }
         self.history = messages.into_iter().map(|stored| stored.message).collect();
         Ok(())
@@ -561,11 +571,33 @@ impl Task {
         failpoint("after", "checkpoint");
     }
 
-    /// What cannot be stored must not be told: the readers are cut off, and the next request reads the store anew.
+    /// What cannot be stored must not be told: the readers hear that it failed, and the task ends, so that the next
+    /// request reads the store anew.
     fn abandon(&mut self) {
-        self.readers = Readers::default();
+        self.readers
+            .fail("the answer could not be stored; load the chat again and see how far it came");
         self.run = Run::Idle;
         self.reply = None;
+        self.lost = true;
+    }
+
+    /// Waits for started tools before another task may take the chat, and stores what came of them if that is possible.
+    /// Requests that came meanwhile are refused; clients send them again.
+    async fn let_go(mut self) {
+        let mut outcomes = Vec::new();
+        while let Some(done) = self.tools.join_next().await {
+            outcomes.extend(done.ok());
+        }
+        if outcomes.is_empty() || self.load().await.is_err() {
+            return;
+        }
+        for (call, outcome) in outcomes {
+            self.feed(Input::ToolFinished {
+                call: &call,
+                outcome,
+            })
+            .await;
+        }
     }
 
     fn run_tool(&mut self, id: &str) {
@@ -577,6 +609,10 @@ impl Task {
             return;
         };
         let Some(tool) = self.shared.tools.server_tool(&call.name) else {
+            // Approved before a restart that took the tool away.
+            let text = format!("there is no tool named {:?}", call.name);
+            let done = (id.to_owned(), Outcome::error(text));
+            self.tools.spawn(std::future::ready(done));
             return;
         };
         let chat = ChatRef {
@@ -592,8 +628,11 @@ impl Task {
         let (id, limit) = (id.to_owned(), self.shared.tool_timeout);
         self.tools.spawn(async move {
             failpoint("before", "tool");
-            let outcome = match tokio::time::timeout(limit, tool.run(run)).await {
-                Ok(outcome) => outcome,
+            let run = AssertUnwindSafe(tool.run(run)).catch_unwind();
+            let outcome = match tokio::time::timeout(limit, run).await {
+                Ok(Ok(outcome)) => outcome,
+                // A call that is never settled would block its chat.
+                Ok(Err(_)) => Outcome::error("the tool broke down, and its outcome is unknown"),
                 Err(_) => Outcome::error(format!(
                     "the tool gave no result within {} seconds",
                     limit.as_secs()
@@ -663,7 +702,10 @@ impl Task {
     async fn stop_everything(&mut self) {
         self.feed(Input::Close(Why::Stopped)).await;
         self.run = Run::Idle;
-        self.tools.shutdown().await;
+        // A started tool is never cut off: the audit, which outlives the chat, tells what came of it.
+        while let Some(done) = self.tools.join_next().await {
+            self.tool_done(done).await;
+        }
     }
 }
 

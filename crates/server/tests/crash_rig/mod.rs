@@ -137,7 +137,9 @@ impl Client {
             .http
             .post(format!("{}/api/chat", self.base))
             .header("content-type", "application/json")
-            .body(json!({"id": chat, "messages": [message], "trigger": "submit-message"}).to_string());
+            .body(
+                json!({"id": chat, "messages": [message], "trigger": "submit-message"}).to_string(),
+            );
         self.read(request, begun).await.unwrap_or_default()
     }
 
@@ -162,7 +164,8 @@ impl Client {
         let mut begun = Some(begun);
         let mut text = Vec::new();
         while let Ok(Ok(Some(piece))) = tokio::time::timeout(PATIENCE, response.chunk()).await {
-            self.received.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            self.received
+                .fetch_add(piece.len() as u64, Ordering::Relaxed);
             text.extend_from_slice(&piece);
             if let Some(begun) = begun.take() {
                 begun().await;
@@ -183,11 +186,22 @@ impl Client {
 
     pub(crate) async fn delete(&self, chat: &str) -> u16 {
         let url = format!("{}/api/chats/{chat}", self.base);
-        self.http.delete(url).send().await.unwrap().status().as_u16()
+        self.http
+            .delete(url)
+            .send()
+            .await
+            .unwrap()
+            .status()
+            .as_u16()
     }
 
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
-        let response = self.http.get(format!("{}{path}", self.base)).send().await.unwrap();
+        let response = self
+            .http
+            .get(format!("{}{path}", self.base))
+            .send()
+            .await
+            .unwrap();
         let status = response.status().as_u16();
         let body = response.bytes().await.unwrap();
         (status, serde_json::from_slice(&body).unwrap())
@@ -223,7 +237,10 @@ impl Client {
         self.post(chat, answered(copy, true)).await;
         let last = self.messages(chat).await.pop().unwrap();
         let tool = tools(&last).pop().unwrap();
-        tool["output"]["balance"].as_i64().unwrap_or_else(|| panic!("{tool}")) + 1
+        tool["output"]["balance"]
+            .as_i64()
+            .unwrap_or_else(|| panic!("{tool}"))
+            + 1
     }
 }
 
@@ -239,7 +256,11 @@ pub(crate) fn pay(amount: u32) -> String {
 pub(crate) fn tools(message: &Value) -> Vec<Value> {
     let parts = message["parts"].as_array().unwrap().iter();
     parts
-        .filter(|part| part["type"].as_str().is_some_and(|kind| kind.starts_with("tool-")))
+        .filter(|part| {
+            part["type"]
+                .as_str()
+                .is_some_and(|kind| kind.starts_with("tool-"))
+        })
         .cloned()
         .collect()
 }
