@@ -11,13 +11,16 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod crash_rig;
+#[path = "crash/random.rs"]
+mod random;
+#[path = "crash/rig.rs"]
+mod rig;
 
 use std::path::Path;
 use std::process::Command;
 
 use adk_bridge::store::sqlite::DATABASE;
-use crash_rig::{Client, Server, answered, check_audit, count, is_pending, pay, text, tools};
+use rig::{Client, Server, answered, check_audit, count, is_pending, pay, text, tools};
 use serde_json::Value;
 
 const FAILPOINT: &str = "ADK_BRIDGE_FAILPOINT";

@@ -8,6 +8,7 @@
 )]
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -19,6 +20,9 @@ use serde_json::{Value, json};
 
 /// Far longer than anything here takes: whoever waits so long waits for ever.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The build with failpoints.
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_adk-bridge");
 
 /// A server of its own process.
 pub(crate) struct Server {
@@ -46,7 +50,12 @@ pub(crate) struct Stream {
 impl Server {
     /// Starts a server on `data`; `None` if it dies before it takes requests.
     pub(crate) fn try_start(data: &Path, settings: &[(&str, &str)]) -> Option<Self> {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_adk-bridge"))
+        Self::launch(BINARY.as_ref(), data, settings).until_ready()
+    }
+
+    /// Starts any build of the server, and does not wait for it.
+    pub(crate) fn launch(binary: &OsStr, data: &Path, settings: &[(&str, &str)]) -> Self {
+        let child = Command::new(binary)
             .args(["serve", "--agent", "demo", "--listen", "127.0.0.1:0"])
             .arg("--data-dir")
             .arg(data)
@@ -58,20 +67,22 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
+        Self {
+            child,
+            base: String::new(),
+        }
+    }
+
+    /// Waits until it takes requests; `None` if it dies before.
+    pub(crate) fn until_ready(mut self) -> Option<Self> {
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
+        BufReader::new(self.child.stdout.take()?)
             .read_line(&mut line)
             .unwrap();
-        match line.trim_end().strip_prefix("listening on ") {
-            Some(base) => Some(Self {
-                child,
-                base: base.to_owned(),
-            }),
-            None => {
-                child.wait().unwrap();
-                None
-            }
-        }
+        line.trim_end()
+            .strip_prefix("listening on ")?
+            .clone_into(&mut self.base);
+        Some(self)
     }
 
     pub(crate) fn start(data: &Path, settings: &[(&str, &str)]) -> Self {
@@ -151,6 +162,16 @@ impl Client {
         }
     }
 
+    /// The same for a server that may die meanwhile.
+    pub(crate) async fn settle_while_alive(&self, chat: &str) {
+        let url = format!("{}/api/chat/{chat}/stream", self.base);
+        while let Some(stream) = self.read(self.http.get(&url), async || {}).await {
+            if !stream.done {
+                return;
+            }
+        }
+    }
+
     /// An answer that is no stream has no chunks; `None` where there is none at all.
     async fn read(
         &self,
@@ -196,15 +217,16 @@ impl Client {
     }
 
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
-        let response = self
-            .http
-            .get(format!("{}{path}", self.base))
-            .send()
-            .await
-            .unwrap();
+        self.try_get(path).await.expect("the server lives")
+    }
+
+    /// `None` where the server dies meanwhile.
+    pub(crate) async fn try_get(&self, path: &str) -> Option<(u16, Value)> {
+        let request = self.http.get(format!("{}{path}", self.base));
+        let response = request.send().await.ok()?;
         let status = response.status().as_u16();
-        let body = response.bytes().await.unwrap();
-        (status, serde_json::from_slice(&body).unwrap())
+        let body = response.bytes().await.ok()?;
+        Some((status, serde_json::from_slice(&body).unwrap()))
     }
 
     /// The messages of a chat; none where there is no such chat.
@@ -224,9 +246,13 @@ impl Client {
         row.map_or(0, |row| row["pendingApprovals"].as_u64().unwrap())
     }
 
+    /// The audit of a chat; nothing where there is no such chat.
     pub(crate) async fn audit(&self, chat: &str) -> Vec<Value> {
-        let (_, rows) = self.get(&format!("/api/audit?chat={chat}")).await;
-        rows.as_array().unwrap().clone()
+        let (status, rows) = self.get(&format!("/api/audit?chat={chat}")).await;
+        match status {
+            200 => rows.as_array().unwrap().clone(),
+            _ => Vec::new(),
+        }
     }
 
     /// Pays one dollar and says what the wallet held before.
