@@ -17,11 +17,13 @@
 //! | [`metrics`], [`telemetry`] | what is counted, what is logged |
 //! | [`config`], [`error`] | what can be set; what is refused |
 //! | [`serve`], [`translate`], [`fake_gemini`] | the commands |
+//! | `failpoint` | where tests let the process die |
 
 pub mod auth;
 pub mod chat;
 pub mod config;
 pub mod error;
+mod failpoint;
 pub mod fake_gemini;
 pub mod files;
 pub mod metrics;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{Given, Reply, Runner};
+use super::{Given, Mode, Reply, Runner};
 use crate::approval::{Approval, ApprovalState, Time, input_hash};
 use crate::calls::{Call, CallState, Outcome, RunsOn, Settled};
 use crate::chunk::Chunk;
@@ -92,6 +92,8 @@ impl Reply {
     fn start(&mut self, index: usize, given: &mut Given<'_>, out: &mut Outbox) {
         match self.calls[index].runs_on {
             RunsOn::Server => {
+                // After a restart nobody has opened one, and a page that is loaded meanwhile must find it by resume.
+                self.turn.get_or_insert(Mode::Alone);
                 self.calls[index].state = CallState::Running;
                 out.audit
                     .push(self.audit(AuditKind::ToolStarted, &self.calls[index], None));

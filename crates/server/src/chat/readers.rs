@@ -142,7 +142,7 @@ impl Readers {
         }
     }
 
-    /// Ends the turn for everybody. Who is behind gets the rest in peace.
+    /// Ends the turn for everybody.
     pub fn end(&mut self, reply: &Reply) {
         for mut attached in self.all.drain(..) {
             if attached.parked {
@@ -150,12 +150,7 @@ impl Readers {
                     .reader
                     .finish(reply, &self.terminal, &mut attached.buffer);
             }
-            attached.buffer.extend_from_slice(sse::DONE);
-            let (sink, piece) = (attached.sink, Bytes::from(attached.buffer));
-            self.metrics.sent(piece.len());
-            if let Err(mpsc::error::TrySendError::Full(piece)) = sink.try_send(piece) {
-                tokio::spawn(async move { sink.send_timeout(piece, STALL).await });
-            }
+            self.metrics.sent(attached.send_last());
         }
     }
 
@@ -176,6 +171,14 @@ impl Readers {
             attached.buffer.extend_from_slice(&self.terminal);
         }
         self.end(reply);
+    }
+
+    /// Ends the turn for everybody with a message that a user can act on.
+    pub fn fail(&mut self, message: &str) {
+        for mut attached in self.all.drain(..) {
+            sse::chunk(&mut attached.buffer, &Chunk::error(message), Sdk::V6);
+            self.metrics.sent(attached.send_last());
+        }
     }
 
     /// Whether the agent may go on: somebody can take what it says, or nobody listens.
@@ -204,5 +207,18 @@ impl Readers {
         for attached in &self.all {
             let _ = attached.sink.try_send(Bytes::from_static(sse::KEEP_ALIVE));
         }
+    }
+}
+
+impl Attached {
+    /// Sends what is left and the end; says how much. Who is behind gets it in peace.
+    fn send_last(mut self) -> usize {
+        self.buffer.extend_from_slice(sse::DONE);
+        let (sink, piece) = (self.sink, Bytes::from(self.buffer));
+        let bytes = piece.len();
+        if let Err(mpsc::error::TrySendError::Full(piece)) = sink.try_send(piece) {
+            tokio::spawn(async move { sink.send_timeout(piece, STALL).await });
+        }
+        bytes
     }
 }

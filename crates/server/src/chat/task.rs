@@ -4,6 +4,7 @@
 //! reply, perform the effects that come out, in order.
 
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use adk_bridge_protocol::reply::{
     Answer as ClientAnswer, Given, Input, Mode, Record, Reply, RunEnd, Why, answers_of,
 };
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -35,6 +37,7 @@ use super::request::ChatRequest;
 use super::{GOING_AWAY, Shared, now};
 use crate::error::AppError;
 use crate::metrics::result_of;
+use crate::failpoint::failpoint;
 use crate::store::{AuditEntry, ChatRef, MessageState, StoreChatState, StoreError};
 
 /// How often a streaming message is stored, so that a crash keeps the partial answer.
@@ -95,6 +98,8 @@ pub(super) struct Task {
     refused: usize,
     checkpointed: Instant,
     ids: ReplyIds,
+    /// A commit failed: what is in memory is worth nothing any more.
+    lost: bool,
     pictures: Arc<Pictures>,
     /// The turn that is open, for the log and the metrics.
     turn: Option<Turn>,
@@ -147,6 +152,9 @@ impl Task {
         }
         task.feed(Input::Boot).await;
         loop {
+            if task.lost {
+                return task.let_go().await;
+            }
             let deadline = task.deadline();
             let room = task.readers.have_room();
             tokio::select! {
@@ -212,6 +220,7 @@ impl Task {
             },
             refused: 0,
             checkpointed: Instant::now(),
+            lost: false,
         }
     }
 
@@ -233,7 +242,9 @@ impl Task {
         } else if let Some(last) = messages.pop_if(|stored| {
             stored.message.role == Role::Assistant && stored.state == MessageState::Done
         }) {
-            self.reply = Some(ended(last.message));
+            // Clients repeat their old answers for as long as they like, and the record knows them.
+            let record = store.reply(chat, &last.message.id).await?;
+            self.reply = Some(record.map_or_else(|| ended(last.message), Reply::restore));
         }
         self.history = messages.into_iter().map(|stored| stored.message).collect();
         Ok(())
@@ -383,9 +394,11 @@ impl Task {
             store.create_chat(chat, now()).await?;
         }
         kept::keep_messages(&self.shared.files, chat, &mut messages).await?;
+        failpoint("before", "message");
         store
             .append(chat, &messages, super::plan::CutAt::for_store(cut), now())
             .await?;
+        failpoint("after", "message");
         if let Some(reply) = self.reply.take() {
             self.history.push(reply.message().clone());
         }
@@ -451,6 +464,7 @@ impl Task {
         });
         self.perform().await;
         self.note_first_chunk();
+        failpoint("in", "model");
         match read {
             Ok(()) => self.checkpoint().await,
             Err(error) => self.run_failed(error).await,
@@ -585,6 +599,9 @@ impl Task {
         }
         self.outbox.effects = effects;
         self.readers.flush();
+        if self.outbox.effects.last() == Some(&Effect::End) {
+            failpoint("after", "frames");
+        }
     }
 
     async fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
@@ -618,10 +635,14 @@ impl Task {
             id: &self.chat_id,
         };
         self.checkpointed = Instant::now();
+        let step = step_of(commit);
+        failpoint("before", step);
         self.shared
             .store
             .commit(chat, &commit.record, &entries, at)
-            .await
+            .await?;
+        failpoint("after", step);
+        Ok(())
     }
 
     async fn checkpoint(&mut self) {
@@ -639,14 +660,37 @@ impl Task {
         if let Err(error) = self.shared.store.checkpoint(chat, &record).await {
             tracing::warn!(chat = %self.chat_id, %error, "a checkpoint failed; the answer goes on");
         }
+        failpoint("after", "checkpoint");
     }
 
-    /// What cannot be stored must not be told: the readers are cut off, and the next request reads the store anew.
+    /// What cannot be stored must not be told: the readers hear that it failed, and the task ends, so that the next
+    /// request reads the store anew.
     fn abandon(&mut self) {
-        self.readers = Readers::new(self.shared.metrics.clone());
+        self.readers
+            .fail("the answer could not be stored; load the chat again and see how far it came");
         self.run = Run::Idle;
         self.reply = None;
         self.turn = None;
+        self.lost = true;
+    }
+
+    /// Waits for started tools before another task may take the chat, and stores what came of them if that is possible.
+    /// Requests that came meanwhile are refused; clients send them again.
+    async fn let_go(mut self) {
+        let mut outcomes = Vec::new();
+        while let Some(done) = self.tools.join_next().await {
+            outcomes.extend(done.ok());
+        }
+        if outcomes.is_empty() || self.load().await.is_err() {
+            return;
+        }
+        for (call, outcome) in outcomes {
+            self.feed(Input::ToolFinished {
+                call: &call,
+                outcome,
+            })
+            .await;
+        }
     }
 
     fn run_tool(&mut self, id: &str) {
@@ -658,6 +702,10 @@ impl Task {
             return;
         };
         let Some(tool) = self.shared.tools.server_tool(&call.name) else {
+            // Approved before a restart that took the tool away.
+            let text = format!("there is no tool named {:?}", call.name);
+            let done = (id.to_owned(), Outcome::error(text));
+            self.tools.spawn(std::future::ready(done));
             return;
         };
         let chat = ChatRef {
@@ -672,18 +720,24 @@ impl Task {
         };
         let (id, limit) = (id.to_owned(), self.shared.tool_timeout);
         self.tools.spawn(async move {
-            let outcome = match tokio::time::timeout(limit, tool.run(run)).await {
-                Ok(outcome) => outcome,
+            failpoint("before", "tool");
+            let run = AssertUnwindSafe(tool.run(run)).catch_unwind();
+            let outcome = match tokio::time::timeout(limit, run).await {
+                Ok(Ok(outcome)) => outcome,
+                // A call that is never settled would block its chat.
+                Ok(Err(_)) => Outcome::error("the tool broke down, and its outcome is unknown"),
                 Err(_) => Outcome::error(format!(
                     "the tool gave no result within {} seconds",
                     limit.as_secs()
                 )),
             };
+            failpoint("after", "tool");
             (id, outcome)
         });
     }
 
     async fn ask(&mut self) {
+        failpoint("before", "model");
         let mut messages = self.history.clone();
         if let Some(reply) = &self.reply
             && !reply.message().parts.is_empty()
@@ -783,7 +837,10 @@ impl Task {
     async fn stop_everything(&mut self) {
         self.feed(Input::Close(Why::Stopped)).await;
         self.run = Run::Idle;
-        self.tools.shutdown().await;
+        // A started tool is never cut off: the audit, which outlives the chat, tells what came of it.
+        while let Some(done) = self.tools.join_next().await {
+            self.tool_done(done).await;
+        }
     }
 
     /// Stores how far the reply has come and ends its readers. The next start marks a partial answer as such, and a
@@ -835,6 +892,27 @@ impl Run {
                 Err(error) => Progress::Failed(error),
             },
         }
+    }
+}
+
+/// What a commit makes durable, in a word.
+fn step_of(commit: &Commit) -> &'static str {
+    let record = &commit.record;
+    let told = |kinds: &[AuditKind]| commit.audit.iter().any(|row| kinds.contains(&row.kind));
+    if told(&[AuditKind::ApprovalRequested]) {
+        "question"
+    } else if told(&[AuditKind::ApprovalApproved, AuditKind::ApprovalDenied]) {
+        "decision"
+    } else if told(&[AuditKind::ToolStarted]) {
+        "start"
+    } else if told(&[AuditKind::ToolFinished, AuditKind::ToolFailed]) {
+        "outcome"
+    } else if record.ended.is_some() {
+        "end"
+    } else if record.asking {
+        "asking"
+    } else {
+        "pause"
     }
 }
 

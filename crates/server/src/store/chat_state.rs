@@ -8,6 +8,7 @@ use adk_bridge_agents::tool::ChatState;
 use serde_json::Value;
 
 use super::{Change, ChatRef, Store};
+use crate::failpoint::failpoint;
 
 /// Lends a chat's state in the store to its tools.
 pub struct StoreChatState {
@@ -37,10 +38,9 @@ impl ChatState for StoreChatState {
                 user: &self.user,
                 id: &self.chat_id,
             };
-            self.store
-                .update_state(chat, key, change)
-                .await
-                .map_err(|error| error.to_string())
+            let result = self.store.update_state(chat, key, change).await;
+            failpoint("in", "tool");
+            result.map_err(|error| error.to_string())
         })
     }
 }

@@ -104,6 +104,9 @@ pub trait Store: Send + Sync {
     /// The reply of a chat that has not ended or has a tool running.
     fn open_reply<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Option<Record>>;
 
+    /// The record of a message that is a reply, ended or not.
+    fn reply<'a>(&'a self, chat: ChatRef<'a>, message_id: &'a str) -> Pending<'a, Option<Record>>;
+
     /// Adds audit rows that come with no commit, such as the refusal of an answer to nothing.
     fn append_audit<'a>(&'a self, chat: ChatRef<'a>, audit: &'a [AuditEntry]) -> Pending<'a, ()>;
 

@@ -54,6 +54,7 @@ pub(crate) async fn of_another_user_do_not_exist(home: &impl Home) {
             missing(store.commit(chat, &decided, &entry, 3).await),
             missing(store.checkpoint(chat, &decided).await),
             missing(store.open_reply(chat).await),
+            missing(store.reply(chat, "m1").await),
             missing(store.append_audit(chat, &entry).await),
             missing(store.audit(chat).await),
             missing(

@@ -77,6 +77,12 @@ pub(crate) async fn have_a_state(home: &impl Home) {
     for (calls, more, state, open) in cases {
         let record = record("m1", "", calls, more);
         store.commit(CHAT, &record, &[], 1).await.unwrap();
+        // Clients may answer a reply that has ended, and are told so by its record.
+        assert_eq!(
+            store.reply(CHAT, "m1").await.unwrap().as_ref(),
+            Some(&record)
+        );
+        assert_eq!(store.reply(CHAT, "m9").await.unwrap(), None);
         let stored = store.messages(CHAT).await.unwrap();
         assert_eq!((stored.len(), stored[0].state), (1, state), "{record:?}");
         assert_eq!(

@@ -170,6 +170,12 @@ impl Store for SqliteStore {
         read!(self, |connection| replies::open(connection, chat))
     }
 
+    fn reply<'a>(&'a self, chat: ChatRef<'a>, message_id: &'a str) -> Pending<'a, Option<Record>> {
+        read!(self, |connection| replies::of_message(
+            connection, chat, message_id
+        ))
+    }
+
     fn append_audit<'a>(&'a self, chat: ChatRef<'a>, audit: &'a [AuditEntry]) -> Pending<'a, ()> {
         write!(self, Durable::Machine, |connection| extras::append_audit(
             connection, chat, audit

@@ -7,6 +7,7 @@ use adk_bridge_protocol::approval::{Approval, ApprovalState, Time};
 use adk_bridge_protocol::calls::{Call, CallState, Calls, RunsOn, Settled};
 use adk_bridge_protocol::reply::{Ended, Record};
 use serde::{Deserialize, Serialize};
+use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
 use super::messages::{decode, encode};
@@ -109,22 +110,42 @@ pub(super) async fn open(
     chat: ChatRef<'_>,
 ) -> Result<Option<Record>, StoreError> {
     chats::check(connection, chat).await?;
-    let Some(row) = sqlx::query("SELECT reply, body FROM messages WHERE chat_id = ?1 AND open = 1")
+    sqlx::query("SELECT reply, body FROM messages WHERE chat_id = ?1 AND open = 1")
         .bind(chat.id)
         .fetch_optional(connection)
         .await?
-    else {
-        return Ok(None);
-    };
+        .map(record_of)
+        .transpose()
+}
+
+pub(super) async fn of_message(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    message_id: &str,
+) -> Result<Option<Record>, StoreError> {
+    chats::check(connection, chat).await?;
+    sqlx::query(
+        "SELECT reply, body FROM messages
+         WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL AND reply IS NOT NULL",
+    )
+    .bind(chat.id)
+    .bind(message_id)
+    .fetch_optional(connection)
+    .await?
+    .map(record_of)
+    .transpose()
+}
+
+fn record_of(row: SqliteRow) -> Result<Record, StoreError> {
     let rest: Rest<'_> = decode(row.try_get(0)?, "the record of a reply")?;
-    Ok(Some(Record {
+    Ok(Record {
         message: decode(row.try_get(1)?, "the message of a reply")?,
         calls: rest.calls.into_owned(),
         asking: rest.asking,
         steps: rest.steps,
         retried: rest.retried,
         ended: rest.ended,
-    }))
+    })
 }
 
 /// Writes over a reply that is stored already; gives back what it could not place.
