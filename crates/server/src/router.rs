@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::middleware;
 use axum::routing::{get, post};
 
 use crate::auth;
 use crate::chat::Chats;
 use crate::config::Config;
+use crate::error::in_one_form;
 use crate::transport::{self, page};
 
 /// What every door knows.
@@ -20,7 +20,6 @@ pub struct App {
 }
 
 pub fn router(app: App) -> Router {
-    let limit = app.config.server.max_body_bytes;
     let doors = Router::new()
         // Chat.
         .route("/api/chat", post(transport::chat::post))
@@ -38,7 +37,6 @@ pub fn router(app: App) -> Router {
         )
         .route("/api/audit", get(transport::chats::audit))
         .route("/api/agent", get(transport::chats::agent))
-        .layer(DefaultBodyLimit::max(limit))
         .layer(middleware::from_fn_with_state(app.clone(), auth::guard));
     Router::new()
         .merge(doors)
@@ -47,5 +45,6 @@ pub fn router(app: App) -> Router {
         .route("/health", get(page::health))
         .route("/ready", get(page::ready))
         .fallback(page::not_found)
+        .layer(middleware::map_response(in_one_form))
         .with_state(app)
 }

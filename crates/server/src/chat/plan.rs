@@ -75,6 +75,10 @@ pub(super) fn plan(
             "bad_message",
             "the last message must be the user's, or the assistant's with answers",
         )),
+        Role::User if last.parts.is_empty() => Plan::Refuse(AppError::unprocessable(
+            "bad_message",
+            "the last message says nothing; send text or files in its parts",
+        )),
         Role::Assistant if current.is_some_and(|current| current.id == last.id) => {
             Plan::Answer(None)
         }
