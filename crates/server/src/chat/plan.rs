@@ -1,5 +1,7 @@
 //! What a request means for a chat: an answer to its reply, or something new, possibly after a cut in the history.
 
+use std::collections::HashSet;
+
 use adk_bridge_protocol::message::{Message, Part, Role};
 
 use super::request::ChatRequest;
@@ -82,6 +84,7 @@ pub(super) fn plan(
         Role::Assistant if current.is_some_and(|current| current.id == last.id) => {
             Plan::Answer(None)
         }
+        Role::Assistant if !known => Plan::Refuse(AppError::not_found("chat")),
         Role::Assistant => match stored() {
             Some(older) => Plan::Answer(Some(older.clone())),
             None => Plan::Refuse(AppError::conflict(format!(
@@ -103,9 +106,15 @@ pub(super) fn plan(
                 messages: vec![with_id(last.clone())],
                 cut: None,
             },
-            None => Plan::Submit {
-                messages: rebuilt(&request.messages),
-                cut: None,
+            None => match twice(&request.messages) {
+                Some(id) => Plan::Refuse(AppError::unprocessable(
+                    "bad_message",
+                    format!("two messages have the id {id:?}; give each its own"),
+                )),
+                None => Plan::Submit {
+                    messages: rebuilt(&request.messages),
+                    cut: None,
+                },
             },
         },
     }
@@ -125,6 +134,15 @@ fn rebuilt(messages: &[Message]) -> Vec<Message> {
         })
         .filter(|message| !message.parts.is_empty())
         .collect()
+}
+
+/// An id that more than one message has.
+fn twice(messages: &[Message]) -> Option<&str> {
+    let mut seen = HashSet::new();
+    messages
+        .iter()
+        .map(|message| message.id.as_str())
+        .find(|id| !id.is_empty() && !seen.insert(*id))
 }
 
 fn with_id(mut message: Message) -> Message {

@@ -216,9 +216,9 @@ async fn bodies_that_are_no_chat_request() {
         (
             "an answer to nothing",
             message(json!({"id": "m", "role": "assistant", "parts": []})),
-            409,
-            "conflict",
-            "load the chat",
+            404,
+            "not_found",
+            "no such chat",
         ),
         (
             "an unknown dialect",
@@ -254,9 +254,9 @@ async fn bodies_that_are_no_chat_request() {
                 "messages",
                 json!([{"id": "a", "role": "user", "content": "x"}, {"id": "a", "role": "user", "content": "x"}]),
             ),
-            409,
-            "conflict",
-            "a",
+            422,
+            "bad_message",
+            "two messages",
         ),
     ];
     for (name, body, status, code, said) in cases {
@@ -403,6 +403,8 @@ async fn addresses() {
             "bad_request",
         ),
         ("GET", "/api/chats/%FF%FE".into(), 400, "bad_request"),
+        ("GET", "/api/chats/".into(), 404, "not_found"),
+        ("POST", "/api/chat//stop".into(), 422, "bad_id"),
         ("GET", format!("/api/chats/{long}"), 404, "not_found"),
         ("DELETE", format!("/api/chats/{long}"), 404, "not_found"),
         ("POST", format!("/api/chat/{long}/stop"), 422, "bad_id"),

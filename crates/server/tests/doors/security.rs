@@ -332,6 +332,15 @@ fn what_cannot_be_served_is_refused_at_start_by_name() {
             "auth.api_keys",
         ),
         ("[[auth.api_keys]]\nkey = \"long-enough-0123456\"", "user"),
+        (
+            "[auth]\napi_keys = \"long-enough-0123456\"",
+            "auth.api_keys",
+        ),
+        (
+            "[auth]\napi_keys = [\"long-enough-0123456\"]",
+            "auth.api_keys",
+        ),
+        ("auth = \"long-enough-0123456\"", "auth"),
         ("[store]\nurl = \"postgres://x\"", "store.url"),
     ] {
         let said = refused(toml, |_| {});
@@ -342,11 +351,17 @@ fn what_cannot_be_served_is_refused_at_start_by_name() {
         ("ADK_BRIDGE__SERVER__LISTN", "127.0.0.1:0", "listn"),
         ("ADK_BRIDGE__TOOLS__TIMEOUT", "5", "tools.timeout"),
         ("ADK_BRIDGE__NOTHING__AT_ALL", "1", "nothing"),
+        (
+            "ADK_BRIDGE__AUTH__API_KEYS",
+            "long-enough-0123456",
+            "auth.api_keys",
+        ),
     ] {
         let said = refused("", |command| {
             command.env(variable, value);
         });
-        assert!(said.contains(named), "{variable}: {said}");
+        assert!(said.to_lowercase().contains(named), "{variable}: {said}");
+        assert!(!said.contains("long-enough"), "{variable}: {said}");
     }
 }
 
