@@ -136,8 +136,8 @@ pub struct Overrides {
 pub enum ConfigError {
     #[error("the configuration file {0} does not exist")]
     Missing(PathBuf),
-    #[error("{0}")]
-    Bad(#[from] Box<figment::Error>),
+    #[error(transparent)]
+    Bad(Box<figment::Error>),
     #[error("{key}: {problem}")]
     Value { key: &'static str, problem: String },
 }
@@ -153,7 +153,7 @@ impl Config {
             figment = figment.merge(Toml::file_exact(file));
         }
         figment = figment.merge(Env::prefixed("ADK_BRIDGE__").split("__"));
-        let mut config: Self = figment.extract().map_err(Box::new)?;
+        let mut config: Self = figment.extract().map_err(without_secrets)?;
         if let Some(listen) = overrides.listen {
             config.server.listen = listen;
         }
@@ -211,6 +211,18 @@ impl Config {
         }
         Ok(())
     }
+}
+
+/// An error quotes the value that is wrong; below `auth` that may be a key.
+fn without_secrets(error: figment::Error) -> ConfigError {
+    if error.path.first().is_some_and(|section| section == "auth") {
+        return ConfigError::Value {
+            key: "auth.api_keys",
+            problem: "write a list of { key = \"…\", user = \"…\" }, and nothing else in [auth]"
+                .to_owned(),
+        };
+    }
+    ConfigError::Bad(Box::new(error))
 }
 
 /// A shorter key can be guessed.

@@ -1,7 +1,8 @@
 //! What a request is answered with when it cannot be served: a code for programs and a message for people.
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::body::to_bytes;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
@@ -53,4 +54,45 @@ impl IntoResponse for AppError {
         let body = json!({"error": {"code": self.code, "message": self.message}});
         (self.status, Json(body)).into_response()
     }
+}
+
+/// A refusal of the framework is a sentence; a longer text is cut off.
+const MAX_REASON_BYTES: usize = 1024;
+
+/// Gives the refusals of the framework, which are plain text or empty, the form of all others. Their headers stay, since
+/// `Allow` belongs to a 405.
+pub async fn in_one_form(response: Response) -> Response {
+    let status = response.status();
+    let is_json = response
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    if !(status.is_client_error() || status.is_server_error()) || is_json {
+        return response;
+    }
+    let (parts, body) = response.into_parts();
+    let reason = to_bytes(body, MAX_REASON_BYTES).await.unwrap_or_default();
+    let reason = String::from_utf8_lossy(&reason);
+    let (code, otherwise) = match status {
+        StatusCode::NOT_FOUND => ("not_found", "there is no such page or door"),
+        StatusCode::METHOD_NOT_ALLOWED => (
+            "method_not_allowed",
+            "this door does not take this method; the header Allow names those that it takes",
+        ),
+        StatusCode::PAYLOAD_TOO_LARGE => ("too_large", "the body is too large; send less"),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => ("bad_media_type", "send application/json"),
+        status if status.is_server_error() => ("internal", "the bridge failed; try again"),
+        _ => ("bad_request", "the request is not understood"),
+    };
+    let message = match reason.trim() {
+        "" => otherwise,
+        reason => reason,
+    };
+    let mut answer = AppError::new(status, code, message).into_response();
+    for (name, value) in &parts.headers {
+        if name != header::CONTENT_TYPE && name != header::CONTENT_LENGTH {
+            answer.headers_mut().insert(name, value.clone());
+        }
+    }
+    answer
 }

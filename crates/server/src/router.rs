@@ -10,6 +10,7 @@ use axum::routing::{get, post};
 use crate::auth;
 use crate::chat::Chats;
 use crate::config::Config;
+use crate::error::in_one_form;
 use crate::telemetry;
 use crate::transport::{self, page};
 
@@ -42,7 +43,6 @@ pub fn router(app: App) -> Router {
         .route("/api/files/{id}", get(transport::files::download))
         // What is counted.
         .route("/metrics", get(transport::chats::metrics))
-        .layer(DefaultBodyLimit::max(limit))
         .route(
             "/api/files",
             post(transport::files::upload)
@@ -57,5 +57,6 @@ pub fn router(app: App) -> Router {
         .route("/ready", get(page::ready))
         .fallback(page::not_found)
         .layer(middleware::from_fn(telemetry::log))
+        .layer(middleware::map_response(in_one_form))
         .with_state(app)
 }

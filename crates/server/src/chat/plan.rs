@@ -1,5 +1,7 @@
 //! What a request means for a chat: an answer to its reply, or something new, possibly after a cut in the history.
 
+use std::collections::HashSet;
+
 use adk_bridge_protocol::message::{Message, Part, Role};
 
 use super::request::ChatRequest;
@@ -75,9 +77,14 @@ pub(super) fn plan(
             "bad_message",
             "the last message must be the user's, or the assistant's with answers",
         )),
+        Role::User if last.parts.is_empty() => Plan::Refuse(AppError::unprocessable(
+            "bad_message",
+            "the last message says nothing; send text or files in its parts",
+        )),
         Role::Assistant if current.is_some_and(|current| current.id == last.id) => {
             Plan::Answer(None)
         }
+        Role::Assistant if !known => Plan::Refuse(AppError::not_found("chat")),
         Role::Assistant => match stored() {
             Some(older) => Plan::Answer(Some(older.clone())),
             None => Plan::Refuse(AppError::conflict(format!(
@@ -99,9 +106,15 @@ pub(super) fn plan(
                 messages: vec![with_id(last.clone())],
                 cut: None,
             },
-            None => Plan::Submit {
-                messages: rebuilt(&request.messages),
-                cut: None,
+            None => match twice(&request.messages) {
+                Some(id) => Plan::Refuse(AppError::unprocessable(
+                    "bad_message",
+                    format!("two messages have the id {id:?}; give each its own"),
+                )),
+                None => Plan::Submit {
+                    messages: rebuilt(&request.messages),
+                    cut: None,
+                },
             },
         },
     }
@@ -121,6 +134,15 @@ fn rebuilt(messages: &[Message]) -> Vec<Message> {
         })
         .filter(|message| !message.parts.is_empty())
         .collect()
+}
+
+/// An id that more than one message has.
+fn twice(messages: &[Message]) -> Option<&str> {
+    let mut seen = HashSet::new();
+    messages
+        .iter()
+        .map(|message| message.id.as_str())
+        .find(|id| !id.is_empty() && !seen.insert(*id))
 }
 
 fn with_id(mut message: Message) -> Message {

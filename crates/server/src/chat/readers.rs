@@ -13,6 +13,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::metrics::Metrics;
 
@@ -29,6 +30,8 @@ pub type Answer = mpsc::Receiver<Bytes>;
 pub struct Readers {
     metrics: Arc<Metrics>,
     all: Vec<Attached>,
+    /// How long a reader may take nothing.
+    stall: Duration,
     /// The last chunk of the turn, for readers that are parked when it comes.
     terminal: Vec<u8>,
 }
@@ -39,6 +42,8 @@ struct Attached {
     sink: mpsc::Sender<Bytes>,
     buffer: Vec<u8>,
     parked: bool,
+    /// Since when it has taken nothing. Kept across calls of [`Readers::room`], which may be given up at any time.
+    full_since: Option<Instant>,
     _counted: Counted,
 }
 
@@ -64,6 +69,7 @@ impl Readers {
         Self {
             metrics,
             all: Vec::new(),
+            stall: STALL,
             terminal: Vec::new(),
         }
     }
@@ -84,6 +90,7 @@ impl Readers {
             buffer,
             parked: false,
             _counted: Counted::new(&self.metrics),
+            full_since: None,
         });
         answer
     }
@@ -95,6 +102,7 @@ impl Readers {
     /// To be called before every input: parks who cannot take its frames, and brings back who can again.
     pub fn make_ready(&mut self, reply: &Reply) {
         self.all.retain(|attached| !attached.sink.is_closed());
+        self.let_go();
         for attached in &mut self.all {
             match (attached.parked, attached.sink.capacity() > 0) {
                 (false, false) => {
@@ -188,18 +196,37 @@ impl Readers {
 
     /// Waits until somebody has room again. Lets go of readers that take nothing.
     pub async fn room(&mut self) {
-        let stalled = {
-            let mut waits: FuturesUnordered<_> = self
-                .all
-                .iter()
-                .map(|attached| async { drop(attached.sink.reserve().await) })
-                .collect();
-            tokio::time::timeout(STALL, waits.next()).await.is_err()
+        self.let_go();
+        let Some(first) = self.all.iter().filter_map(|one| one.full_since).min() else {
+            return;
         };
-        if stalled {
-            tracing::info!("readers that take nothing are let go; the turn runs on");
-            self.all.clear();
+        let mut waits: FuturesUnordered<_> = self
+            .all
+            .iter()
+            .map(|attached| async { drop(attached.sink.reserve().await) })
+            .collect();
+        let waited = tokio::time::timeout_at(first + self.stall, waits.next()).await;
+        drop(waits);
+        if waited.is_err() {
+            self.let_go();
         }
+    }
+
+    /// Notes who takes nothing, and drops who has done so for too long; the turn runs on without it.
+    fn let_go(&mut self) {
+        let (now, stall) = (Instant::now(), self.stall);
+        self.all.retain_mut(|attached| {
+            if attached.sink.capacity() > 0 {
+                attached.full_since = None;
+                return true;
+            }
+            let since = *attached.full_since.get_or_insert(now);
+            let stays = now < since + stall;
+            if !stays {
+                tracing::info!("a reader that takes nothing is let go; the turn runs on");
+            }
+            stays
+        });
     }
 
     /// Sends a comment to everybody, so that nothing on the way closes an idle connection.
@@ -220,5 +247,73 @@ impl Attached {
             tokio::spawn(async move { sink.send_timeout(piece, STALL).await });
         }
         bytes
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use adk_bridge_protocol::dialect::Dialect;
+
+    /// Readers of a reply that has said nothing, each with its start in its sink.
+    fn reading(count: usize, stall: Duration) -> (Readers, Vec<Answer>, Reply) {
+        let reply = Reply::new("reply");
+        let mut readers = Readers {
+            stall,
+            ..Readers::new(Arc::default())
+        };
+        let answers = (0..count)
+            .map(|_| readers.attach(Reader::new(Dialect::Native, Sdk::V6, false), &reply, None))
+            .collect();
+        readers.flush();
+        (readers, answers, reply)
+    }
+
+    fn fill(readers: &mut Readers) {
+        for _ in 0..PIECES {
+            readers.keep_alive();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_comment_keeps_idle_readers_and_never_comes_before_their_start() {
+        let (mut readers, mut answers, _reply) = reading(2, STALL);
+        readers.keep_alive();
+        for answer in &mut answers {
+            assert!(answer.recv().await.unwrap().starts_with(b"data: "));
+            assert_eq!(answer.recv().await.unwrap(), sse::KEEP_ALIVE);
+        }
+    }
+
+    /// The loop of a chat gives up waiting for room whenever anything else happens, keep-alives included.
+    #[tokio::test]
+    async fn a_reader_that_takes_nothing_is_let_go_however_often_the_wait_is_given_up() {
+        let (mut readers, _answers, _reply) = reading(1, Duration::from_millis(50));
+        fill(&mut readers);
+        assert!(!readers.have_room());
+        while !readers.is_empty() {
+            let _ = tokio::time::timeout(Duration::from_millis(5), readers.room()).await;
+        }
+        assert!(readers.have_room());
+    }
+
+    #[tokio::test]
+    async fn only_who_takes_nothing_is_let_go() {
+        let (mut readers, mut answers, reply) = reading(2, Duration::ZERO);
+        fill(&mut readers);
+        answers[1].recv().await.unwrap();
+        readers.make_ready(&reply);
+        assert_eq!(readers.all.len(), 1);
+        assert!(readers.have_room());
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_takes_something_ends_the_wait() {
+        let (mut readers, mut answers, _reply) = reading(1, STALL);
+        fill(&mut readers);
+        let (_, taken) = tokio::join!(readers.room(), answers[0].recv());
+        assert!(taken.is_some());
+        assert!(readers.have_room());
     }
 }

@@ -2,7 +2,7 @@
 
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::Dialect;
-use adk_bridge_protocol::message::{Message, parse_messages};
+use adk_bridge_protocol::message::{Message, Part, parse_messages};
 use serde_json::{Map, Value};
 
 use crate::error::AppError;
@@ -23,9 +23,7 @@ pub struct ChatRequest {
 impl ChatRequest {
     /// Reads a request's body. Fields that are not known are passed over: clients add new ones with every version.
     pub fn parse(body: &[u8]) -> Result<Self, AppError> {
-        let value: Value = serde_json::from_slice(body).map_err(|error| {
-            AppError::bad_request("bad_json", format!("the body is not JSON: {error}"))
-        })?;
+        let value: Value = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
         let Value::Object(mut fields) = value else {
             return Err(wrong("the body", "an object"));
         };
@@ -56,6 +54,7 @@ impl ChatRequest {
                 "a request needs at least one message",
             ));
         }
+        messages.iter().try_for_each(check_ids)?;
         Ok(Self {
             chat_id,
             messages,
@@ -75,12 +74,38 @@ pub fn dialect_of(word: Option<&str>) -> Result<Dialect, AppError> {
 
 pub fn check_id(field: &str, id: &str) -> Result<(), AppError> {
     if id.is_empty() || id.len() > MAX_ID_BYTES {
-        return Err(AppError::unprocessable(
-            "bad_id",
-            format!("{field} must have 1 to {MAX_ID_BYTES} bytes"),
-        ));
+        return Err(bad_id(field));
     }
     Ok(())
+}
+
+/// A body that cannot be read: cut off, not UTF-8, nested too deeply, or something else altogether.
+pub fn not_json(error: &serde_json::Error) -> AppError {
+    AppError::bad_request("bad_json", format!("the body is not JSON: {error}"))
+}
+
+/// The ids that a message brings. They may be absent; what the store and the audit keep of them must be short.
+fn check_ids(message: &Message) -> Result<(), AppError> {
+    let too_long = |id: &str| id.len() > MAX_ID_BYTES;
+    let mut tools = message.parts.iter().filter_map(Part::as_tool);
+    let field = if too_long(&message.id) {
+        "a message's id"
+    } else if tools.any(|tool| {
+        let approval = tool.approval.as_ref().and_then(|field| field.id.as_deref());
+        too_long(&tool.call_id) || approval.is_some_and(too_long)
+    }) {
+        "a toolCallId or approval id"
+    } else {
+        return Ok(());
+    };
+    Err(bad_id(field))
+}
+
+fn bad_id(field: &str) -> AppError {
+    AppError::unprocessable(
+        "bad_id",
+        format!("{field} must have 1 to {MAX_ID_BYTES} bytes"),
+    )
 }
 
 fn sdk_of(value: Option<&Value>) -> Sdk {

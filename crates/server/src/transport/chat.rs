@@ -3,7 +3,7 @@
 use adk_bridge_protocol::calls::Outcome;
 use adk_bridge_protocol::chunk::Sdk;
 use axum::Extension;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -11,10 +11,11 @@ use futures_util::stream;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::body::WholeBody;
 use crate::auth::User;
 use crate::chat::Command;
 use crate::chat::readers::Answer;
-use crate::chat::request::{ChatRequest, check_id, dialect_of};
+use crate::chat::request::{ChatRequest, check_id, dialect_of, not_json};
 use crate::error::AppError;
 use crate::router::App;
 
@@ -30,7 +31,7 @@ pub async fn post(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
     headers: HeaderMap,
-    body: Bytes,
+    WholeBody(body): WholeBody,
 ) -> Result<Response, AppError> {
     check_json(&headers)?;
     let request = ChatRequest::parse(&body)?;
@@ -90,10 +91,11 @@ pub async fn tool_output(
     Extension(User(user)): Extension<User>,
     Path(chat_id): Path<String>,
     headers: HeaderMap,
-    body: Bytes,
+    WholeBody(body): WholeBody,
 ) -> Result<StatusCode, AppError> {
     check_json(&headers)?;
     let (call_id, outcome) = output_of(&body)?;
+    check_id("toolCallId", &call_id)?;
     app.chats.exists(&user, &chat_id).await?;
     app.chats
         .ask(&user, &chat_id, |answer| Command::ToolOutput {
@@ -117,7 +119,8 @@ fn output_of(body: &[u8]) -> Result<(String, Outcome), AppError> {
     fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
         Value::deserialize(from).map(Some)
     }
-    let given: Given = serde_json::from_slice(body).map_err(|error| {
+    let given: Value = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
+    let given = Given::deserialize(given).map_err(|error| {
         AppError::unprocessable("bad_output", format!("the body is not understood: {error}"))
     })?;
     let outcome = match (given.output, given.error_text) {
@@ -134,10 +137,10 @@ fn output_of(body: &[u8]) -> Result<(String, Outcome), AppError> {
 }
 
 fn check_json(headers: &HeaderMap) -> Result<(), AppError> {
-    let kind = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or("application/json");
+    let Some(kind) = headers.get(header::CONTENT_TYPE) else {
+        return Ok(());
+    };
+    let kind = String::from_utf8_lossy(kind.as_bytes());
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if kind.eq_ignore_ascii_case("application/json") {
         return Ok(());

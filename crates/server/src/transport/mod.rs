@@ -1,5 +1,6 @@
 //! Doors: they read requests, ask the chat, and write answers. None of them names an agent or the store.
 
+pub mod body;
 pub mod chat;
 pub mod chats;
 pub mod files;
