@@ -34,7 +34,6 @@ export class Session {
     this.options = options;
     this.id = options.id ?? randomUUID();
     this.requests = [];
-    this.open = 0;
     this.isAdk = options.dialect === 'adk';
     const extras = { dialect: options.dialect, sdk: options.sdk };
     const body = Object.fromEntries(Object.entries(extras).filter(([, value]) => value !== undefined));
@@ -71,46 +70,18 @@ export class Session {
       this.looped = true;
       throw new Error('too many requests: the client is going round in circles');
     }
-    this.open += 1;
-    try {
-      const response = await fetch(url, init);
-      request.status = response.status;
-      if (response.body === null) {
-        this.open -= 1;
-        return response;
-      }
-      const body = this.#kept(response.body.getReader(), request);
-      return new Response(body, { status: response.status, headers: response.headers });
-    } catch (error) {
-      this.open -= 1;
-      throw error;
-    }
-  }
-
-  /** The same body, of which what was read is kept and the end is noticed. */
-  #kept(reader, request) {
+    const response = await fetch(url, init);
+    request.status = response.status;
+    if (response.body === null) return response;
     const decoder = new TextDecoder();
-    const end = () => void (this.open -= 1);
-    return new ReadableStream({
-      pull: async (control) => {
-        try {
-          const { done, value } = await reader.read();
-          if (done) {
-            end();
-            return control.close();
-          }
-          request.text += decoder.decode(value, { stream: true });
-          control.enqueue(value);
-        } catch (error) {
-          end();
-          control.error(error);
-        }
-      },
-      cancel: (reason) => {
-        end();
-        return reader.cancel(reason);
+    const keep = new TransformStream({
+      transform: (piece, control) => {
+        request.text += decoder.decode(piece, { stream: true });
+        control.enqueue(piece);
       },
     });
+    const { status, headers } = response;
+    return new Response(response.body.pipeThrough(keep), { status, headers });
   }
 
   get posts() {
@@ -175,7 +146,7 @@ export class Session {
     await this.until(
       () => {
         const { status } = this.chat;
-        seen = this.open === 0 && (status === 'ready' || status === 'error') ? seen + 1 : 0;
+        seen = status === 'ready' || status === 'error' ? seen + 1 : 0;
         return seen >= REST_CHECKS;
       },
       'the chat to come to rest',
