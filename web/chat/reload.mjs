@@ -47,6 +47,8 @@ export const reloadTests = [
   ]),
   ['reload, when all is said', reloadDone],
   ['reload, while a client tool waits', reloadClientTool],
+  ['reload, and the answer ends before the page resumes', endedMeanwhile],
+  ['reload, and the question comes before the page resumes', askedMeanwhile],
   ['reload, an unknown chat', unknown],
   ['disconnect, the turn runs on', disconnect],
   ['disconnect, while the approved tool runs', disconnectRunning],
@@ -62,12 +64,11 @@ async function reloadAt(kit, server, { say, approve, at, dialect }) {
     await stayed.answer('process_payment', approve);
   }
   // A client of the other dialect is shown nothing before the end: the moment is when its request is taken.
-  const taken = () => stayed.posts.at(-1).status === 200 && stayed.chat.status !== 'ready';
+  const taken = () => stayed.posts.at(-1)?.status === 200 && stayed.chat.status !== 'ready';
   await stayed.until(() => (dialect === 'adk' ? taken() : at(stayed)), 'the moment');
   const loaded = await stayed.reload();
   await Promise.all([stayed.rest(), loaded.rest()]);
   assert.equal(loaded.requests.filter((request) => request.method === 'GET')[0].status, 200);
-  await loaded.resumed;
   assert.equal(loaded.posts.length, 0, 'a reload sends nothing by itself');
   await stayed.check();
   await loaded.check({ sameAsServer: kit.sdk === 7 });
@@ -130,6 +131,36 @@ async function reloadClientTool(kit, { usual }) {
   await loaded.rest();
   assert.match(loaded.text, /teal/);
   await loaded.check({ posts: 1 });
+}
+
+/** Between the two requests of a page that loads, what it was not given may have come to its end. */
+async function endedMeanwhile(kit, { usual }) {
+  for (const dialect of [undefined, 'adk']) {
+    const stayed = new Session(usual, kit, { dialect });
+    void stayed.chat.sendMessage({ text: 'slow 3' });
+    await stayed.until(() => stayed.posts[0]?.status === 200, 'the turn to begin');
+    const loaded = await stayed.reload({ resume: () => stayed.rest() });
+    assert.equal(loaded.chat.messages.length, 1);
+    await loaded.rest();
+    assert.deepEqual(comparable(loaded.chat.messages), comparable(stayed.chat.messages));
+    await loaded.check({ posts: 0 });
+    await loaded.chat.resumeStream();
+    assert.equal(loaded.requests.at(-1).status, 204, 'it is given once');
+  }
+}
+
+async function askedMeanwhile(kit, { usual }) {
+  for (const dialect of [undefined, 'adk']) {
+    const stayed = new Session(usual, kit, { dialect });
+    void stayed.chat.sendMessage({ text: `slow 3 then ${PAY}` });
+    await stayed.until(() => stayed.posts[0]?.status === 200, 'the turn to begin');
+    const loaded = await stayed.reload({ resume: () => stayed.rest() });
+    await loaded.rest();
+    assert.deepEqual(comparable(loaded.chat.messages), comparable(stayed.chat.messages));
+    await loaded.answer('process_payment', true);
+    await loaded.rest();
+    await loaded.check({ posts: 1 });
+  }
 }
 
 async function unknown(kit, { usual }) {

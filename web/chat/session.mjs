@@ -54,11 +54,11 @@ export class Session {
     });
   }
 
-  /** What a reload of the page is: a new instance with the messages that the server lists, then resume. */
-  async reload(options = {}) {
+  /** What a reload of the page is: a new instance with the messages that the server lists, then (after `resume`) resume. */
+  async reload({ resume = async () => {}, ...options } = {}) {
     const messages = await this.server.messages(this.id, this.query);
     const session = new Session(this.server, this.kit, { ...this.options, ...options, id: this.id, messages });
-    session.resumed = session.chat.resumeStream();
+    session.resumed = resume().then(() => session.chat.resumeStream());
     return session;
   }
 
@@ -142,6 +142,8 @@ export class Session {
 
   /** Waits until nothing runs and the client has nothing to send by itself. */
   async rest(limit) {
+    // A resume shows no status before its answer has come.
+    await this.resumed;
     let seen = 0;
     await this.until(
       () => {

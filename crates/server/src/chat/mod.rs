@@ -1,5 +1,6 @@
 //! Chats: one task for each that is in use, found by its user and id.
 
+mod late;
 mod plan;
 pub mod readers;
 pub mod request;
@@ -185,11 +186,19 @@ impl Chats {
             .await?
             .ok_or_else(|| AppError::not_found("chat"))?;
         let open = store.open_reply(chat).await?;
-        let messages = store
+        let listed: Vec<_> = store
             .messages(chat)
             .await?
             .into_iter()
             .filter(|stored| stored.state != MessageState::Running)
+            .collect();
+        if self.is_in_use(user, chat_id) {
+            let last = listed.last().map(|stored| stored.message.id.clone());
+            self.ask(user, chat_id, |answer| Command::Listed { last, answer })
+                .await?;
+        }
+        let messages = listed
+            .into_iter()
             .map(|stored| match (dialect, &open) {
                 (Dialect::Native, _) => stored.message,
                 (Dialect::Adk, _) if stored.message.role != Role::Assistant => stored.message,
