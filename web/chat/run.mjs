@@ -7,6 +7,7 @@ import { answerTests } from './answers.mjs';
 import { approvalTests } from './approvals.mjs';
 import { clientToolTests } from './client-tools.mjs';
 import { conversationTests } from './conversation.mjs';
+import { edgeTests } from './edges.mjs';
 import { reloadTests } from './reload.mjs';
 import { startServer } from './server.mjs';
 import { KITS } from './session.mjs';
@@ -30,6 +31,7 @@ const tests = [
   ...adkTests,
   ...answerTests,
   ...reloadTests,
+  ...edgeTests,
 ];
 const runs = KITS.flatMap((kit) => tests.map(([name, test]) => [`${kit.name}: ${name}`, () => test(kit, servers)]));
 const chosen = runs.filter(([name]) => name.includes(words));
