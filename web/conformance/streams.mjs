@@ -86,7 +86,7 @@ function chunksOf(text) {
 async function checkWith({ package: ai, sdk, project }, testCase) {
   const { chunks, problems } = await parse(ai, testCase.sse);
   if (problems.length > 0) return problems;
-  const { message, errors } = await fold(ai, testCase.prior, chunks);
+  const { message, shown, errors } = await fold(ai, testCase.prior, chunks);
 
   const expectedErrors = testCase.ends === 'error' ? [chunks.at(-1).errorText] : [];
   const difference = firstDifference(errors, expectedErrors, 'errors');
@@ -104,7 +104,7 @@ async function checkWith({ package: ai, sdk, project }, testCase) {
       'lastAssistantMessageIsCompleteWithToolCalls',
       'lastAssistantMessageIsCompleteWithApprovalResponses',
     ]) {
-      if (ai[predicate]({ messages: [message] })) {
+      if (ai[predicate]({ messages: [shown] })) {
         problems.push(`\`${predicate}\` is true: the client would send again`);
       }
     }
@@ -150,10 +150,15 @@ async function fold(ai, prior, chunks) {
     stream: ReadableStream.from([...chunks.slice(0, end), mark, ...chunks.slice(end)]),
     onError: (error) => errors.push(String(error?.message ?? error)),
   });
+  // What a client shows, and sends by, is the last state that the package handed out by itself.
+  let shown = prior;
   let message;
-  for await (const state of messages) message = state;
+  for await (const state of messages) {
+    message = state;
+    if (state.metadata?.[END_MARK] === undefined) shown = state;
+  }
   if (message?.metadata !== undefined) delete message.metadata[END_MARK];
-  return { message, errors };
+  return { message, shown: shown ?? message, errors };
 }
 
 /** The end mark leaves an empty object behind where no metadata was. */

@@ -18,6 +18,9 @@ pub(crate) enum Need {
 /// Everything that can be set up, in order.
 pub(crate) const NEEDS: &[Need] = &[Need::Node, Need::Python, Need::Chromium];
 
+/// Where the checks that are written in JavaScript lie.
+const NODE_PACKAGES: [&str; 2] = ["web/conformance", "web/chat"];
+
 /// The AI SDK packages run on it, although the newest ones ask for more.
 const MIN_NODE: Version = Version(20, 0);
 
@@ -43,7 +46,7 @@ impl Need {
 
     pub(crate) fn what(self) -> &'static str {
         match self {
-            Self::Node => "set up Node.js and the AI SDK packages of web/conformance",
+            Self::Node => "set up Node.js and the AI SDK packages",
             Self::Python => "set up a Python environment with Google's packages",
             Self::Chromium => "set up Chromium for the browser tests",
         }
@@ -93,7 +96,10 @@ impl Machine {
         if npm_version().is_none() {
             return Err(Lack::Unavailable("npm is not on PATH: install npm".into()));
         }
-        let fetched = npm_ci(&workspace.root.join("web/conformance"), log)?;
+        let mut fetched = false;
+        for directory in NODE_PACKAGES {
+            fetched |= npm_ci(&workspace.root.join(directory), log)?;
+        }
         let packages = if fetched { "installed" } else { "in place" };
         Ok(format!("node {node}, packages {packages}"))
     }

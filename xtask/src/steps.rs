@@ -185,6 +185,17 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Named,
     },
     Check {
+        name: "chat",
+        what: "the AI SDK's own chats, versions 6 and 7, against the real binary",
+        needs: &[Need::Node],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["node", "web/chat/run.mjs", "{target}/debug/adk-bridge"],
+        ],
+        tally: Tally::Named,
+    },
+    Check {
         name: "google",
         what: "Google's own types accept what the bridge sends to agents",
         needs: &[Need::Python],

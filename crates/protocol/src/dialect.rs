@@ -142,6 +142,9 @@ impl Reader {
         // A step that is open goes on in the frames to come; the frame that ends it ends this one too.
         if !reply.is_step_open() || self.view == View::Held {
             finish_step(&mut cursor, &mut emit);
+            if cursor.steps() > steps {
+                show_last_step(&ours, !orphans.is_empty(), &mut emit);
+            }
         }
         self.cursor = (self.view == View::Held).then_some(cursor);
     }
@@ -212,9 +215,7 @@ impl Reader {
             let mut emit = |chunk: &Chunk<'_>| encode(chunk, sdk, out);
             catch_up(&ours, &mut cursor, sdk, &mut emit);
             finish_step(&mut cursor, &mut emit);
-            if let Some(metadata) = &ours.metadata {
-                emit(&metadata_chunk(metadata));
-            }
+            end_message(&ours, &mut emit);
         }
         out.extend_from_slice(terminal);
     }
@@ -227,9 +228,7 @@ impl Reader {
             catch_up(&ours, cursor, sdk, &mut emit);
             if last {
                 finish_step(cursor, &mut emit);
-                if let Some(metadata) = &ours.metadata {
-                    emit(&metadata_chunk(metadata));
-                }
+                end_message(&ours, &mut emit);
             }
         }
     }
@@ -246,6 +245,23 @@ impl Reader {
                 self.images.as_deref(),
             )),
         }
+    }
+}
+
+/// Brings the metadata that a message ends with.
+fn end_message(ours: &Message, emit: &mut dyn FnMut(&Chunk<'_>)) {
+    match &ours.metadata {
+        Some(metadata) => emit(&metadata_chunk(metadata)),
+        None => show_last_step(ours, false, emit),
+    }
+}
+
+/// Makes clients show a step without parts: they do not until something else of the message comes, and their
+/// predicates would find the calls of the step before it for ever.
+fn show_last_step(ours: &Message, opened: bool, emit: &mut dyn FnMut(&Chunk<'_>)) {
+    if opened || ours.ends_with_a_step() {
+        let nothing = json!({});
+        emit(&metadata_chunk(ours.metadata.as_ref().unwrap_or(&nothing)));
     }
 }
 

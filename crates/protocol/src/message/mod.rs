@@ -44,6 +44,11 @@ impl Message {
             extra: Map::new(),
         }
     }
+
+    /// Whether a step was opened after others and has nothing in it.
+    pub(crate) fn ends_with_a_step(&self) -> bool {
+        self.parts.len() > 1 && matches!(self.parts.last(), Some(Part::StepStart))
+    }
 }
 
 impl Role {

@@ -142,12 +142,11 @@ impl Reply {
     fn end_turn(&mut self, terminal: &Chunk<'_>, out: &mut Outbox) {
         self.translator.close(&mut self.draft, out);
         self.hold_until = None;
-        let metadata = self
-            .translator
-            .metadata
-            .value()
-            .filter(|metadata| self.sent_metadata.as_ref() != Some(metadata));
-        if let Some(metadata) = metadata {
+        let metadata = self.translator.metadata.value();
+        // Clients show a step without parts only when something else of the message comes.
+        let unseen = self.message().ends_with_a_step();
+        if unseen || metadata.is_some() && metadata != self.sent_metadata {
+            let metadata = metadata.unwrap_or_else(|| json!({}));
             self.draft.emit(&metadata_chunk(&metadata), out);
             self.sent_metadata = Some(metadata);
         }

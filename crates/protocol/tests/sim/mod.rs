@@ -88,6 +88,8 @@ pub struct Client {
     pub sdk: Sdk,
     pub message: Message,
     fold: Option<Fold>,
+    /// A step was opened that it does not show yet.
+    step_hidden: bool,
     reader: Option<Reader>,
     read: usize,
     pub streaming: bool,
@@ -190,6 +192,7 @@ impl Bridge {
                 sdk,
                 message: Message::assistant("message-1"),
                 fold: None,
+                step_hidden: false,
                 reader: None,
                 read: 0,
                 streaming: false,
@@ -416,8 +419,19 @@ impl Bridge {
             return;
         };
         for chunk in chunks(fresh) {
-            if matches!(chunk, Chunk::Error { .. }) {
-                self.client.failed = true;
+            match &chunk {
+                Chunk::Error { .. } => self.client.failed = true,
+                // A step is shown with the next thing that is: so do the packages.
+                Chunk::StartStep if !self.client.step_hidden => {
+                    self.client.message = fold.message().clone();
+                    self.client.step_hidden = true;
+                }
+                Chunk::StartStep | Chunk::FinishStep | Chunk::Abort { .. } => {}
+                Chunk::Finish {
+                    message_metadata: None,
+                    ..
+                } => {}
+                _ => self.client.step_hidden = false,
             }
             let folded = fold.apply(&chunk);
             assert!(
@@ -426,7 +440,9 @@ impl Bridge {
                 String::from_utf8_lossy(&stream.sse)
             );
         }
-        self.client.message = fold.message().clone();
+        if !self.client.step_hidden {
+            self.client.message = fold.message().clone();
+        }
     }
 
     fn client_turn_ends(&mut self) {
@@ -435,6 +451,7 @@ impl Bridge {
             return;
         }
         self.client.fold = None;
+        self.client.step_hidden = false;
         self.client.reader = None;
         let waiting = self.reply.ended().is_none();
         let message = self.client.message.clone();

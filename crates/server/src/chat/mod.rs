@@ -1,6 +1,7 @@
 //! Chats: one task for each that is in use, found by its user and id.
 
 mod kept;
+mod late;
 mod plan;
 pub mod readers;
 pub mod request;
@@ -221,6 +222,11 @@ impl Chats {
         let open = store.open_reply(chat).await?;
         let mut shown = store.messages(chat).await?;
         shown.retain(|stored| stored.state != MessageState::Running);
+        if self.is_in_use(user, chat_id) {
+            let last = shown.last().map(|stored| stored.message.id.clone());
+            self.ask(user, chat_id, |answer| Command::Listed { last, answer })
+                .await?;
+        }
         if dialect == Dialect::Adk {
             for stored in shown
                 .iter_mut()

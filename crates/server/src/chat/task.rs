@@ -19,7 +19,7 @@ use adk_bridge_protocol::dialect::{Dialect, Reader};
 use adk_bridge_protocol::event::Content;
 use adk_bridge_protocol::history;
 use adk_bridge_protocol::message::{Message, Role};
-use adk_bridge_protocol::outbox::{AuditKind, Commit, Effect, Outbox};
+use adk_bridge_protocol::outbox::{Audit, AuditKind, Commit, Effect, Outbox};
 use adk_bridge_protocol::reply::{
     Answer as ClientAnswer, Given, Input, Mode, Record, Reply, RunEnd, Why, answers_of,
 };
@@ -34,7 +34,7 @@ use super::kept::{self, Pictures, ReplyIds};
 use super::plan::{Plan, plan};
 use super::readers::{Answer, Readers};
 use super::request::ChatRequest;
-use super::{GOING_AWAY, Shared, now};
+use super::{GOING_AWAY, Shared, late, now};
 use crate::error::AppError;
 use crate::metrics::result_of;
 use crate::failpoint::failpoint;
@@ -44,6 +44,10 @@ use crate::store::{AuditEntry, ChatRef, MessageState, StoreChatState, StoreError
 const CHECKPOINT: Duration = Duration::from_secs(1);
 /// How often an idle answer is kept alive; proxies commonly close after a minute.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// How long a page that was not given the running message may take to ask for it.
+const LEFT_OUT: Duration = Duration::from_secs(10);
+/// How many such pages are remembered: no user loads one chat more often at once.
+const MAX_LEFT_OUT: usize = 16;
 /// A task without anything to do goes away; its chat is in the store.
 const IDLE: Duration = Duration::from_secs(60);
 /// How long tools may go on when the server is being stopped; it has to be gone after five seconds.
@@ -60,6 +64,11 @@ pub enum Command {
         dialect: Dialect,
         sdk: Sdk,
         answer: oneshot::Sender<Option<Answer>>,
+    },
+    /// A page was given the messages up to this one. If the current one was not among them it comes back for it.
+    Listed {
+        last: Option<String>,
+        answer: oneshot::Sender<()>,
     },
     Stop {
         answer: oneshot::Sender<()>,
@@ -93,6 +102,8 @@ pub(super) struct Task {
     tools: JoinSet<(String, Outcome)>,
     /// Requests that wait until started tools have ended.
     queue: VecDeque<Command>,
+    /// The messages that pages were not given because they were running, and until when those may ask for them.
+    left_out: VecDeque<(String, Instant)>,
     turn_id: String,
     origin: Origin,
     refused: usize,
@@ -213,6 +224,7 @@ impl Task {
             run: Run::Idle,
             tools: JoinSet::new(),
             queue: VecDeque::new(),
+            left_out: VecDeque::new(),
             turn_id: new_id("turn"),
             origin: Origin {
                 transport: "none",
@@ -263,14 +275,20 @@ impl Task {
                 answer,
             } => {
                 let reader = self.reader(dialect, sdk, None).await;
-                let stream = match &self.reply {
-                    Some(reply) if reply.turn().is_some() => {
-                        Some(self.readers.attach(reader, reply, None))
-                    }
-                    _ => None,
-                };
+                let stream = self.resume(reader);
                 let _ = answer.send(stream);
                 self.readers.flush();
+            }
+            Command::Listed { last, answer } => {
+                if let Some(reply) = &self.reply
+                    && last.as_deref() != Some(&reply.message().id)
+                {
+                    let until = Instant::now() + LEFT_OUT;
+                    self.left_out.truncate(MAX_LEFT_OUT - 1);
+                    self.left_out
+                        .push_front((reply.message().id.clone(), until));
+                }
+                let _ = answer.send(());
             }
             Command::Stop { answer } => {
                 self.feed(Input::Close(Why::Stopped)).await;
@@ -307,6 +325,19 @@ impl Task {
         }
     }
 
+    /// The running message, or one that was running when the page was given the others: it may have ended since.
+    fn resume(&mut self, reader: Reader) -> Option<Answer> {
+        let reply = self.reply.as_ref()?;
+        let now = Instant::now();
+        self.left_out
+            .retain(|(id, until)| *until > now && *id == reply.message().id);
+        let left_out = self.left_out.pop_back().is_some();
+        if reply.turn().is_some() {
+            return Some(self.readers.attach(reader, reply, None));
+        }
+        left_out.then(|| self.once(reader, reply, None))
+    }
+
     async fn post(
         &mut self,
         mut request: ChatRequest,
@@ -329,10 +360,13 @@ impl Task {
                 let reply = match (&mut self.reply, message) {
                     (Some(reply), _) if reply.message().id == request.last().id => reply,
                     (_, Some(older)) => {
-                        // An older message: it has ended, and the client learns how.
-                        let reply = ended(older);
-                        let stream = self.answer_once(&reply, reader, &request);
-                        let _ = answer.send(Ok(stream));
+                        // It has ended, and the client learns how.
+                        let refused = late::refusals(request.last(), &older, request.dialect);
+                        let stream = match self.append_audit(&refused).await {
+                            Ok(()) => Ok(self.once(reader, &ended(older), Some(request.last()))),
+                            Err(error) => Err(error.into()),
+                        };
+                        let _ = answer.send(stream);
                         return;
                     }
                     _ => return,
@@ -371,10 +405,10 @@ impl Task {
         }
     }
 
-    /// Answers a request that concerns a reply which has ended and is not the current one.
-    fn answer_once(&self, reply: &Reply, reader: Reader, request: &ChatRequest) -> Answer {
+    /// Answers a request that concerns a reply which has ended.
+    fn once(&self, reader: Reader, reply: &Reply, theirs: Option<&Message>) -> Answer {
         let mut readers = Readers::new(self.shared.metrics.clone());
-        let stream = readers.attach(reader, reply, Some(request.last()));
+        let stream = readers.attach(reader, reply, theirs);
         readers.finish_with(reply);
         stream
     }
@@ -614,22 +648,7 @@ impl Task {
             .iter()
             .filter(|row| row.kind == AuditKind::AnswerRefused)
             .count();
-        let dialect = match self.origin.dialect {
-            Dialect::Native => "native",
-            Dialect::Adk => "adk",
-        };
-        let entries: Vec<AuditEntry> = commit
-            .audit
-            .iter()
-            .map(|audit| AuditEntry {
-                at,
-                turn_id: Some(self.turn_id.clone()),
-                connection_id: None,
-                transport: Some(self.origin.transport.to_owned()),
-                dialect: Some(dialect.to_owned()),
-                audit: audit.clone(),
-            })
-            .collect();
+        let entries = self.entries(&commit.audit, at);
         let chat = ChatRef {
             user: &self.user,
             id: &self.chat_id,
@@ -643,6 +662,37 @@ impl Task {
             .await?;
         failpoint("after", step);
         Ok(())
+    }
+
+    async fn append_audit(&mut self, audit: &[Audit]) -> Result<(), StoreError> {
+        if audit.is_empty() {
+            return Ok(());
+        }
+        let chat = ChatRef {
+            user: &self.user,
+            id: &self.chat_id,
+        };
+        let entries = self.entries(audit, now());
+        self.shared.store.append_audit(chat, &entries).await
+    }
+
+    /// Rows of the audit with where they came from.
+    fn entries(&self, audit: &[Audit], at: Time) -> Vec<AuditEntry> {
+        let dialect = match self.origin.dialect {
+            Dialect::Native => "native",
+            Dialect::Adk => "adk",
+        };
+        audit
+            .iter()
+            .map(|audit| AuditEntry {
+                at,
+                turn_id: Some(self.turn_id.clone()),
+                connection_id: None,
+                transport: Some(self.origin.transport.to_owned()),
+                dialect: Some(dialect.to_owned()),
+                audit: audit.clone(),
+            })
+            .collect()
     }
 
     async fn checkpoint(&mut self) {
@@ -941,9 +991,10 @@ async fn refuse_all(mut commands: mpsc::Receiver<Command>, error: &StoreError) {
             Command::Post { answer, .. } => drop(answer.send(Err(refusal))),
             Command::ToolOutput { answer, .. } => drop(answer.send(Err(refusal))),
             Command::Resume { answer, .. } => drop(answer.send(None)),
-            Command::Stop { answer } | Command::Close { answer } | Command::ShutDown { answer } => {
-                let _ = answer.send(());
-            }
+            Command::Listed { answer, .. }
+            | Command::Stop { answer }
+            | Command::Close { answer }
+            | Command::ShutDown { answer } => drop(answer.send(())),
         }
     }
 }
