@@ -1,7 +1,7 @@
-//! `cargo xtask run` and `cargo xtask bench`: prepare, then hand over to cargo.
+//! `cargo xtask run` and `cargo xtask bench`: prepare, then hand over.
 
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::SystemTime;
 
 use crate::process::{self, Log};
@@ -20,14 +20,47 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCod
     process::become_program(&mut cargo)
 }
 
-/// Becomes `cargo bench` for the protocol crate.
+/// Measures what the protocol crate and the server cost, or one of the two.
 pub(crate) fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
+    let rest = arguments.get(1..).unwrap_or_default();
+    match arguments.first().map(String::as_str) {
+        Some("protocol") => process::become_program(&mut protocol_bench(workspace, rest)),
+        Some("server") => server_bench(workspace, rest),
+        None => {
+            process::finish(&mut protocol_bench(workspace, &[]))?;
+            server_bench(workspace, &[])
+        }
+        Some(other) => Err(format!(
+            "unknown bench `{other}`: use `protocol` or `server`"
+        )),
+    }
+}
+
+fn protocol_bench(workspace: &Workspace, arguments: &[String]) -> Command {
     let mut cargo = process::cargo();
     cargo
         .args(["bench", "--package=adk-bridge-protocol"])
         .args(arguments)
         .current_dir(&workspace.root);
-    process::become_program(&mut cargo)
+    cargo
+}
+
+/// Builds the server as it is shipped and becomes the program that puts load on it.
+fn server_bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
+    let mut build = process::cargo();
+    build
+        .args([
+            "build",
+            "--release",
+            "--package=adk-bridge",
+            "--package=adk-bridge-bench",
+        ])
+        .current_dir(&workspace.root);
+    process::finish(&mut build)?;
+    let program = format!("adk-bridge-bench{}", std::env::consts::EXE_SUFFIX);
+    let mut bench = Command::new(workspace.target.join("release").join(program));
+    bench.args(arguments).current_dir(&workspace.root);
+    process::become_program(&mut bench)
 }
 
 /// Builds the page when a source is newer than the last build.

@@ -25,7 +25,8 @@ usage: cargo xtask COMMAND
   run [ARGUMENTS]      build the page and the server, then start `adk-bridge serve ARGUMENTS`
   test [STEP]...       set up what the checks need, then run them all, or only the named ones
   test --list          name the steps
-  bench [ARGUMENTS]    run the protocol crate's benchmarks
+  bench [protocol|server] [ARGUMENTS]
+                       measure the protocol crate, and the server's CPU and memory under load
 ";
 
 fn main() -> ExitCode {

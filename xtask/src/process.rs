@@ -176,6 +176,15 @@ pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
+/// Runs a program to its end, its output being this one's.
+pub(crate) fn finish(command: &mut Command) -> Result<(), String> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("`{}` failed: {status}", shown(command))),
+        Err(e) => Err(format!("cannot start `{}`: {e}", shown(command))),
+    }
+}
+
 /// Lets a program take this one's place, so that signals and the exit code are its own.
 #[cfg(unix)]
 pub(crate) fn become_program(command: &mut Command) -> Result<ExitCode, String> {

@@ -1,0 +1,287 @@
+//! The load: what is asked of a server, and what it cost.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::ensure;
+use futures_util::future::try_join_all;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::reader::{Reader, Stall};
+use crate::server::{Kind, Server};
+use crate::stand_in::{self, Script};
+use crate::words::Tally;
+
+const CONNECTIONS: usize = 8;
+const FLOOD_DELTAS: usize = 1_000;
+const SHORT_DELTAS: usize = 20;
+const LONG_DELTAS: usize = 4_000;
+/// 30 deltas a second: what production looks like.
+const PACE: Duration = Duration::from_micros(33_333);
+const PACED_TURNS: usize = 10;
+/// How long a history is, in messages, before the question.
+const HISTORIES: [usize; 2] = [2, 400];
+const LARGE_DELTAS: usize = 200_000;
+/// Shorter than the time after which a server may let go of its reader.
+const STALL: Stall = Stall {
+    after: LARGE_DELTAS / 10,
+    pause: Duration::from_secs(20),
+};
+
+/// How much is asked. CPU time is counted in steps of ten milliseconds: a scenario should use a second or more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    flood_turns: usize,
+    short_turns: usize,
+    paced_deltas: usize,
+    history_turns: usize,
+    large: bool,
+}
+
+impl Size {
+    pub(crate) const FULL: Self = Self {
+        flood_turns: 100,
+        short_turns: 250,
+        paced_deltas: 600,
+        history_turns: 8,
+        large: true,
+    };
+    pub(crate) const QUICK: Self = Self {
+        flood_turns: 50,
+        short_turns: 120,
+        paced_deltas: 240,
+        history_turns: 4,
+        large: false,
+    };
+}
+
+/// What a server cost: CPU in microseconds, memory in megabytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measured {
+    pub(crate) flood: f64,
+    pub(crate) paced: f64,
+    pub(crate) short_turn: f64,
+    /// Per delta, for each of the histories.
+    pub(crate) history: [f64; 2],
+    pub(crate) idle: f64,
+    pub(crate) peak: f64,
+    pub(crate) large: Option<Large>,
+}
+
+/// How much memory grew during one large answer, with a reader that keeps up and with one that stops.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Large {
+    pub(crate) steady: f64,
+    pub(crate) stalled: f64,
+}
+
+pub(crate) struct Load {
+    size: Size,
+    script: Arc<Script>,
+    stand_in: SocketAddr,
+    ids: AtomicU64,
+}
+
+impl Load {
+    pub(crate) async fn new(size: Size) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let stand_in = listener.local_addr()?;
+        let script = Arc::new(Script::default());
+        tokio::spawn(stand_in::serve(listener, script.clone()));
+        Ok(Self {
+            size,
+            script,
+            stand_in,
+            ids: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) async fn measure(&self, kind: Kind) -> anyhow::Result<Measured> {
+        let server = Server::start(kind, self.stand_in)?;
+        let idle = server.resident()?;
+        let say = |what: &str| println!("{}: {what}", kind.name());
+        say("flood");
+        // Once before it counts: connections, statements and memory are made on first use.
+        self.fresh_chats(&server, CONNECTIONS, 5, FLOOD_DELTAS)
+            .await?;
+        let turns = self.size.flood_turns;
+        let flood = self
+            .fresh_chats(&server, CONNECTIONS, turns, FLOOD_DELTAS)
+            .await?;
+        let flood = flood / count(CONNECTIONS * turns * FLOOD_DELTAS);
+        say("short turns");
+        let turns = self.size.short_turns;
+        let short_turn = self
+            .fresh_chats(&server, CONNECTIONS, turns, SHORT_DELTAS)
+            .await?;
+        let short_turn = short_turn / count(CONNECTIONS * turns);
+        say("paced");
+        let deltas = self.size.paced_deltas;
+        let paced = self.paced(&server, deltas).await? / count(PACED_TURNS * deltas);
+        say("histories");
+        let mut history = [0.0; 2];
+        for (cost, length) in history.iter_mut().zip(HISTORIES) {
+            *cost = self.per_delta(&server, length).await?;
+        }
+        let peak = server.peak()?;
+        drop(server);
+        let large = if self.size.large {
+            say("a large answer, then one whose reader stops");
+            Some(Large {
+                steady: self.large(kind, None).await?,
+                stalled: self.large(kind, Some(STALL)).await?,
+            })
+        } else {
+            None
+        };
+        Ok(Measured {
+            flood,
+            paced,
+            short_turn,
+            history,
+            idle,
+            peak,
+            large,
+        })
+    }
+
+    /// Turns back to back on every connection, each in a chat of its own. Returns the CPU time.
+    async fn fresh_chats(
+        &self,
+        server: &Server,
+        connections: usize,
+        turns: usize,
+        deltas: usize,
+    ) -> anyhow::Result<f64> {
+        self.script.set(deltas, Duration::ZERO);
+        let expected = Tally::expected(deltas);
+        let before = server.cpu()?;
+        try_join_all((0..connections).map(|_| async {
+            let mut reader = Reader::connect(server.address, server.shape, false).await?;
+            for _ in 0..turns {
+                let body = self.post(&self.id(), 0);
+                verify(reader.turn(&body, None).await?, expected)?;
+            }
+            anyhow::Ok(())
+        }))
+        .await?;
+        Ok(server.cpu()? - before)
+    }
+
+    async fn paced(&self, server: &Server, deltas: usize) -> anyhow::Result<f64> {
+        self.script.set(deltas, PACE);
+        let expected = Tally::expected(deltas);
+        let before = server.cpu()?;
+        try_join_all((0..PACED_TURNS).map(|turn| async move {
+            // Apart from each other, as users are.
+            tokio::time::sleep(PACE * u32::try_from(turn)? / u32::try_from(PACED_TURNS)?).await;
+            let mut reader = Reader::connect(server.address, server.shape, false).await?;
+            verify(
+                reader.turn(&self.post(&self.id(), 0), None).await?,
+                expected,
+            )
+        }))
+        .await?;
+        Ok(server.cpu()? - before)
+    }
+
+    /// What a delta costs in a chat with a history: the difference between long and short turns, so that what a turn
+    /// costs by itself does not count.
+    async fn per_delta(&self, server: &Server, history: usize) -> anyhow::Result<f64> {
+        let chats: Vec<String> = (0..CONNECTIONS).map(|_| self.id()).collect();
+        let turns = self.size.history_turns;
+        self.in_chats(server, &chats, history, 1, SHORT_DELTAS)
+            .await?;
+        let short = self
+            .in_chats(server, &chats, history, turns, SHORT_DELTAS)
+            .await?;
+        let long = self
+            .in_chats(server, &chats, history, turns, LONG_DELTAS)
+            .await?;
+        Ok((long - short) / count(CONNECTIONS * turns * (LONG_DELTAS - SHORT_DELTAS)))
+    }
+
+    async fn in_chats(
+        &self,
+        server: &Server,
+        chats: &[String],
+        history: usize,
+        turns: usize,
+        deltas: usize,
+    ) -> anyhow::Result<f64> {
+        self.script.set(deltas, Duration::ZERO);
+        let expected = Tally::expected(deltas);
+        let before = server.cpu()?;
+        try_join_all(chats.iter().map(|chat| async move {
+            let mut reader = Reader::connect(server.address, server.shape, false).await?;
+            for _ in 0..turns {
+                verify(
+                    reader.turn(&self.post(chat, history), None).await?,
+                    expected,
+                )?;
+            }
+            anyhow::Ok(())
+        }))
+        .await?;
+        Ok(server.cpu()? - before)
+    }
+
+    /// How much the memory of a fresh server grows at most during one large answer.
+    async fn large(&self, kind: Kind, stall: Option<Stall>) -> anyhow::Result<f64> {
+        let server = Server::start(kind, self.stand_in)?;
+        self.fresh_chats(&server, 1, 3, FLOOD_DELTAS).await?;
+        self.script.set(LARGE_DELTAS, Duration::ZERO);
+        let before = server.resident()?;
+        let mut reader = Reader::connect(server.address, server.shape, stall.is_some()).await?;
+        let tally = reader.turn(&self.post(&self.id(), 0), stall).await?;
+        verify(tally, Tally::expected(LARGE_DELTAS))?;
+        Ok(server.peak()? - before)
+    }
+
+    /// A request as `useChat` sends it: everything that was said, and a question.
+    fn post(&self, chat: &str, history: usize) -> String {
+        let mut messages: Vec<Value> = (0..history)
+            .map(|index| {
+                let role = if index % 2 == 0 { "user" } else { "assistant" };
+                let text = "What was said before is told to the model again with every question. "
+                    .repeat(4);
+                message(&format!("{chat}-{index}"), role, &text)
+            })
+            .collect();
+        messages.push(message(
+            &self.id(),
+            "user",
+            "Tell me everything about bridges.",
+        ));
+        json!({"id": chat, "trigger": "submit-message", "messages": messages}).to_string()
+    }
+
+    fn id(&self) -> String {
+        format!("bench{:011}", self.ids.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+fn message(id: &str, role: &str, text: &str) -> Value {
+    json!({"id": id, "role": role, "parts": [{"type": "text", "text": text}]})
+}
+
+fn verify(got: Tally, expected: Tally) -> anyhow::Result<()> {
+    ensure!(
+        got == expected,
+        "an answer is not whole: {} deltas came, {} were sent, or their text differs",
+        got.deltas,
+        expected.deltas
+    );
+    Ok(())
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "counts are far below what a float holds exactly"
+)]
+fn count(number: usize) -> f64 {
+    number as f64
+}

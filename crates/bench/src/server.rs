@@ -1,0 +1,262 @@
+//! The servers under test: each a process of its own, on a core of its own, whose CPU time and memory are read from the
+//! operating system.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use tempfile::TempDir;
+
+use crate::reader::Shape;
+
+/// The cores of the server and of the load, where there are two and `taskset` is installed.
+const SERVER_CORE: &str = "0";
+const LOAD_CORE: &str = "1";
+
+/// Linux counts CPU time for programs in hundredths of a second, on every machine that this runs on.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Which server is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Nginx,
+    Translator,
+    Bridge,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Nginx, Self::Translator, Self::Bridge];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Nginx => "nginx",
+            Self::Translator => "translator",
+            Self::Bridge => "adk-bridge",
+        }
+    }
+
+    /// Why it cannot be measured here, if it cannot.
+    pub(crate) fn obstacle(self) -> Option<String> {
+        let found = match self {
+            Self::Nginx => Command::new("nginx")
+                .arg("-v")
+                .stderr(Stdio::null())
+                .status()
+                .is_ok(),
+            Self::Translator => true,
+            Self::Bridge => bridge().is_ok_and(|path| path.is_file()),
+        };
+        (!found).then(|| match self {
+            Self::Bridge => "not built: cargo build --release -p adk-bridge".to_owned(),
+            _ => "not installed".to_owned(),
+        })
+    }
+}
+
+/// A running server; it ends with this value.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    pub(crate) shape: Shape,
+    _directory: TempDir,
+}
+
+impl Server {
+    /// Starts a fresh one in front of the stand-in.
+    pub(crate) fn start(kind: Kind, stand_in: SocketAddr) -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let base_url = format!("http://{stand_in}");
+        let (mut command, fixed) = match kind {
+            Kind::Bridge => {
+                let mut command = pinned(&bridge()?);
+                command
+                    .args([
+                        "serve",
+                        "--agent=gemini",
+                        "--listen=127.0.0.1:0",
+                        "--data-dir",
+                    ])
+                    .arg(directory.path())
+                    .env("ADK_BRIDGE__AGENT__BASE_URL", &base_url)
+                    .env("ADK_BRIDGE__AGENT__API_KEY_ENV", "BENCH_KEY")
+                    .env("BENCH_KEY", "bench")
+                    .stderr(Stdio::null());
+                (command, None)
+            }
+            Kind::Translator => {
+                let mut command = pinned(&std::env::current_exe()?);
+                command.args(["translator", &base_url]);
+                (command, None)
+            }
+            Kind::Nginx => {
+                let address = free_address()?;
+                let file = directory.path().join("nginx.conf");
+                std::fs::write(&file, nginx_conf(address, stand_in, directory.path()))?;
+                let mut command = pinned(Path::new("nginx"));
+                command
+                    .arg("-c")
+                    .arg(&file)
+                    .arg("-p")
+                    .arg(directory.path())
+                    .stderr(Stdio::null());
+                (command, Some(address))
+            }
+        };
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("{} cannot be started", kind.name()))?;
+        let address = match fixed {
+            Some(address) => wait_for(address)?,
+            None => announced(&mut child)?,
+        };
+        Ok(Self {
+            child,
+            address,
+            shape: if kind == Kind::Nginx {
+                Shape::Gemini
+            } else {
+                Shape::Chunks
+            },
+            _directory: directory,
+        })
+    }
+
+    /// The CPU time that it has used, in microseconds.
+    pub(crate) fn cpu(&self) -> anyhow::Result<f64> {
+        let stat = self.read("stat")?;
+        // The name of the program, in brackets, may hold anything.
+        let fields = stat.rsplit_once(')').context("no stat line")?.1;
+        let fields: Vec<&str> = fields.split_whitespace().collect();
+        let ticks = |index: usize| {
+            fields
+                .get(index)
+                .and_then(|field| field.parse::<f64>().ok())
+        };
+        let (user, system) = ticks(11).zip(ticks(12)).context("a short stat line")?;
+        Ok((user + system) / TICKS_PER_SECOND * 1e6)
+    }
+
+    /// The memory that it holds, in megabytes.
+    pub(crate) fn resident(&self) -> anyhow::Result<f64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most that it ever held.
+    pub(crate) fn peak(&self) -> anyhow::Result<f64> {
+        self.memory("VmHWM:")
+    }
+
+    fn memory(&self, field: &str) -> anyhow::Result<f64> {
+        let status = self.read("status")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        let kilobytes: f64 = kilobytes.context("no such memory")?.trim().parse()?;
+        Ok(kilobytes / 1024.0)
+    }
+
+    fn read(&self, file: &str) -> anyhow::Result<String> {
+        let path = format!("/proc/{}/{file}", self.child.id());
+        std::fs::read_to_string(&path)
+            .with_context(|| format!("{path} cannot be read; this needs Linux"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to end.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Moves this process to the core of the load.
+pub(crate) fn pin_load() {
+    if has_two_cores() {
+        let id = std::process::id().to_string();
+        // Without it the numbers are noisier, and still right.
+        let _ = Command::new("taskset")
+            .args(["-p", "-c", LOAD_CORE, &id])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+    }
+}
+
+fn pinned(program: &Path) -> Command {
+    let taskset = || {
+        Command::new("taskset")
+            .arg("--version")
+            .stdout(Stdio::null())
+            .status()
+            .is_ok()
+    };
+    if taskset() {
+        let mut command = Command::new("taskset");
+        command.args(["-c", SERVER_CORE]).arg(program);
+        command
+    } else {
+        Command::new(program)
+    }
+}
+
+fn has_two_cores() -> bool {
+    std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
+}
+
+/// The server's binary lies beside this one.
+fn bridge() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    Ok(own.with_file_name("adk-bridge"))
+}
+
+fn announced(child: &mut Child) -> anyhow::Result<SocketAddr> {
+    let mut lines = BufReader::new(child.stdout.take().context("no output")?).lines();
+    for line in &mut lines {
+        if let Some(address) = line?.strip_prefix("listening on http://") {
+            return Ok(address.parse()?);
+        }
+    }
+    bail!("the server ended before it listened: {}", child.wait()?)
+}
+
+fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
+}
+
+fn wait_for(address: SocketAddr) -> anyhow::Result<SocketAddr> {
+    for _ in 0..100 {
+        if TcpStream::connect(address).is_ok() {
+            return Ok(address);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    bail!("nothing listens at {address}")
+}
+
+/// One process that passes bytes on as they come.
+fn nginx_conf(listen: SocketAddr, stand_in: SocketAddr, directory: &Path) -> String {
+    let directory = directory.display();
+    format!(
+        "daemon off; master_process off; pid {directory}/pid; error_log /dev/null;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off;
+  client_body_temp_path {directory}/body; proxy_temp_path {directory}/proxy;
+  fastcgi_temp_path {directory}/fastcgi; uwsgi_temp_path {directory}/uwsgi; scgi_temp_path {directory}/scgi;
+  client_max_body_size 16m; client_body_buffer_size 1m; keepalive_requests 1000000;
+  upstream model {{ server {stand_in}; keepalive 64; keepalive_requests 1000000; }}
+  server {{
+    listen {listen};
+    location / {{
+      proxy_pass http://model; proxy_http_version 1.1; proxy_set_header Connection \"\"; proxy_buffering off;
+    }}
+  }}
+}}
+"
+    )
+}

@@ -1,0 +1,65 @@
+//! The words that are streamed, and the sum by which a reader proves that it got all of them.
+
+/// After so many deltas they begin anew.
+pub(crate) const CYCLE: usize = 1024;
+
+const VOCABULARY: [&str; 16] = [
+    "The",
+    " bridge",
+    " carries",
+    " every",
+    " word,",
+    " whole and",
+    " in order",
+    ":\n\n- ",
+    "**bold**",
+    " \"quoted\"",
+    " naïve",
+    " 10 %",
+    " of traffic",
+    " – or so",
+    " it seems",
+    ".",
+];
+
+/// One delta: a few words, as a fast model sends them.
+pub(crate) fn delta(index: usize) -> String {
+    let index = index % CYCLE;
+    (0..3 + index % 3)
+        .map(|word| VOCABULARY[(index * 7 + word * 5 + index / 16) % VOCABULARY.len()])
+        .collect()
+}
+
+/// Counts deltas and sums up their text, however it is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) deltas: usize,
+    hash: u64,
+}
+
+impl Tally {
+    pub(crate) fn new() -> Self {
+        // FNV-1a: its start and, below, its prime.
+        Self {
+            deltas: 0,
+            hash: 0xcbf2_9ce4_8422_2325,
+        }
+    }
+
+    /// What a reader must have after an answer of so many deltas.
+    pub(crate) fn expected(deltas: usize) -> Self {
+        let mut tally = Self::new();
+        let cycle: Vec<String> = (0..CYCLE.min(deltas)).map(delta).collect();
+        for index in 0..deltas {
+            tally.add(&cycle[index % CYCLE]);
+        }
+        tally
+    }
+
+    pub(crate) fn add(&mut self, text: &str) {
+        self.deltas += 1;
+        for byte in text.bytes() {
+            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}
