@@ -193,6 +193,7 @@ pub(crate) const CHECKS: &[Check] = &[
             &["cargo", "build", "--package=adk-bridge"],
             &["node", "web/chat/run.mjs", "{target}/debug/adk-bridge"],
         ],
+        server: None,
         tally: Tally::Named,
     },
     Check {

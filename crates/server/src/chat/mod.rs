@@ -2,9 +2,12 @@
 
 mod kept;
 mod late;
+mod perform;
 mod plan;
 pub mod readers;
 pub mod request;
+mod requests;
+mod run;
 mod task;
 pub mod toolbox;
 

@@ -1,0 +1,341 @@
+//! How a reply is fed, and how the effects that come out are performed.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adk_bridge_agents::agent::{News, Request};
+use adk_bridge_agents::tool::ToolCall;
+use adk_bridge_protocol::approval::Time;
+use adk_bridge_protocol::calls::Outcome;
+use adk_bridge_protocol::dialect::Dialect;
+use adk_bridge_protocol::event::Content;
+use adk_bridge_protocol::history;
+use adk_bridge_protocol::outbox::{Audit, AuditKind, Commit, Effect};
+use adk_bridge_protocol::reply::{Given, Input, Reply};
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
+
+use super::kept::{self};
+use super::now;
+use super::run::Run;
+use super::task::{Task, Turn};
+use crate::failpoint::failpoint;
+use crate::metrics::result_of;
+use crate::store::{AuditEntry, ChatRef, StoreChatState, StoreError};
+
+/// How often a streaming message is stored, so that a crash keeps the partial answer.
+const CHECKPOINT: Duration = Duration::from_secs(1);
+
+impl Task {
+    pub(super) async fn tool_done(
+        &mut self,
+        done: Result<(String, Outcome), tokio::task::JoinError>,
+    ) {
+        match done {
+            Ok((call, mut outcome)) => {
+                let chat = ChatRef {
+                    user: &self.user,
+                    id: &self.chat_id,
+                };
+                let kept =
+                    kept::keep_outcome(&self.shared.files, chat, &mut outcome, &self.pictures)
+                        .await;
+                if let Err(error) = kept {
+                    // The tool has run, and what it came to must be told: the content stays in the message.
+                    tracing::warn!(chat = %self.chat_id, %error, "a tool's file in chat {} cannot be stored", self.chat_id);
+                }
+                self.feed(Input::ToolFinished {
+                    call: &call,
+                    outcome,
+                })
+                .await;
+            }
+            Err(error) => tracing::error!(chat = %self.chat_id, %error, "a tool's task died"),
+        }
+    }
+
+    /// Feeds one input to the reply and performs what comes of it.
+    pub(super) async fn feed(&mut self, input: Input<'_>) {
+        let Some(reply) = &mut self.reply else {
+            return;
+        };
+        self.readers.make_ready(reply);
+        self.outbox.clear();
+        {
+            let mut given = Given {
+                now: now(),
+                ids: &mut self.ids,
+                rules: &*self.shared.tools,
+            };
+            reply.handle(input, &mut given, &mut self.outbox);
+        }
+        self.perform().await;
+    }
+
+    pub(super) async fn perform(&mut self) {
+        if self.turn.is_none()
+            && self
+                .reply
+                .as_ref()
+                .is_some_and(|reply| reply.turn().is_some())
+        {
+            self.turn_begins();
+        }
+        let chat = ChatRef {
+            user: &self.user,
+            id: &self.chat_id,
+        };
+        if let Err(error) = self.ids.store_made(chat, &self.pictures).await {
+            tracing::error!(chat = %self.chat_id, %error, "a file of chat {} cannot be stored", self.chat_id);
+            return self.abandon();
+        }
+        let effects = std::mem::take(&mut self.outbox.effects);
+        for effect in &effects {
+            match effect {
+                Effect::Commit(commit) => {
+                    if let Err(error) = self.commit(commit).await {
+                        tracing::error!(chat = %self.chat_id, %error, "the chat {} cannot be stored", self.chat_id);
+                        self.abandon();
+                        break;
+                    }
+                }
+                Effect::Frames(range) => {
+                    self.shared.metrics.chunks(range.len());
+                    if let Some(reply) = &self.reply {
+                        self.readers.frames(reply, &self.outbox, range.clone());
+                    }
+                }
+                Effect::RunTool { call } => self.run_tool(call),
+                Effect::Ask(_) => self.ask().await,
+                Effect::CancelRun => self.run = Run::Idle,
+                Effect::End => {
+                    if let Some(reply) = &self.reply {
+                        self.readers.end(reply);
+                    }
+                    self.turn_ends();
+                }
+                Effect::HoldUntil(_)
+                | Effect::Heard { .. }
+                | Effect::Artifact { .. }
+                | Effect::Interrupted
+                | Effect::TurnComplete => {}
+            }
+        }
+        self.outbox.effects = effects;
+        self.readers.flush();
+        if self.outbox.effects.last() == Some(&Effect::End) {
+            failpoint("after", "frames");
+        }
+    }
+
+    pub(super) async fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
+        let at = now();
+        for row in &commit.audit {
+            self.shared.metrics.audited(row.kind);
+        }
+        self.refused += commit
+            .audit
+            .iter()
+            .filter(|row| row.kind == AuditKind::AnswerRefused)
+            .count();
+        let entries = self.entries(&commit.audit, at);
+        let chat = ChatRef {
+            user: &self.user,
+            id: &self.chat_id,
+        };
+        self.checkpointed = Instant::now();
+        let step = step_of(commit);
+        failpoint("before", step);
+        self.shared
+            .store
+            .commit(chat, &commit.record, &entries, at)
+            .await?;
+        failpoint("after", step);
+        Ok(())
+    }
+
+    pub(super) async fn append_audit(&mut self, audit: &[Audit]) -> Result<(), StoreError> {
+        if audit.is_empty() {
+            return Ok(());
+        }
+        let chat = ChatRef {
+            user: &self.user,
+            id: &self.chat_id,
+        };
+        let entries = self.entries(audit, now());
+        self.shared.store.append_audit(chat, &entries).await
+    }
+
+    /// Rows of the audit with where they came from.
+    pub(super) fn entries(&self, audit: &[Audit], at: Time) -> Vec<AuditEntry> {
+        let dialect = match self.origin.dialect {
+            Dialect::Native => "native",
+            Dialect::Adk => "adk",
+        };
+        audit
+            .iter()
+            .map(|audit| AuditEntry {
+                at,
+                turn_id: Some(self.turn_id.clone()),
+                connection_id: None,
+                transport: Some(self.origin.transport.to_owned()),
+                dialect: Some(dialect.to_owned()),
+                audit: audit.clone(),
+            })
+            .collect()
+    }
+
+    pub(super) async fn checkpoint(&mut self) {
+        if self.checkpointed.elapsed() < CHECKPOINT || !self.run.is_active() {
+            return;
+        }
+        self.checkpointed = Instant::now();
+        let Some(record) = self.reply.as_ref().map(Reply::record) else {
+            return;
+        };
+        let chat = ChatRef {
+            user: &self.user,
+            id: &self.chat_id,
+        };
+        if let Err(error) = self.shared.store.checkpoint(chat, &record).await {
+            tracing::warn!(chat = %self.chat_id, %error, "a checkpoint failed; the answer goes on");
+        }
+        failpoint("after", "checkpoint");
+    }
+
+    /// What cannot be stored must not be told: the readers hear that it failed, and the task ends, so that the next
+    /// request reads the store anew.
+    pub(super) fn abandon(&mut self) {
+        self.readers
+            .fail("the answer could not be stored; load the chat again and see how far it came");
+        self.run = Run::Idle;
+        self.reply = None;
+        self.turn = None;
+        self.lost = true;
+    }
+
+    pub(super) fn run_tool(&mut self, id: &str) {
+        let Some(call) = self
+            .reply
+            .as_ref()
+            .and_then(|reply| reply.calls().by_id(id))
+        else {
+            return;
+        };
+        let Some(tool) = self.shared.tools.server_tool(&call.name) else {
+            // Approved before a restart that took the tool away.
+            let text = format!("there is no tool named {:?}", call.name);
+            let done = (id.to_owned(), Outcome::error(text));
+            self.tools.spawn(std::future::ready(done));
+            return;
+        };
+        let chat = ChatRef {
+            user: &self.user,
+            id: &self.chat_id,
+        };
+        let run = ToolCall {
+            chat_id: self.chat_id.clone(),
+            call_id: id.to_owned(),
+            input: call.input.clone(),
+            state: Arc::new(StoreChatState::new(self.shared.store.clone(), chat)),
+        };
+        let (id, limit) = (id.to_owned(), self.shared.tool_timeout);
+        self.tools.spawn(async move {
+            failpoint("before", "tool");
+            let run = AssertUnwindSafe(tool.run(run)).catch_unwind();
+            let outcome = match tokio::time::timeout(limit, run).await {
+                Ok(Ok(outcome)) => outcome,
+                // A call that is never settled would block its chat.
+                Ok(Err(_)) => Outcome::error("the tool broke down, and its outcome is unknown"),
+                Err(_) => Outcome::error(format!(
+                    "the tool gave no result within {} seconds",
+                    limit.as_secs()
+                )),
+            };
+            failpoint("after", "tool");
+            (id, outcome)
+        });
+    }
+
+    pub(super) async fn ask(&mut self) {
+        failpoint("before", "model");
+        let mut messages = self.history.clone();
+        if let Some(reply) = &self.reply
+            && !reply.message().parts.is_empty()
+        {
+            messages.push(reply.message().clone());
+        }
+        kept::inline(&self.shared.files, self.chat(), &mut messages).await;
+        let request = Request {
+            chat_id: &self.chat_id,
+            user: &self.user,
+            contents: history::contents(&messages),
+            news: News::Message(Content::default()),
+            tools: self.shared.tools.specs(),
+        };
+        self.run = Run::Starting(Box::pin(self.shared.agent.start(&request)));
+    }
+
+    pub(super) fn turn_begins(&mut self) {
+        self.shared.metrics.turn_started();
+        self.turn = Some(Turn {
+            began: self.arrived.take().unwrap_or_else(Instant::now),
+            spoke: false,
+        });
+    }
+
+    pub(super) fn note_first_chunk(&mut self) {
+        if let Some(turn) = &mut self.turn
+            && !turn.spoke
+        {
+            let says = |effect: &Effect| matches!(effect, Effect::Frames(_));
+            if self.outbox.effects.iter().any(says) {
+                turn.spoke = true;
+                self.shared.metrics.first_chunk(turn.began.elapsed());
+            }
+        }
+    }
+
+    pub(super) fn turn_ends(&mut self) {
+        // One that began and ended with the same input.
+        if self.turn.is_none() {
+            self.turn_begins();
+        }
+        let ended = self.reply.as_ref().and_then(Reply::ended);
+        self.shared.metrics.turn_ended(ended);
+        let (chat, turn, result) = (&self.chat_id, &self.turn_id, result_of(ended));
+        let millis = self
+            .turn
+            .take()
+            .map(|turn| turn.began.elapsed().as_millis());
+        tracing::info!(
+            chat,
+            turn,
+            result,
+            millis,
+            "the turn {turn} of chat {chat} ended: {result}"
+        );
+    }
+}
+
+/// What a commit makes durable, in a word.
+fn step_of(commit: &Commit) -> &'static str {
+    let record = &commit.record;
+    let told = |kinds: &[AuditKind]| commit.audit.iter().any(|row| kinds.contains(&row.kind));
+    if told(&[AuditKind::ApprovalRequested]) {
+        "question"
+    } else if told(&[AuditKind::ApprovalApproved, AuditKind::ApprovalDenied]) {
+        "decision"
+    } else if told(&[AuditKind::ToolStarted]) {
+        "start"
+    } else if told(&[AuditKind::ToolFinished, AuditKind::ToolFailed]) {
+        "outcome"
+    } else if record.ended.is_some() {
+        "end"
+    } else if record.asking {
+        "asking"
+    } else {
+        "pause"
+    }
+}

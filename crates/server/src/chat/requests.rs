@@ -1,0 +1,170 @@
+//! What requests do to a chat: they answer, submit, resume, or bring the output of a tool.
+
+use adk_bridge_protocol::calls::Outcome;
+use adk_bridge_protocol::dialect::Reader;
+use adk_bridge_protocol::message::Message;
+use adk_bridge_protocol::reply::{Answer as ClientAnswer, Input, Mode, Reply, Why, answers_of};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::kept::{self};
+use super::plan::{Plan, plan};
+use super::readers::{Answer, Readers};
+use super::request::ChatRequest;
+use super::task::{Command, Task, ended, new_id};
+use super::{late, now};
+use crate::error::AppError;
+use crate::failpoint::failpoint;
+use crate::store::ChatRef;
+
+impl Task {
+    /// The running message, or one that was running when the page was given the others: it may have ended since.
+    pub(super) fn resume(&mut self, reader: Reader) -> Option<Answer> {
+        let reply = self.reply.as_ref()?;
+        let now = Instant::now();
+        self.left_out
+            .retain(|(id, until)| *until > now && *id == reply.message().id);
+        let left_out = self.left_out.pop_back().is_some();
+        if reply.turn().is_some() {
+            return Some(self.readers.attach(reader, reply, None));
+        }
+        left_out.then(|| self.once(reader, reply, None))
+    }
+
+    pub(super) async fn post(
+        &mut self,
+        mut request: ChatRequest,
+        transport: &'static str,
+        answer: oneshot::Sender<Result<Answer, AppError>>,
+    ) {
+        self.arrived = Some(Instant::now());
+        if let Some(theirs) = request.messages.last_mut()
+            && let Some(ours) = self.history.iter().find(|ours| ours.id == theirs.id)
+        {
+            kept::recognise(&self.shared.files, self.chat(), theirs, ours).await;
+        }
+        let current = self.reply.as_ref().map(Reply::message);
+        match plan(&request, &self.history, current, self.known) {
+            Plan::Answer(message) => {
+                self.begin_turn(transport, request.dialect);
+                let reader = self
+                    .reader(request.dialect, request.sdk, message.as_ref())
+                    .await;
+                let reply = match (&mut self.reply, message) {
+                    (Some(reply), _) if reply.message().id == request.last().id => reply,
+                    (_, Some(older)) => {
+                        // It has ended, and the client learns how.
+                        let refused = late::refusals(request.last(), &older, request.dialect);
+                        let stream = match self.append_audit(&refused).await {
+                            Ok(()) => Ok(self.once(reader, &ended(older), Some(request.last()))),
+                            Err(error) => Err(error.into()),
+                        };
+                        let _ = answer.send(stream);
+                        return;
+                    }
+                    _ => return,
+                };
+                let theirs = request.last();
+                let stream = self.readers.attach(reader, reply, Some(theirs));
+                let _ = answer.send(Ok(stream));
+                let answers = answers_of(theirs);
+                self.feed(Input::Answers(&answers, Some(Mode::Http))).await;
+            }
+            Plan::Submit { .. } if self.is_unfinished() => {
+                self.feed(Input::Close(Why::Superseded)).await;
+                self.queue.push_back(Command::Post {
+                    request,
+                    transport,
+                    answer,
+                });
+            }
+            Plan::Submit { messages, cut } => {
+                if let Err(error) = self.append(messages, cut.as_ref()).await {
+                    let _ = answer.send(Err(error));
+                    return;
+                }
+                self.begin_turn(transport, request.dialect);
+                self.pictures.clear();
+                let reader = self.reader(request.dialect, request.sdk, None).await;
+                let reply = Reply::new(&new_id("msg"));
+                let stream = self.readers.attach(reader, &reply, None);
+                self.reply = Some(reply);
+                let _ = answer.send(Ok(stream));
+                self.feed(Input::Begin(Mode::Http)).await;
+            }
+            Plan::Refuse(error) => {
+                let _ = answer.send(Err(error));
+            }
+        }
+    }
+
+    /// Answers a request that concerns a reply which has ended.
+    pub(super) fn once(&self, reader: Reader, reply: &Reply, theirs: Option<&Message>) -> Answer {
+        let mut readers = Readers::new(self.shared.metrics.clone());
+        let stream = readers.attach(reader, reply, theirs);
+        readers.finish_with(reply);
+        stream
+    }
+
+    /// Takes new messages into the history, in the store first.
+    pub(super) async fn append(
+        &mut self,
+        mut messages: Vec<Message>,
+        cut: Option<&super::plan::CutAt>,
+    ) -> Result<(), AppError> {
+        let store = self.shared.store.clone();
+        let chat = ChatRef {
+            user: &self.user,
+            id: &self.chat_id,
+        };
+        if !self.known {
+            store.create_chat(chat, now()).await?;
+        }
+        kept::keep_messages(&self.shared.files, chat, &mut messages).await?;
+        failpoint("before", "message");
+        store
+            .append(chat, &messages, super::plan::CutAt::for_store(cut), now())
+            .await?;
+        failpoint("after", "message");
+        if let Some(reply) = self.reply.take() {
+            self.history.push(reply.message().clone());
+        }
+        if let Some(cut) = cut {
+            cut.apply(&mut self.history);
+        }
+        self.history.extend(messages);
+        self.known = true;
+        Ok(())
+    }
+
+    pub(super) async fn tool_output(
+        &mut self,
+        call_id: &str,
+        outcome: Outcome,
+    ) -> Result<(), AppError> {
+        let Some(reply) = &self.reply else {
+            return Err(AppError::not_found("call"));
+        };
+        if reply.calls().by_id(call_id).is_none() {
+            return Err(AppError::not_found("call"));
+        }
+        let refused = self.refused;
+        let answer = match &outcome {
+            Outcome::Output { value, .. } => ClientAnswer::Output {
+                call_id,
+                output: value,
+            },
+            Outcome::Error { text } => ClientAnswer::Failure {
+                call_id,
+                error: text,
+            },
+        };
+        self.feed(Input::Answers(&[answer], None)).await;
+        if self.refused > refused {
+            return Err(AppError::conflict(
+                "this output is not taken: the call runs on the server, or has an outcome already",
+            ));
+        }
+        Ok(())
+    }
+}
