@@ -63,6 +63,52 @@ proptest! {
     }
 }
 
+/// A crash took the text that a client has, and the agent later begins another one in the same words.
+#[test]
+fn a_lost_text_hides_nothing_that_came_later() {
+    let text = |text: &str| {
+        Part::Text(TextPart {
+            text: text.to_owned(),
+            state: Some(TextState::Done),
+            ..TextPart::default()
+        })
+    };
+    let call = |state: ToolState| {
+        let mut tool = ToolPart::new("c".to_owned(), "look");
+        tool.state = state;
+        tool.error_text = Some("too late".to_owned());
+        Part::Tool(Box::new(tool))
+    };
+    let mut ours = Message::assistant("m");
+    ours.parts = vec![
+        Part::StepStart,
+        call(ToolState::OutputError),
+        Part::StepStart,
+        text("Let me see."),
+    ];
+    for theirs in [
+        vec![
+            Part::StepStart,
+            text("Let"),
+            call(ToolState::InputAvailable),
+        ],
+        vec![Part::StepStart, text("Let")],
+        vec![text("Let"), call(ToolState::InputAvailable)],
+    ] {
+        let mut message = Message::assistant("m");
+        message.parts = theirs;
+        let mut cursor = Cursor::of_client(&message, &ours);
+        let mut fold = Fold::onto(Sdk::V6, message);
+        catch_up(&ours, &mut cursor, Sdk::V6, &mut |chunk| {
+            fold.apply(chunk).unwrap()
+        });
+        let parts = &fold.message().parts;
+        let tool = parts.iter().find_map(Part::as_tool).unwrap();
+        assert_eq!(tool.state, ToolState::OutputError);
+        assert_eq!(parts[parts.len() - 2..], ours.parts[2..], "{parts:?}");
+    }
+}
+
 /// What a version can be told of a message.
 fn carried(message: &Message, sdk: Sdk) -> Message {
     let mut message = message.clone();

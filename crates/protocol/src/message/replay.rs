@@ -73,11 +73,22 @@ impl Cursor {
     /// For a client that sent its own copy of the message, possibly older or trimmed.
     pub fn of_client(theirs: &Message, ours: &Message) -> Self {
         let mut seen: Vec<Seen> = Vec::new();
-        for part in &theirs.parts {
-            let from = seen.len();
-            let found = ours.parts[from.min(ours.parts.len())..]
-                .iter()
-                .position(|other| is_same(part, other));
+        // A copy may have lost its boundaries.
+        let has_steps = theirs.parts.contains(&Part::StepStart);
+        let next_calls = next_calls(theirs, ours);
+        for (part, next_call) in theirs.parts.iter().zip(next_calls) {
+            let from = seen.len().min(ours.parts.len());
+            let mut rest = &ours.parts[from..];
+            // Only calls have a name of their own. Anything else may look like a part that came much later, and must
+            // not be taken for it: what lies between would never be sent.
+            if part.as_tool().is_none() {
+                let is_end = |other: &Part| has_steps && matches!(other, Part::StepStart);
+                let boundary = rest.iter().position(is_end).filter(|_| !is_end(part));
+                let next_call = next_call.and_then(|at| at.checked_sub(from));
+                let end = [boundary, next_call].into_iter().flatten().min();
+                rest = &rest[..end.unwrap_or(rest.len())];
+            }
+            let found = rest.iter().position(|other| is_same(part, other));
             if let Some(offset) = found {
                 seen.resize(from + offset, Seen::Never);
                 seen.push(Seen::of_client(part));
@@ -89,6 +100,23 @@ impl Cursor {
             steps: 0,
         }
     }
+}
+
+/// For each of a client's parts, where the next call behind it lies in our message.
+fn next_calls(theirs: &Message, ours: &Message) -> Vec<Option<usize>> {
+    let mut next = None;
+    let mut found: Vec<_> = (theirs.parts.iter().rev())
+        .map(|part| {
+            let behind = next;
+            if part.as_tool().is_some() {
+                let place = ours.parts.iter().position(|other| is_same(part, other));
+                next = place.or(next);
+            }
+            behind
+        })
+        .collect();
+    found.reverse();
+    found
 }
 
 /// The calls that a client shows and the stored message does not know: a crash took them before they were stored.
