@@ -135,6 +135,7 @@ async fn receive(request: Request, limit: usize) -> Result<Sent, AppError> {
     let content = axum::body::to_bytes(request.into_body(), limit)
         .await
         .map_err(|error| {
+            // The type of this error belongs to a library behind axum; its words are all there is.
             let too_long = std::error::Error::source(&error)
                 .is_some_and(|source| source.to_string().contains("length limit"));
             match too_long {
