@@ -299,6 +299,26 @@ async fn a_message_that_waits_behind_a_tool_is_sent_again() {
 }
 
 #[tokio::test]
+async fn an_approved_tool_that_is_gone_after_the_restart_fails() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Server::start(data.path(), &[(FAILPOINT, "after-decision")]);
+    ask_and_approve(&server.client()).await;
+    server.wait_for_death().await;
+
+    let server = Server::start(
+        data.path(),
+        &[("ADK_BRIDGE__AGENT__TOOLS", "[\"roll_dice\"]")],
+    );
+    let client = server.client();
+    client.settle(CHAT).await;
+    let reply = client.messages(CHAT).await.pop().unwrap();
+    let error = tools(&reply)[0]["errorText"].as_str().unwrap().to_owned();
+    assert!(error.contains("no tool named"), "{error}");
+    check_ended(&reply, "gone");
+    check_audit(&client.audit(CHAT).await);
+}
+
+#[tokio::test]
 async fn a_chat_is_deleted_after_its_tool_has_ended() {
     let data = tempfile::tempdir().unwrap();
     let server = Server::start(data.path(), &[]);

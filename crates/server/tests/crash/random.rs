@@ -24,7 +24,7 @@ const CHATS: [&str; 3] = ["random-0", "random-1", "random-2"];
 /// Another one makes other rounds.
 const SEED: u64 = 0x5eed;
 /// The longest life of a server. A payment takes 300 ms.
-const LIFE: u64 = 900;
+const LIFE: u64 = 800;
 
 /// What a client was told of one chat.
 #[derive(Debug, Default)]
@@ -83,11 +83,15 @@ async fn live_and_die(server: Server, told: Vec<Told>, random: &mut Random) -> V
         _ => random.below(20_000),
     };
     // The only clock of this test is an input: any life will do.
-    for _ in 0..random.below(LIFE) {
-        if received.load(Ordering::Relaxed) >= bytes {
-            break;
+    let life = tokio::time::sleep(Duration::from_millis(random.below(LIFE)));
+    let enough = async {
+        while received.load(Ordering::Relaxed) < bytes {
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    tokio::select! {
+        () = life => {}
+        () = enough => {}
     }
     server.kill();
     let mut told = Vec::new();
@@ -170,7 +174,7 @@ async fn check_all(client: &Client, data: &Path, told: &[Told], round: u32) {
     for (chat, told) in CHATS.into_iter().zip(told) {
         client.settle(chat).await;
         let messages = client.messages(chat).await;
-        let about = format!("round {round}, {chat}: {messages:#?}");
+        let about = About(round, chat, &messages);
         check_messages(&messages, &about);
         check_told(&messages, told, &about);
         let audit = client.audit(chat).await;
@@ -210,8 +214,18 @@ async fn check_all(client: &Client, data: &Path, told: &[Told], round: u32) {
     }
 }
 
+/// Where something was found to be wrong; written only then, because it is long.
+struct About<'m>(u32, &'static str, &'m [Value]);
+
+impl std::fmt::Display for About<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self(round, chat, messages) = self;
+        write!(formatter, "in round {round}, {chat}: {messages:#?}")
+    }
+}
+
 /// What is stored can be read and shown.
-fn check_messages(messages: &[Value], about: &str) {
+fn check_messages(messages: &[Value], about: &About<'_>) {
     let parsed = parse_messages(json!(messages)).unwrap();
     for message in parsed
         .iter()
@@ -227,7 +241,7 @@ fn check_messages(messages: &[Value], about: &str) {
 }
 
 /// What a client was told is what is stored.
-fn check_told(messages: &[Value], told: &Told, about: &str) {
+fn check_told(messages: &[Value], told: &Told, about: &About<'_>) {
     let all: Vec<Value> = messages.iter().flat_map(tools).collect();
     for (id, answer) in &told.approvals {
         let tool = all.iter().find(|tool| tool["approval"]["id"] == **id);
