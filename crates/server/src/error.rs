@@ -44,9 +44,20 @@ impl AppError {
         Self {
             status,
             code,
-            message: message.into(),
+            message: shortened(message.into()),
         }
     }
+}
+
+/// A message quotes what was sent, which may be as long as a body.
+const MAX_MESSAGE_BYTES: usize = 600;
+
+fn shortened(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE_BYTES {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
+        message.push('…');
+    }
+    message
 }
 
 impl IntoResponse for AppError {

@@ -242,6 +242,13 @@ async fn bodies_that_are_no_chat_request() {
             "explode",
         ),
         (
+            "a trigger that is a book",
+            with("trigger", json!("é".repeat(50_000))),
+            422,
+            "bad_trigger",
+            "trigger is",
+        ),
+        (
             "a trigger that is a list",
             with("trigger", json!([])),
             422,

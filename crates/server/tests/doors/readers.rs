@@ -9,6 +9,8 @@ use crate::support::{Bridge, JSON, asking, folded, text_of, types, within, words
 /// What a client that never reads may cost while a long answer runs. Half of it would be the whole stream.
 const MAX_GROWTH: usize = 30 * 1024 * 1024;
 const LONG: usize = 20_000;
+/// Enough to fill every buffer on the way.
+const SLOWLY: usize = 10_000;
 
 #[tokio::test]
 async fn a_client_that_does_not_read_costs_little_and_holds_nobody_up() {
@@ -36,7 +38,7 @@ async fn a_client_that_does_not_read_costs_little_and_holds_nobody_up() {
 #[tokio::test]
 async fn a_slow_reader_gets_every_chunk_once() {
     let bridge = Bridge::start();
-    let mut answer = bridge.ask("slowly", &format!("long {LONG}")).await;
+    let mut answer = bridge.ask("slowly", &format!("long {SLOWLY}")).await;
     let mut events = Vec::new();
     while let Some(event) = answer.event().await {
         events.push(event);
@@ -46,8 +48,57 @@ async fn a_slow_reader_gets_every_chunk_once() {
         }
     }
     let message = folded(&events);
-    assert!(text_of(&message) == words(LONG));
+    assert!(text_of(&message) == words(SLOWLY));
     assert_eq!(message, bridge.last_message("slowly").await);
+}
+
+/// The other dialect holds text back while anything may still be asked, and sends what its projection shows.
+#[tokio::test]
+async fn readers_of_the_other_dialect_have_what_is_stored_too() {
+    let bridge = Bridge::start();
+    let mut request = asking("adk", "call roll_dice {\"sides\": 6} then slow 6");
+    request["dialect"] = json!("adk");
+    let mut first = bridge
+        .open("POST", "/api/chat", &[JSON], &request.to_string())
+        .await;
+    let mut events = first.events_until("tool-input-available").await;
+    let path = "/api/chat/adk/stream?dialect=adk";
+    let mut second = bridge.open("GET", path, &[], "").await;
+    let mut native = bridge.resume("adk").await;
+    let (rest, second, native) = tokio::join!(first.events(), second.events(), native.events());
+    events.extend(rest);
+    let chat = bridge.get("/api/chats/adk?dialect=adk").await.json();
+    let message = &chat["messages"][1];
+    assert!(text_of(message).ends_with(&words(6)), "{message}");
+    for events in [events, second] {
+        assert_eq!(&folded(&events), message);
+    }
+    assert_eq!(folded(&native), bridge.last_message("adk").await);
+}
+
+#[tokio::test]
+async fn what_is_being_streamed_comes_by_resume_only() {
+    let bridge = Bridge::start();
+    let mut answer = bridge.ask("half", "slow 1000").await;
+    answer.events_until("word2 ").await;
+    let message = bridge.last_message("half").await;
+    assert_eq!(message["role"], "user");
+    let mut resumed = bridge.resume("half").await;
+    let events = resumed.events_until("word2 ").await;
+    assert_eq!(types(&events)[0], "start");
+}
+
+#[tokio::test]
+async fn an_answer_that_grows_too_long_ends_by_length() {
+    let bridge = Bridge::configured("[server]\nmax_answer_bytes = 20000\n");
+    let events = bridge.ask("much", "long 100000").await.events().await;
+    let finish: Value = serde_json::from_str(&events[events.len() - 2]).unwrap();
+    assert_eq!(finish["finishReason"], "length", "{finish}");
+    let message = folded(&events);
+    let text = text_of(&message);
+    // The word that passes the limit is the last.
+    assert!((20_000..20_020).contains(&text.len()), "{}", text.len());
+    assert_eq!(message, bridge.last_message("much").await);
 }
 
 #[tokio::test]
