@@ -128,17 +128,17 @@ async fn a_tools_picture_is_a_file_of_its_chat() {
 
     // Consent may be asked for, so that everything comes at the end.
     let adk = bridge.say("adk", says("draw a cat"), "adk").await;
-    assert_eq!(images(&adk), std::slice::from_ref(&picture));
+    assert_eq!(images(&adk), [picture.as_str()]);
     assert_eq!(
         kept_images(&bridge, "adk?dialect=adk").await,
-        std::slice::from_ref(&picture)
+        [picture.as_str()]
     );
     drop(bridge);
 
     let tools = format!("[agent]\ntools = [\"generate_image\"]\n{FAST}");
     let bridge = Bridge::serve(dir.path(), &tools);
     let streamed = bridge.say("streamed", says("draw a cat"), "adk").await;
-    assert_eq!(images(&streamed), [picture]);
+    assert_eq!(images(&streamed), [picture.as_str()]);
 
     assert_eq!(bridge.get(url).await.status(), 200);
     let deleted = bridge.request(Method::DELETE, "/api/chats/native");
