@@ -66,7 +66,7 @@ pub(crate) async fn of_another_user_do_not_exist(home: &impl Home) {
             missing(store.events(chat, 0).await),
             missing(store.add_file(&file("0b", chat)).await),
         ];
-        assert_eq!(refused, [const { "no such chat" }; 14]);
+        assert_eq!(refused, [const { "no such chat" }; 15]);
         assert_eq!(store.chat(chat).await.unwrap(), None);
     }
     missing(store.create_chat(FOREIGN, 3).await);
