@@ -114,7 +114,7 @@ impl Odd {
             _ => "POST",
         };
         let mut headers = Vec::new();
-        if !random.one_in(20) {
+        if !random.one_in(5) {
             headers.push(("content-type".into(), b"application/json".to_vec()));
         }
         for _ in 0..random.below(3) {

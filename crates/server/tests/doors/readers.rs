@@ -104,11 +104,11 @@ async fn an_answer_that_grows_too_long_ends_by_length() {
 #[tokio::test]
 async fn who_leaves_loses_nothing() {
     let bridge = Bridge::start();
-    let mut answer = bridge.ask("left", &format!("long {LONG}")).await;
+    let mut answer = bridge.ask("left", &format!("long {SLOWLY}")).await;
     answer.events_until("word10 ").await;
     drop(answer);
     let message = bridge.settled_message("left").await;
-    assert!(text_of(&message) == words(LONG));
+    assert!(text_of(&message) == words(SLOWLY));
     assert_eq!(bridge.resume("left").await.status, 204);
 }
 
