@@ -30,7 +30,9 @@ use crate::approval::{Approval, ApprovalState};
 use crate::calls::{Call, Calls, RunsOn};
 use crate::chunk::{Chunk, Sdk};
 use crate::event::REQUEST_CONFIRMATION;
-use crate::message::replay::{Cursor, catch_up, disown, finish_step, orphans, start};
+use crate::message::replay::{
+    Cursor, catch_up, disown, finish_step, orphans, show_last_step, show_step, start,
+};
 use crate::message::{ApprovalField, DataPart, FilePart, Message, Part, ToolPart, ToolState};
 use crate::outbox::{FrameKind, Outbox};
 use crate::reply::{Reply, metadata_chunk};
@@ -138,12 +140,13 @@ impl Reader {
         let waits = reply.calls().iter().any(Call::waits_for_client);
         if !orphans.is_empty() && cursor.steps() == steps && !waits {
             cursor.open_step(&mut emit);
+            show_step(&ours, &mut emit);
         }
         // A step that is open goes on in the frames to come; the frame that ends it ends this one too.
         if !reply.is_step_open() || self.view == View::Held {
             finish_step(&mut cursor, &mut emit);
             if cursor.steps() > steps {
-                show_last_step(&ours, !orphans.is_empty(), &mut emit);
+                show_last_step(&ours, &mut emit);
             }
         }
         self.cursor = (self.view == View::Held).then_some(cursor);
@@ -252,16 +255,7 @@ impl Reader {
 fn end_message(ours: &Message, emit: &mut dyn FnMut(&Chunk<'_>)) {
     match &ours.metadata {
         Some(metadata) => emit(&metadata_chunk(metadata)),
-        None => show_last_step(ours, false, emit),
-    }
-}
-
-/// Makes clients show a step without parts: they do not until something else of the message comes, and their
-/// predicates would find the calls of the step before it for ever.
-fn show_last_step(ours: &Message, opened: bool, emit: &mut dyn FnMut(&Chunk<'_>)) {
-    if opened || ours.ends_with_a_step() {
-        let nothing = json!({});
-        emit(&metadata_chunk(ours.metadata.as_ref().unwrap_or(&nothing)));
+        None => show_last_step(ours, emit),
     }
 }
 

@@ -19,7 +19,12 @@ proptest! {
     fn a_replay_folds_to_the_message(message in message(), sdk in sdk()) {
         let mut fold = Fold::new(sdk, "");
         replay(&message, sdk, &mut |chunk| fold.apply(chunk).unwrap());
-        prop_assert_eq!(fold.into_message(), carried(&message, sdk));
+        let mut folded = fold.into_message();
+        // Empty metadata is what makes a client show a last step that has no parts.
+        if folded.metadata == Some(json!({})) && matches!(message.parts.last(), Some(Part::StepStart)) {
+            folded.metadata.clone_from(&message.metadata);
+        }
+        prop_assert_eq!(folded, carried(&message, sdk));
     }
 
     /// A reader that has the message as it was before gets the rest, and nothing twice.

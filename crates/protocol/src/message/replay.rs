@@ -10,10 +10,11 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Message, Part, ReasoningPart, TextPart, TextState, ToolPart, ToolState};
 use crate::chunk::{Chunk, DataChunk, Sdk, Str};
+use crate::reply::metadata_chunk;
 use crate::translate::text_id;
 
 /// How much of a message a reader has.
@@ -153,6 +154,7 @@ pub fn replay(message: &Message, sdk: Sdk, emit: &mut dyn FnMut(&Chunk<'_>)) {
     let mut cursor = Cursor::nothing();
     catch_up(message, &mut cursor, sdk, emit);
     finish_step(&mut cursor, emit);
+    show_last_step(message, emit);
 }
 
 /// Writes the chunk that names the message and brings its metadata.
@@ -168,6 +170,22 @@ pub fn finish_step(cursor: &mut Cursor, emit: &mut dyn FnMut(&Chunk<'_>)) {
     if std::mem::take(&mut cursor.step_open) {
         emit(&Chunk::FinishStep);
     }
+}
+
+/// Shows the last step of a message where there is nothing in it.
+pub(crate) fn show_last_step(message: &Message, emit: &mut dyn FnMut(&Chunk<'_>)) {
+    if message.ends_with_a_step() {
+        show_step(message, emit);
+    }
+}
+
+/// Makes clients show a step that was opened: they do not until something else of the message comes, and their
+/// predicates would find the calls of the step before it for ever.
+pub(crate) fn show_step(message: &Message, emit: &mut dyn FnMut(&Chunk<'_>)) {
+    let nothing = Value::Object(Map::new());
+    emit(&metadata_chunk(
+        message.metadata.as_ref().unwrap_or(&nothing),
+    ));
 }
 
 /// Writes what a reader misses of a message, and moves its cursor to the end: first what has changed in the parts that
