@@ -249,13 +249,14 @@ impl Task {
                 self.readers.flush();
             }
             Command::Listed { last, answer } => {
-                if let Some(reply) = &self.reply
-                    && last.as_deref() != Some(&reply.message().id)
-                {
+                let current = self.reply.as_ref().map(|reply| &reply.message().id);
+                if let Some(id) = current.filter(|id| Some(*id) != last.as_ref()) {
                     let until = Instant::now() + LEFT_OUT;
                     self.left_out.truncate(MAX_LEFT_OUT - 1);
-                    self.left_out
-                        .push_front((reply.message().id.clone(), until));
+                    self.left_out.push_front((id.clone(), until));
+                } else {
+                    // Who looks again sees all of it.
+                    self.left_out.clear();
                 }
                 let _ = answer.send(());
             }
