@@ -1,4 +1,6 @@
-//! Agent: who answers. A run is one model call, or a whole run of a remote ADK server.
+//! Agent: who answers.
+//!
+//! A run is one model call, or a whole run of a remote ADK server.
 
 use adk_bridge_protocol::event::{Content, Event};
 use adk_bridge_protocol::outbox::Response;

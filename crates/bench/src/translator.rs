@@ -1,5 +1,7 @@
 //! The bare translator: the least that turns a model's answer into a UI message stream, without any of what the bridge
-//! keeps, checks or promises. It is what the bridge's cost is held against.
+//! keeps, checks or promises.
+//!
+//! It is what the bridge's cost is held against.
 
 use std::convert::Infallible;
 use std::io::Write as _;

@@ -1,4 +1,6 @@
-//! What is counted, and how Prometheus reads it. A piece of an answer costs a few relaxed additions.
+//! What is counted, and how Prometheus reads it.
+//!
+//! A piece of an answer costs a few relaxed additions.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

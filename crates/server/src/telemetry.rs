@@ -1,4 +1,6 @@
-//! One line in the log for every request, with an id that its answer carries. Nothing that anybody wrote is in it.
+//! One line in the log for every request, with an id that its answer carries.
+//!
+//! Nothing that anybody wrote is in it.
 
 use std::time::Instant;
 

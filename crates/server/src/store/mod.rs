@@ -1,4 +1,6 @@
-//! The store: what survives a restart. Everything in it belongs to a chat, and every chat to one user.
+//! The store: what survives a restart.
+//!
+//! Everything in it belongs to a chat, and every chat to one user.
 //!
 //! [`Store`] is the trait that the rest of the server knows, [`sqlite`] the store behind it; `tests/store_suite` holds
 //! what any store must do. A chat of another user does not exist, in every method.

@@ -1,4 +1,6 @@
-//! Doors: they read requests, ask the chat, and write answers. None of them names an agent or the store.
+//! Doors: they read requests, ask the chat, and write answers.
+//!
+//! None of them names an agent or the store.
 
 pub mod body;
 pub mod chat;

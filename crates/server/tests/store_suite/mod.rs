@@ -1,4 +1,6 @@
-//! What every store must do. `store_suite!(home)` makes a test of each case, on a home of its own.
+//! What every store must do.
+//!
+//! `store_suite!(home)` makes a test of each case, on a home of its own.
 
 #![allow(
     clippy::unwrap_used,
