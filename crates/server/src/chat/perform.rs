@@ -16,7 +16,7 @@ use adk_bridge_protocol::reply::{Given, Input, Reply};
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
 
-use super::kept::{self};
+use super::kept;
 use super::now;
 use super::run::Run;
 use super::task::{Task, Turn};

@@ -7,7 +7,7 @@ use adk_bridge_protocol::reply::{Answer as ClientAnswer, Input, Mode, Reply, Why
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::kept::{self};
+use super::kept;
 use super::plan::{Plan, plan};
 use super::readers::{Answer, Readers};
 use super::request::ChatRequest;
