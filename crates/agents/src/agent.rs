@@ -4,7 +4,6 @@
 
 use adk_bridge_protocol::event::{Content, Event};
 use adk_bridge_protocol::outbox::Response;
-use adk_bridge_protocol::reply::Runner;
 
 use crate::tool::ToolSpec;
 
@@ -35,20 +34,5 @@ pub struct AgentError {
     pub detail: String,
 }
 
-/// Whether a run goes on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum More {
-    Yes,
-    No,
-}
-
 /// Takes the events of a run as they are read. They borrow from the read buffer.
 pub type EventSink<'s> = &'s mut (dyn FnMut(&Event<'_>) + Send);
-
-/// Where an agent is and what it is called, for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct About {
-    pub name: String,
-    pub model: String,
-    pub runner: Runner,
-}

@@ -36,7 +36,7 @@ use crate::approval::Time;
 use crate::calls::{Call, CallState, Calls, Ids, Outcome, RunsOn};
 use crate::event::Event;
 use crate::message::{Message, Part, TextState};
-use crate::outbox::{Ask, Audit, AuditKind, Commit, Draft, Effect, Outbox, Page};
+use crate::outbox::{Ask, Audit, AuditKind, Draft, Effect, Outbox, Page};
 use crate::translate::{Fact, Translator};
 
 /// One assistant message in the making.
@@ -500,11 +500,7 @@ impl Reply {
     ) -> T {
         let mark = out.barrier();
         let result = change(self, out);
-        let commit = Effect::Commit(Box::new(Commit {
-            record: self.record(),
-            audit: std::mem::take(&mut out.audit),
-        }));
-        out.effects.insert(mark, commit);
+        self.commit_at(mark, out);
         result
     }
 

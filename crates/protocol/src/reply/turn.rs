@@ -156,7 +156,8 @@ impl Reply {
         }
     }
 
-    pub(super) fn commit_at(&mut self, mark: usize, out: &mut Outbox) {
+    /// Puts a commit of the reply as it is, with the audit rows so far, in front of what is wanted done since `mark`.
+    pub(super) fn commit_at(&self, mark: usize, out: &mut Outbox) {
         let commit = Effect::Commit(Box::new(Commit {
             record: self.record(),
             audit: std::mem::take(&mut out.audit),

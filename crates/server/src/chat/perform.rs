@@ -140,16 +140,12 @@ impl Task {
             .filter(|row| row.kind == AuditKind::AnswerRefused)
             .count();
         let entries = self.entries(&commit.audit, at);
-        let chat = ChatRef {
-            user: &self.user,
-            id: &self.chat_id,
-        };
         self.checkpointed = Instant::now();
         let step = step_of(commit);
         failpoint("before", step);
         self.shared
             .store
-            .commit(chat, &commit.record, &entries, at)
+            .commit(self.chat(), &commit.record, &entries, at)
             .await?;
         failpoint("after", step);
         Ok(())
@@ -159,12 +155,8 @@ impl Task {
         if audit.is_empty() {
             return Ok(());
         }
-        let chat = ChatRef {
-            user: &self.user,
-            id: &self.chat_id,
-        };
         let entries = self.entries(audit, now());
-        self.shared.store.append_audit(chat, &entries).await
+        self.shared.store.append_audit(self.chat(), &entries).await
     }
 
     /// Rows of the audit with where they came from.
@@ -194,11 +186,7 @@ impl Task {
         let Some(record) = self.reply.as_ref().map(Reply::record) else {
             return;
         };
-        let chat = ChatRef {
-            user: &self.user,
-            id: &self.chat_id,
-        };
-        if let Err(error) = self.shared.store.checkpoint(chat, &record).await {
+        if let Err(error) = self.shared.store.checkpoint(self.chat(), &record).await {
             tracing::warn!(chat = %self.chat_id, %error, "a checkpoint failed; the answer goes on");
         }
         failpoint("after", "checkpoint");

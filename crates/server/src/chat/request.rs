@@ -15,7 +15,6 @@ pub const MAX_ID_BYTES: usize = 200;
 pub struct ChatRequest {
     pub chat_id: String,
     pub messages: Vec<Message>,
-    pub regenerate: bool,
     pub dialect: Dialect,
     pub sdk: Sdk,
 }
@@ -30,9 +29,9 @@ impl ChatRequest {
         let chat_id = string(&mut fields, "id")?
             .ok_or_else(|| AppError::unprocessable("missing_field", "the chat's id is missing"))?;
         check_id("id", &chat_id)?;
-        let regenerate = match string(&mut fields, "trigger")?.as_deref() {
-            None | Some("submit-message") => false,
-            Some("regenerate-message") => true,
+        // The last message says the same as the trigger: one that is known is answered anew.
+        match string(&mut fields, "trigger")?.as_deref() {
+            None | Some("submit-message" | "regenerate-message") => {}
             Some(other) => {
                 return Err(AppError::unprocessable(
                     "bad_trigger",
@@ -41,7 +40,7 @@ impl ChatRequest {
                     ),
                 ));
             }
-        };
+        }
         let dialect = string(&mut fields, "dialect")?;
         let messages = fields
             .remove("messages")
@@ -58,7 +57,6 @@ impl ChatRequest {
         Ok(Self {
             chat_id,
             messages,
-            regenerate,
             dialect: dialect_of(dialect.as_deref())?,
             sdk: sdk_of(fields.get("sdk")),
         })
