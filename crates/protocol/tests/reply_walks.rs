@@ -84,3 +84,24 @@ proptest! {
         drain(&mut bridge);
     }
 }
+
+/// A page that is loaded while a remote model speaks beside an open call can fold what comes.
+#[test]
+fn a_reload_while_a_model_speaks_beside_an_open_call() {
+    let plan = vec![(0, vec![4, 2])];
+    let agent = agent(Runner::Remote, plan);
+    let mut bridge = Bridge::new(Runner::Remote, Dialect::Native, Mode::Http, Sdk::V6, agent);
+    bridge.begin();
+    for act in [
+        Act::Agent,
+        Act::RunFails,
+        Act::SideOutput { nth: 0 },
+        Act::Agent,
+        Act::Reload,
+        Act::Agent,
+    ] {
+        perform(&mut bridge, &act);
+        check(&bridge);
+    }
+    drain(&mut bridge);
+}

@@ -128,7 +128,8 @@ impl Task {
         let mut task = Self::new(shared, user, chat_id);
         if let Err(error) = task.load().await {
             tracing::error!(chat = %task.chat_id, %error, "the chat {} cannot be loaded", task.chat_id);
-            return refuse_all(commands, &error).await;
+            let refusal = AppError::unavailable(format!("the chat cannot be loaded: {error}"));
+            return refuse_all(task.queue, commands, refusal).await;
         }
         task.feed(Input::Boot).await;
         loop {
@@ -143,7 +144,7 @@ impl Task {
                     Some(Command::Close { answer }) => {
                         task.stop_everything().await;
                         let _ = answer.send(());
-                        return;
+                        return refuse_all(task.queue, commands, AppError::not_found("chat")).await;
                     }
                     Some(Command::ShutDown { answer }) => {
                         task.shut_down().await;
@@ -413,13 +414,19 @@ pub(super) fn ended(message: Message) -> Reply {
 }
 
 /// Tells everybody who asks that the chat cannot be served.
-async fn refuse_all(mut commands: mpsc::Receiver<Command>, error: &StoreError) {
+async fn refuse_all(
+    mut queue: VecDeque<Command>,
+    mut commands: mpsc::Receiver<Command>,
+    refusal: AppError,
+) {
     commands.close();
     while let Some(command) = commands.recv().await {
-        let refusal = AppError::unavailable(format!("the chat cannot be loaded: {error}"));
+        queue.push_back(command);
+    }
+    for command in queue {
         match command {
-            Command::Post { answer, .. } => drop(answer.send(Err(refusal))),
-            Command::ToolOutput { answer, .. } => drop(answer.send(Err(refusal))),
+            Command::Post { answer, .. } => drop(answer.send(Err(refusal.clone()))),
+            Command::ToolOutput { answer, .. } => drop(answer.send(Err(refusal.clone()))),
             Command::Resume { answer, .. } => drop(answer.send(None)),
             Command::Listed { answer, .. }
             | Command::Stop { answer }
