@@ -134,6 +134,13 @@ impl Reader {
             disown(orphan, &mut emit);
         }
         let steps = cursor.steps();
+        if !reply.is_step_open() && ours.is_growing() {
+            // What is said beside an open call comes after the end of its step, and v6 forgets a text at that end.
+            let mut before = ours.clone().into_owned();
+            before.parts.pop();
+            catch_up(&before, &mut cursor, sdk, &mut emit);
+            finish_step(&mut cursor, &mut emit);
+        }
         catch_up(&ours, &mut cursor, sdk, &mut emit);
         // What was lost must not stay in the last step, where the predicates would send it for ever; but a call that
         // waits there must stay visible.

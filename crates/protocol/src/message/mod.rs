@@ -45,6 +45,16 @@ impl Message {
         }
     }
 
+    /// Whether its last part is a text that goes on.
+    pub(crate) fn is_growing(&self) -> bool {
+        let state = match self.parts.last() {
+            Some(Part::Text(text)) => text.state,
+            Some(Part::Reasoning(reasoning)) => reasoning.state,
+            _ => None,
+        };
+        state == Some(TextState::Streaming)
+    }
+
     /// Whether a step was opened after others and has nothing in it.
     pub(crate) fn ends_with_a_step(&self) -> bool {
         self.parts.len() > 1 && matches!(self.parts.last(), Some(Part::StepStart))

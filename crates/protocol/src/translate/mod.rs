@@ -377,8 +377,9 @@ impl Translator {
         if first || done && !page.calls.any_open() {
             self.start_step(page);
         }
-        // What is said beside an open call goes on in the step of an earlier turn, which is open again with that.
-        self.step = Step::Used;
+        if self.step != Step::Closed {
+            self.step = Step::Used;
+        }
     }
 
     fn blob(&mut self, blob: &Blob<'_>, page: &mut Page<'_>) {
