@@ -2,6 +2,7 @@
 
 mod kept;
 mod late;
+mod memory;
 mod perform;
 mod plan;
 pub mod readers;
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use adk_bridge_agents::agent::Agent;
+use adk_bridge_agents::tool::ToolSpec;
 use adk_bridge_protocol::approval::Time;
 use adk_bridge_protocol::calls::Calls;
 use adk_bridge_protocol::dialect::{Dialect, project};
@@ -282,6 +284,22 @@ impl Chats {
 
     pub async fn file(&self, user: &str, id: &str) -> Result<(FileRow, tokio::fs::File), AppError> {
         Ok(self.shared.files.read(user, id).await?)
+    }
+
+    /// The tools of the agent; those of a remote one as far as it tells.
+    pub async fn tools(&self) -> Vec<ToolSpec> {
+        let Agent::Adk(server) = &self.shared.agent else {
+            return self.shared.tools.specs().to_vec();
+        };
+        let info = server.app_info().await.unwrap_or_else(|error| {
+            tracing::warn!(detail = %error.detail, "{error}");
+            None
+        });
+        let mut tools = info.unwrap_or_default().tools;
+        for tool in &mut tools {
+            tool.needs_approval = self.shared.tools.is_guarded(&tool.name);
+        }
+        tools
     }
 
     /// Counters for Prometheus.

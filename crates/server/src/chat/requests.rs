@@ -122,9 +122,10 @@ impl Task {
         }
         kept::keep_messages(&self.shared.files, chat, &mut messages).await?;
         failpoint("before", "message");
-        store
+        let chat = store
             .append(chat, &messages, super::plan::CutAt::for_store(cut), now())
             .await?;
+        self.generation = chat.generation;
         failpoint("after", "message");
         if let Some(reply) = self.reply.take() {
             self.history.push(reply.message().clone());

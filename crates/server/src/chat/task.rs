@@ -80,6 +80,8 @@ pub(super) struct Task {
     /// The messages before the current reply.
     pub(super) history: Vec<Message>,
     pub(super) known: bool,
+    /// How often the history was cut.
+    pub(super) generation: u64,
     pub(super) reply: Option<Reply>,
     pub(super) readers: Readers,
     pub(super) outbox: Outbox,
@@ -189,6 +191,7 @@ impl Task {
             chat_id,
             history: Vec::new(),
             known: false,
+            generation: 0,
             reply: None,
             outbox: Outbox::default(),
             run: Run::Idle,
@@ -212,9 +215,10 @@ impl Task {
             user: &self.user,
             id: &self.chat_id,
         };
-        if store.chat(chat).await?.is_none() {
+        let Some(found) = store.chat(chat).await? else {
             return Ok(());
-        }
+        };
+        self.generation = found.generation;
         let mut messages = store.messages(chat).await?;
         // A chat that has only files so far was begun by them.
         self.known = !messages.is_empty();

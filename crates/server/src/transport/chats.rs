@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::chat::View;
 use crate::auth::User;
 use crate::chat::request::dialect_of;
+use crate::config::AgentKind;
 use crate::error::AppError;
 use crate::router::App;
 
@@ -83,9 +84,8 @@ pub async fn audit(
 pub async fn agent(State(app): State<App>) -> Json<Value> {
     let tools: Vec<Value> = app
         .chats
-        .shared()
-        .tools
-        .specs()
+        .tools()
+        .await
         .iter()
         .map(|tool| {
             json!({
@@ -100,8 +100,13 @@ pub async fn agent(State(app): State<App>) -> Json<Value> {
             })
         })
         .collect();
+    let settings = &app.config.agent;
+    let name = match &settings.app {
+        Some(name) if settings.kind == AgentKind::Adk => json!(name),
+        _ => json!(settings.kind),
+    };
     Json(json!({
-        "name": app.config.agent.kind,
+        "name": name,
         "model": app.chats.shared().agent.model(),
         "liveModel": null,
         "modalities": ["text"],
