@@ -199,6 +199,7 @@ const failureTests = [
     await session.say('say hello');
     assert.match(session.chat.error.message, /ADK server at http:\/\/\S+ .*no_such_app/);
     assert.equal((await unknown.agent()).tools.length, 0);
+    assert.match(unknown.log(), /has no app "no_such_app", only .*scripted/);
   }],
   ['a server that is not there', async (kit, { nowhere }) => {
     const session = new Session(nowhere, kit);
@@ -244,6 +245,19 @@ const approvalTests = [
     assert.equal(session.tool('pick_color').state, 'output-denied');
     assert.match(session.text, /pick_color=.*denied/);
     await session.check();
+  }],
+  ['an approval that nobody gives', async (kit, { hasty }) => {
+    const session = new Session(hasty, kit);
+    await session.say(PAY);
+    await session.until(async () => {
+      const kinds = (await hasty.audit(session.id)).map((row) => row.kind);
+      return kinds.includes('approval.expired');
+    }, 'the approval to expire');
+    const page = await session.reload();
+    await page.rest();
+    assert.equal(page.tool('pay').state, 'output-error');
+    assert.match(page.text, /pay=.*rejected/);
+    await page.check();
   }],
   ['a duplicate approval changes nothing', async (kit, { scripted }) => {
     const session = new Session(scripted, kit);
@@ -420,6 +434,7 @@ export async function startShared(binary, python) {
     resumable: await bridge('resumable'),
     unknown: await bridge('no_such_app'),
     guarded: await bridge('scripted', '[approval]\ntools = ["get_weather", "pick_color"]\n'),
+    hasty: await bridge('scripted', '[approval]\ntimeout = "1s"\n'),
     nowhere: await startServer(binary, '', agentOf(`http://127.0.0.1:${await freePort()}`, 'scripted')),
   };
   return { adk, servers };

@@ -85,6 +85,11 @@ impl AdkServer {
         app_info::ask(&self.talk).await
     }
 
+    /// The names of all apps of the server; none where it does not tell.
+    pub async fn apps(&self) -> Vec<String> {
+        app_info::names(&self.talk).await
+    }
+
     /// Asks the agent. Dropping the future, or the run, stops it.
     pub async fn start(self, request: SessionRequest) -> Result<AdkRun, AgentError> {
         let talk = self.talk;

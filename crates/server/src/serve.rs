@@ -236,6 +236,15 @@ async fn look_at(server: &AdkServer, guarded: &[String]) -> anyhow::Result<()> {
             None
         }
     };
+    if info.is_none() {
+        let apps = server.apps().await;
+        if !apps.is_empty() && apps.iter().all(|name| name != app) {
+            tracing::warn!(
+                "the ADK server at {url} has no app {app:?}, only {}; correct agent.app",
+                apps.join(", ")
+            );
+        }
+    }
     let Some(info) = info else {
         if !guarded.is_empty() {
             tracing::warn!(

@@ -27,6 +27,12 @@ pub(super) async fn ask(talk: &Talk) -> Result<Option<AppInfo>, AgentError> {
     }
 }
 
+/// The names of the server's apps; none where it does not tell.
+pub(super) async fn names(talk: &Talk) -> Vec<String> {
+    let names = talk.get(&["list-apps"]).await.unwrap_or_default();
+    serde_json::from_value(names).unwrap_or_default()
+}
+
 fn read(info: &Value) -> AppInfo {
     let text = |of: &Value, key: &str| {
         of.get(key)

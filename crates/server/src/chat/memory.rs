@@ -1,7 +1,7 @@
 //! What a remote agent is told again when it has forgotten a chat: the session that it had, and the past.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use adk_bridge_agents::agent::{Memory, Past, Recall};
 use adk_bridge_protocol::message::Role;
@@ -14,6 +14,9 @@ use crate::store::{ChatRef, Store};
 /// Where the chat's state holds the session.
 const KEY: &str = "adkSession";
 
+/// The session of a chat with its generation, as the task remembers it between runs.
+pub(super) type Known = Arc<Mutex<Option<(u64, Value)>>>;
+
 /// The memory of one chat, for one run.
 pub(super) struct ChatMemory {
     pub(super) store: Arc<dyn Store>,
@@ -23,6 +26,7 @@ pub(super) struct ChatMemory {
     pub(super) generation: u64,
     /// The message that is new: the past ends before it. Without one the news belong to the last message.
     pub(super) before: Option<String>,
+    pub(super) known: Known,
 }
 
 impl ChatMemory {
@@ -32,11 +36,25 @@ impl ChatMemory {
             id: &self.chat_id,
         }
     }
+
+    fn note(&self, session: &Value) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some((self.generation, session.clone()));
+    }
+
+    fn noted(&self) -> Option<Value> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (generation, session) = known.as_ref()?;
+        (*generation == self.generation).then(|| session.clone())
+    }
 }
 
 impl Memory for ChatMemory {
     fn session(&self) -> Recall<'_, Option<Value>> {
         Box::pin(async {
+            if let Some(session) = self.noted() {
+                return Ok(Some(session));
+            }
             let read = Box::new(|kept: Option<Value>| {
                 let found = kept.clone().unwrap_or_default();
                 (kept, found)
@@ -46,13 +64,18 @@ impl Memory for ChatMemory {
                 .update_state(self.chat(), KEY, read)
                 .await
                 .map_err(|error| error.to_string())?;
-            let current = kept["generation"] == json!(self.generation);
-            Ok(current.then(|| kept["session"].take()))
+            if kept["generation"] != json!(self.generation) {
+                return Ok(None);
+            }
+            let session = kept["session"].take();
+            self.note(&session);
+            Ok(Some(session))
         })
     }
 
     fn set_session(&self, session: Value) -> Recall<'_, ()> {
         Box::pin(async move {
+            self.note(&session);
             let kept = json!({"generation": self.generation, "session": session});
             let write = Box::new(|_: Option<Value>| (Some(kept), Value::Null));
             self.store

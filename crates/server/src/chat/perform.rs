@@ -303,6 +303,7 @@ impl Task {
                 chat_id: self.chat_id.clone(),
                 generation: self.generation,
                 before,
+                known: self.session.clone(),
             }),
         });
         Box::pin(async move { starting.await.map(AgentRun::Adk) })

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::kept::{Pictures, ReplyIds};
+use super::memory::Known;
 use super::readers::{Answer, Readers};
 use super::request::ChatRequest;
 use super::run::Run;
@@ -82,6 +83,8 @@ pub(super) struct Task {
     pub(super) known: bool,
     /// How often the history was cut.
     pub(super) generation: u64,
+    /// How a remote agent knows the chat.
+    pub(super) session: Known,
     pub(super) reply: Option<Reply>,
     pub(super) readers: Readers,
     pub(super) outbox: Outbox,
@@ -192,6 +195,7 @@ impl Task {
             history: Vec::new(),
             known: false,
             generation: 0,
+            session: Known::default(),
             reply: None,
             outbox: Outbox::default(),
             run: Run::Idle,

@@ -54,7 +54,7 @@ impl StandIn {
 /// What a well-behaved server answers.
 pub(crate) fn well(asked: &Asked) -> Vec<u8> {
     match asked.path.as_str() {
-        "/run_sse" => events(&fine()),
+        "/run_sse" => events(fine()),
         path if path.ends_with("/sessions") => {
             let id = asked.body.get("sessionId").cloned();
             ok(&json!({"id": id.unwrap_or_else(|| json!("chosen"))}))
