@@ -199,7 +199,7 @@ const failureTests = [
     await session.say('say hello');
     assert.match(session.chat.error.message, /ADK server at http:\/\/\S+ .*no_such_app/);
     assert.equal((await unknown.agent()).tools.length, 0);
-    assert.match(unknown.log(), /has no app "no_such_app", only .*scripted/);
+    await session.until(() => /has no app "no_such_app", only .*scripted/.test(unknown.log()), 'a warning in the log');
   }],
   ['a server that is not there', async (kit, { nowhere }) => {
     const session = new Session(nowhere, kit);

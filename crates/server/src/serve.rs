@@ -180,7 +180,14 @@ async fn toolbox(config: &Config, directory: &Path, agent: &Agent) -> anyhow::Re
         max_answer_bytes: config.server.max_answer_bytes,
     };
     if let Agent::Adk(server) = agent {
-        look_at(server, &config.approval.tools).await?;
+        let guarded = config.approval.tools.clone();
+        if guarded.is_empty() {
+            // There are only warnings to give, and the server need not be there yet.
+            let server = server.clone();
+            tokio::spawn(async move { look_at(&server, &[]).await });
+        } else {
+            look_at(server, &guarded).await?;
+        }
         return Ok(Toolbox::remote(config.approval.tools.clone(), limits));
     }
     let demo = demo_tools(ToolOptions {

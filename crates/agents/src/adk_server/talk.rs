@@ -13,6 +13,8 @@ use crate::agent::AgentError;
 
 /// A connection that does not stand by then will not.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Python's servers close a connection that was idle for five seconds; a request on one that is being closed is lost.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 /// A run may be silent while one of its tools works; one that is silent for longer has died.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Everything but a run is answered out of the server's own storage.
@@ -79,6 +81,7 @@ impl Talk {
         let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(SILENCE_TIMEOUT)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .tcp_nodelay(true)
             // The headers may hold secrets, which are for this server only.
             .redirect(reqwest::redirect::Policy::none())
