@@ -242,15 +242,19 @@ impl Writing<'_> {
         &mut self.ready.connection
     }
 
+    /// Ends work that has ended its transaction itself, or was one statement.
+    pub(super) fn ended<T>(self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if matches!(result, Ok(_) | Err(StoreError::NotFound(_))) {
+            self.keep();
+        }
+        result
+    }
+
     /// Ends the transaction: a success is kept, a refusal leaves nothing behind.
     pub(super) async fn end<T>(mut self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         match &result {
             Ok(_) => {
                 sqlx::query("COMMIT").execute(self.connection()).await?;
-                match self.ready.durable {
-                    Durable::Process => self.sync.soon(),
-                    Durable::Machine => {}
-                }
             }
             Err(
                 StoreError::NotFound(_) | StoreError::Conflict(_) | StoreError::TooLarge { .. },
@@ -259,8 +263,16 @@ impl Writing<'_> {
             }
             Err(_) => return result,
         }
-        *self.slot = Some(self.ready);
+        self.keep();
         result
+    }
+
+    /// Leaves the connection to the next one.
+    fn keep(mut self) {
+        if self.ready.durable == Durable::Process {
+            self.sync.soon();
+        }
+        *self.slot = Some(self.ready);
     }
 }
 

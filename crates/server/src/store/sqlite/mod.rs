@@ -165,8 +165,16 @@ impl Store for SqliteStore {
     ) -> Pending<'a, ()> {
         Box::pin(async move {
             // Long messages are written out before others are kept waiting.
-            let encoded = replies::Encoded::new(record)?;
+            let mut encoded = replies::Encoded::new(record)?;
             let mut writing = self.writer.turn(durable(record, audit)).await?;
+            if replies::is_plain(record, audit) {
+                let connection = writing.connection();
+                let done = replies::rewrite(connection, chat, record, encoded, now).await;
+                if !matches!(done, Ok(false)) {
+                    return writing.ended(done.map(|_| ()));
+                }
+                encoded = replies::Encoded::new(record)?;
+            }
             let result =
                 replies::commit(writing.connection(), chat, record, encoded, audit, now).await;
             writing.end(result).await
@@ -178,7 +186,7 @@ impl Store for SqliteStore {
             let encoded = replies::Encoded::new(record)?;
             let mut writing = self.writer.turn(Durable::Process).await?;
             let result = replies::checkpoint(writing.connection(), chat, record, encoded).await;
-            writing.end(result).await
+            writing.ended(result)
         })
     }
 

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use adk_bridge_protocol::approval::{Approval, ApprovalState, Time};
 use adk_bridge_protocol::calls::{Call, CallState, Calls, RunsOn, Settled};
@@ -21,8 +20,8 @@ use crate::store::{
 /// A record as it is stored.
 #[derive(Clone)]
 pub(super) struct Encoded {
-    body: Arc<str>,
-    reply: Arc<str>,
+    body: String,
+    reply: String,
 }
 
 /// A record without its message, which is stored once, with the others of the chat.
@@ -49,15 +48,14 @@ impl Encoded {
             ended,
         } = record;
         Ok(Self {
-            body: encode(message)?.into(),
+            body: encode(message)?,
             reply: encode(&Rest {
                 calls: Cow::Borrowed(calls),
                 asking: *asking,
                 steps: *steps,
                 retried: *retried,
                 ended: *ended,
-            })?
-            .into(),
+            })?,
         })
     }
 }
@@ -126,6 +124,36 @@ pub(super) async fn begin(
     Ok(found)
 }
 
+/// Whether nothing is stored but the message and how far it is.
+pub(super) fn is_plain(record: &Record, audit: &[AuditEntry]) -> bool {
+    let bare = |call: &Call| call.approval.is_none() && call.runs_on != RunsOn::Server;
+    audit.is_empty() && record.calls.iter().all(bare)
+}
+
+/// A whole commit of a reply that is stored already and plain, in one journey. Says false where it is not stored, and
+/// has then done nothing.
+pub(super) async fn rewrite(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    record: &Record,
+    encoded: Encoded,
+    now: Time,
+) -> Result<bool, StoreError> {
+    let done = update(Journey::begin(), chat, record, encoded)
+        .then(
+            "UPDATE chats SET updated_at = max(updated_at, ?)
+             WHERE id = ? AND user = ? AND changes() > 0",
+        )
+        .bind(to_sql(now))
+        .bind(chat.id)
+        .bind(chat.user)
+        .then("COMMIT")
+        .run(connection)
+        .await
+        .map_err(constraint)?;
+    Ok(done.get(1).is_some_and(|updated| updated.changed > 0))
+}
+
 /// Begins a transaction and writes into it.
 pub(super) async fn commit(
     connection: &mut SqliteConnection,
@@ -155,11 +183,11 @@ pub(super) async fn checkpoint(
     record: &Record,
     encoded: Encoded,
 ) -> Result<(), StoreError> {
-    let done = update(Journey::begin(), chat, record, encoded)
+    let done = update(Journey::new(), chat, record, encoded)
         .run(connection)
         .await
         .map_err(constraint)?;
-    if done.get(1).is_some_and(|updated| updated.changed > 0) {
+    if done.first().is_some_and(|updated| updated.changed > 0) {
         return Ok(());
     }
     chats::check(connection, chat).await?;
