@@ -290,7 +290,7 @@ impl Task {
             news: News::Message(Content::default()),
             tools: self.shared.tools.specs(),
         };
-        self.run = Run::Starting(Box::pin(self.shared.agent.start(&request)));
+        self.run = Run::Starting(self.shared.agent.start(&request));
     }
 
     pub(super) fn turn_begins(&mut self) {
