@@ -4,6 +4,9 @@ import { defineConfig } from 'vitest/config';
 
 export default defineConfig({
   test: {
+    include: ['tests/**/*.test.{ts,tsx}'],
+    // Flows against the real server wait for tools and timeouts.
+    testTimeout: 20_000,
     projects: [
       { extends: true, test: { name: 'v7' } },
       {

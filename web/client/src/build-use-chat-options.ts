@@ -1,8 +1,9 @@
 /** Puts transport and predicate together into options for `useChat` or `new Chat`. */
 
-import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
+import type { ChatTransport, UIMessage } from 'ai';
 
 import type { ClientTools } from './client-tools.js';
+import { guarded } from './guarded-transport.js';
 import { createSendAutomaticallyWhen, type SendAutomaticallyWhen } from './send-automatically-when.js';
 import { createSseChatTransport, type SseChatTransportOptions } from './sse-chat-transport.js';
 
@@ -39,43 +40,7 @@ export function buildUseChatOptions<Message extends UIMessage = UIMessage>(
   return {
     ...(id !== undefined && { id }),
     ...(messages !== undefined && { messages }),
-    transport: tellingFailures(transport, () => predicate.sendFailed()),
+    transport: guarded(transport, () => predicate.sendFailed()),
     sendAutomaticallyWhen: predicate,
   };
-}
-
-/** The same transport, telling when a request was not answered to its end. */
-function tellingFailures<Message extends UIMessage>(
-  inner: ChatTransport<Message>,
-  failed: () => void,
-): ChatTransport<Message> {
-  return {
-    resumeStreamIsReplay: true,
-    sendMessages: async (request) => {
-      try {
-        return watched(await inner.sendMessages(request), failed);
-      } catch (error) {
-        failed();
-        throw error;
-      }
-    },
-    reconnectToStream: (request) => inner.reconnectToStream(request),
-  } as ChatTransport<Message>;
-}
-
-function watched(stream: ReadableStream<UIMessageChunk>, failed: () => void): ReadableStream<UIMessageChunk> {
-  const reader = stream.getReader();
-  return new ReadableStream({
-    async pull(controller) {
-      try {
-        const { done, value } = await reader.read();
-        if (done) controller.close();
-        else controller.enqueue(value);
-      } catch (error) {
-        failed();
-        controller.error(error);
-      }
-    },
-    cancel: (reason) => reader.cancel(reason),
-  });
 }
