@@ -1,5 +1,15 @@
+/** Starts the page. */
 import { createRoot } from 'react-dom/client';
-import { useChat } from '@ai-sdk/react';
-import { DefaultChatTransport } from 'ai';
-function X(){ const c = useChat({transport: new DefaultChatTransport({api:'api/chat'})}); return JSON.stringify(c.messages); }
-createRoot(document.getElementById('root')!).render(<X/>);
+
+import { App } from './app';
+import { startConnection } from './lib/connection';
+import { applyLanguage } from './lib/i18n';
+import { applyTheme } from './lib/settings';
+import './styles.css';
+
+applyTheme();
+applyLanguage();
+startConnection();
+
+const root = document.getElementById('root');
+if (root) createRoot(root).render(<App />);

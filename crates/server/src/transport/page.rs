@@ -21,8 +21,9 @@ struct Built;
 /// Shown where the page was not built.
 const UNBUILT: &str = include_str!("page.html");
 /// Nothing is loaded from elsewhere, nothing inline runs, and nothing may frame the page. Pictures and sounds that the
-/// page makes itself have `blob:` and `data:` addresses.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; connect-src 'self'; \
+/// page makes itself have `blob:` and `data:` addresses; formulas are laid out by style attributes.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; \
+                      font-src 'self'; connect-src 'self'; \
                       img-src 'self' data: blob:; media-src 'self' data: blob:; worker-src 'self'; \
                       manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /// What the page's client tools and its voice ask the browser for.

@@ -145,6 +145,9 @@ export class ChatSession {
     if (!this.isBusy) void clientTools.run(this.chat);
   }
 
+  /** A question ran out of time: the server has gone on without an answer. */
+  readonly expired = (): void => void this.sync();
+
   async edit(message: UIMessage, text: string): Promise<void> {
     const files = message.parts.filter((part): part is FileUIPart => part.type === 'file');
     await this.chat.sendMessage({ text, files, messageId: message.id });
