@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adk_bridge_agents::adk_server::AdkServer;
-use adk_bridge_agents::agent::{Agent, AgentRun, News, Request, SessionRequest, Starting};
+use adk_bridge_agents::agent::{
+    Agent, AgentError, AgentRun, News, Request, SessionRequest, Starting,
+};
 use adk_bridge_agents::gemini::Gemini;
 use adk_bridge_agents::tool::ToolCall;
 use adk_bridge_protocol::approval::Time;
@@ -23,11 +25,12 @@ use tokio::time::Instant;
 use super::kept;
 use super::memory::ChatMemory;
 use super::now;
+use super::plan::CutAt;
 use super::run::Run;
 use super::task::{Task, Turn};
 use crate::failpoint::failpoint;
 use crate::metrics::result_of;
-use crate::store::{AuditEntry, ChatRef, StoreChatState, StoreError};
+use crate::store::{AuditEntry, ChatRef, Opening, StoreChatState, StoreError};
 
 /// How often a streaming message is stored, so that a crash keeps the partial answer.
 const CHECKPOINT: Duration = Duration::from_secs(1);
@@ -135,7 +138,41 @@ impl Task {
     }
 
     pub(super) async fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
-        let at = now();
+        let (at, step) = (now(), step_of(commit));
+        let entries = self.audited(commit, at);
+        failpoint("before", step);
+        self.shared
+            .store
+            .commit(self.chat(), &commit.record, &entries, at)
+            .await?;
+        failpoint("after", step);
+        Ok(())
+    }
+
+    /// The first commit of a reply, together with what it answers.
+    pub(super) async fn commit_opening(
+        &mut self,
+        commit: &Commit,
+        messages: &[Message],
+        cut: Option<&CutAt>,
+    ) -> Result<(), StoreError> {
+        let (at, step) = (now(), step_of(commit));
+        let entries = self.audited(commit, at);
+        let opening = Opening {
+            messages,
+            cut: CutAt::for_store(cut),
+        };
+        failpoint("before", step);
+        self.shared
+            .store
+            .begin(self.chat(), opening, &commit.record, &entries, at)
+            .await?;
+        failpoint("after", step);
+        Ok(())
+    }
+
+    /// Counts what a commit brings for the audit, and says where it came from.
+    fn audited(&mut self, commit: &Commit, at: Time) -> Vec<AuditEntry> {
         for row in &commit.audit {
             self.shared.metrics.audited(row.kind);
         }
@@ -144,16 +181,8 @@ impl Task {
             .iter()
             .filter(|row| row.kind == AuditKind::AnswerRefused)
             .count();
-        let entries = self.entries(&commit.audit, at);
         self.checkpointed = Instant::now();
-        let step = step_of(commit);
-        failpoint("before", step);
-        self.shared
-            .store
-            .commit(self.chat(), &commit.record, &entries, at)
-            .await?;
-        failpoint("after", step);
-        Ok(())
+        self.entries(&commit.audit, at)
     }
 
     pub(super) async fn append_audit(&mut self, audit: &[Audit]) -> Result<(), StoreError> {
@@ -291,6 +320,15 @@ impl Task {
                 )
             }
         };
+        match self.shared.store.chat(self.chat()).await {
+            Ok(chat) => self.generation = chat.map_or(0, |chat| chat.generation),
+            Err(error) => {
+                return Box::pin(std::future::ready(Err(AgentError {
+                    message: "the chat cannot be read from the store; try again".into(),
+                    detail: error.to_string(),
+                })));
+            }
+        }
         let starting = server.clone().start(SessionRequest {
             chat_id: self.chat_id.clone(),
             user: self.user.clone(),

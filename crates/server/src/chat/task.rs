@@ -26,7 +26,7 @@ use super::request::ChatRequest;
 use super::run::Run;
 use super::{GOING_AWAY, Shared, now};
 use crate::error::AppError;
-use crate::store::{ChatRef, MessageState, StoreError};
+use crate::store::{ChatRef, MessageState, StoreError, Thing};
 
 /// How often an idle answer is kept alive; proxies commonly close after a minute.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -81,7 +81,7 @@ pub(super) struct Task {
     /// The messages before the current reply.
     pub(super) history: Vec<Message>,
     pub(super) known: bool,
-    /// How often the history was cut.
+    /// How often the history was cut, as of the last time that a remote agent was asked.
     pub(super) generation: u64,
     /// How a remote agent knows the chat.
     pub(super) session: Known,
@@ -219,11 +219,10 @@ impl Task {
             user: &self.user,
             id: &self.chat_id,
         };
-        let Some(found) = store.chat(chat).await? else {
-            return Ok(());
+        let mut messages = match store.messages(chat).await {
+            Err(StoreError::NotFound(Thing::Chat)) => return Ok(()),
+            messages => messages?,
         };
-        self.generation = found.generation;
-        let mut messages = store.messages(chat).await?;
         // A chat that has only files so far was begun by them.
         self.known = !messages.is_empty();
         if let Some(record) = store.open_reply(chat).await? {
