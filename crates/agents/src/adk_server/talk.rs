@@ -125,6 +125,10 @@ impl Talk {
         self.json(response).await
     }
 
+    pub(super) async fn delete(&self, path: &[&str]) -> Result<(), Failure> {
+        self.send(Method::DELETE, path, None, true).await.map(drop)
+    }
+
     /// Begins a run; its events come with the response.
     pub(super) async fn stream(
         &self,
