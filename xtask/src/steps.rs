@@ -236,6 +236,18 @@ pub(crate) const CHECKS: &[Check] = &[
         server: Some(&["{target}/debug/adk-bridge", "fake-gemini", "--pace=0ms"]),
         tally: Tally::Named,
     },
+    Check {
+        name: "live",
+        what: "Google's own live client works against the scripted Gemini",
+        needs: &[Need::Python],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["{python}", "python/check_live.py", "{address}"],
+        ],
+        server: Some(&["{target}/debug/adk-bridge", "fake-gemini", "--pace=0ms"]),
+        tally: Tally::Named,
+    },
 ];
 
 impl Check {
