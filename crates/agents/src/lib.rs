@@ -3,4 +3,5 @@
 pub mod agent;
 pub mod demo;
 pub mod gemini;
+pub mod gemini_live;
 pub mod tool;
