@@ -367,8 +367,11 @@ impl LiveConnection {
 
     /// Hands over what a message says.
     pub fn events(&mut self, message: &[u8], sink: IncomingSink<'_>) -> Result<(), AgentError> {
-        let waits = self.assembly.message(message, sink)?;
-        self.quiet_at = waits.then(|| Instant::now() + QUIET);
+        if self.assembly.message(message, sink)? {
+            self.quiet_at = Some(Instant::now() + QUIET);
+        } else if !self.assembly.awaits_words() {
+            self.quiet_at = None;
+        }
         Ok(())
     }
 
@@ -388,9 +391,7 @@ impl LiveConnection {
         match timeout(SEND_TIMEOUT, self.socket.send(Message::text(text))).await {
             Ok(Ok(())) => Ok(()),
             // The close frame that explains it is still to be read.
-            Ok(Err(Error::ConnectionClosed | Error::AlreadyClosed)) => {
-                Err(broken("it is closed"))
-            }
+            Ok(Err(Error::ConnectionClosed | Error::AlreadyClosed)) => Err(broken("it is closed")),
             Ok(Err(error)) => Err(broken(&error.to_string())),
             Err(_) => Err(broken("it does not take what is sent")),
         }

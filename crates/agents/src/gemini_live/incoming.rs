@@ -105,6 +105,7 @@ impl Assembly {
         Self {
             mute,
             model_spoke_last,
+            heard_all: true,
             ..Self::default()
         }
     }
@@ -115,6 +116,11 @@ impl Assembly {
 
     pub(super) fn open_calls(&self) -> &[String] {
         &self.open
+    }
+
+    /// Whether the model has been answered and owes something in return.
+    pub(super) fn awaits_words(&self) -> bool {
+        self.awaits_words
     }
 
     pub(super) fn model_spoke_last(&self) -> bool {
@@ -264,8 +270,8 @@ impl Assembly {
             // A last piece that was never made whole is, before the next turn begins.
             self.finish_hearing(sink);
             self.heard.clear();
+            self.model_spoke_last = false;
         }
-        self.model_spoke_last = false;
         self.heard.push_str(text);
         self.hearing = true;
         tell_heard(text, false, sink);

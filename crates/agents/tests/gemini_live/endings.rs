@@ -81,12 +81,32 @@ async fn refusals_have_their_code_and_reason() {
     let mut other_key = settings(&server.url, MODEL);
     other_key.api_key = "other".into();
     let cases = [
-        (settings(&server.url, "nonsense"), &plain, Some(1008), "not found"),
-        (settings(&server.url, MODEL), &unknown, Some(1008), "session not found"),
+        (
+            settings(&server.url, "nonsense"),
+            &plain,
+            Some(1008),
+            "not found",
+        ),
+        (
+            settings(&server.url, MODEL),
+            &unknown,
+            Some(1008),
+            "session not found",
+        ),
         (other_key, &plain, Some(1007), "API key not valid"),
-        (settings("http://127.0.0.1:1", MODEL), &plain, None, "cannot be reached"),
+        (
+            settings("http://127.0.0.1:1", MODEL),
+            &plain,
+            None,
+            "cannot be reached",
+        ),
         // TLS that meets none: an error, as everything else.
-        (settings(&server.url.replace("http", "https"), MODEL), &plain, None, "cannot be reached"),
+        (
+            settings(&server.url.replace("http", "https"), MODEL),
+            &plain,
+            None,
+            "cannot be reached",
+        ),
     ];
     for (settings, setup, code, reason) in cases {
         let error = GeminiLive::new(settings).connect(setup).await.unwrap_err();
@@ -117,7 +137,10 @@ async fn a_dead_line_is_noticed() {
     let mut connection = live.connect(&setup(Modality::Text, &[])).await.unwrap();
     tokio::time::pause();
     let read = connection.read().await;
-    assert!(matches!(read, Read::Closed { code: NO_CODE, .. }), "{read:?}");
+    assert!(
+        matches!(read, Read::Closed { code: NO_CODE, .. }),
+        "{read:?}"
+    );
     task.abort();
 }
 

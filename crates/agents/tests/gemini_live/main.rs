@@ -136,6 +136,8 @@ impl Talk {
     async fn read(&mut self) -> &str {
         match self.connection.read().await {
             Read::Closed { code, reason } => {
+                let closed = self.log.iter().any(|(kind, _)| *kind == "closed");
+                assert!(!closed, "read beyond the end: {:?}", self.log);
                 self.note("closed", format!("{code} {reason}"));
             }
             read => self.take(read),
@@ -170,7 +172,7 @@ impl Talk {
 
     fn note(&mut self, kind: &'static str, text: String) {
         match self.log.last_mut() {
-            Some((last, joined)) if *last == kind => joined.push_str(&text),
+            Some((last, joined)) if *last == kind && kind != "complete" => joined.push_str(&text),
             _ => self.log.push((kind, text)),
         }
     }
@@ -258,7 +260,11 @@ fn event_line(event: &Event<'_>) -> Line {
             };
         }
         assert_eq!(event.partial, Some(true));
-        let kind = if part.thought == Some(true) { "thought" } else { "wrote" };
+        let kind = if part.thought == Some(true) {
+            "thought"
+        } else {
+            "wrote"
+        };
         return Line::Other(kind, part.text.as_deref().unwrap().to_owned());
     }
     match (event.interrupted, event.turn_complete) {

@@ -49,7 +49,8 @@ async fn a_written_conversation() {
     let server = Server::start().await;
     for model in [MODEL, THIRD_MODEL] {
         let mut talk = server.open(model, &setup(Modality::Text, &[])).await;
-        talk.send(LiveInput::Text("think deep then say one two")).await;
+        talk.send(LiveInput::Text("think deep then say one two"))
+            .await;
         assert_eq!(talk.until("complete").await, ["wrote: one two", "complete"]);
         assert!(talk.audio.is_empty());
         for (words, end) in [

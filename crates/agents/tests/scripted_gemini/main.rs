@@ -4,6 +4,7 @@
 
 mod answers;
 mod demo;
+mod live;
 mod refusals;
 mod wire;
 

@@ -131,7 +131,8 @@ const PART: Shape = Message(&[
     ("part_metadata", Struct),
 ]);
 
-pub(super) const BLOB: Shape = Message(&[("mime_type", Text), ("data", Bytes), ("display_name", Text)]);
+pub(super) const BLOB: Shape =
+    Message(&[("mime_type", Text), ("data", Bytes), ("display_name", Text)]);
 const FILE: Shape = Message(&[
     ("mime_type", Text),
     ("file_uri", Text),

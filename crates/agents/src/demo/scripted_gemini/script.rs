@@ -153,7 +153,10 @@ fn failing(words: &[&str], times: Option<u32>) -> Option<Step> {
             after: delay(after)?,
         }),
         ["close", code, after @ ..] => Failure::Live(Line::Close {
-            code: code.parse().ok().filter(|code| (1000..5000).contains(code))?,
+            code: code
+                .parse()
+                .ok()
+                .filter(|code| (1000..5000).contains(code))?,
             after: delay(after)?,
         }),
         _ => return None,
@@ -173,7 +176,11 @@ fn delay(words: &[&str]) -> Option<Duration> {
 fn span(text: &str) -> Option<Duration> {
     let milliseconds = match text.strip_suffix("ms") {
         Some(number) => number.parse().ok()?,
-        None => text.strip_suffix('s')?.parse::<u64>().ok()?.checked_mul(1_000)?,
+        None => text
+            .strip_suffix('s')?
+            .parse::<u64>()
+            .ok()?
+            .checked_mul(1_000)?,
     };
     Some(Duration::from_millis(milliseconds)).filter(|span| *span <= LONGEST_SPAN)
 }

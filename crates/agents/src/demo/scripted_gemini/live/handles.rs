@@ -30,11 +30,7 @@ impl Handles {
         if kept.len() >= MAX_HANDLES {
             kept.pop_front();
         }
-        kept.push_back((
-            handle.clone(),
-            Instant::now(),
-            Arc::new(contents.to_vec()),
-        ));
+        kept.push_back((handle.clone(), Instant::now(), Arc::new(contents.to_vec())));
         handle
     }
 

@@ -99,7 +99,13 @@ async fn converse(socket: &mut WebSocket, scripted: Arc<Scripted>, version: &str
     };
     let limit = scripted.options.live_limit;
     let mut warn_at = Some(opened + limit.saturating_sub(WARNING.min(limit / 4)));
-    let mut end_at = (opened + limit, Line::Close { code: INTERNAL, after: Duration::ZERO });
+    let mut end_at = (
+        opened + limit,
+        Line::Close {
+            code: INTERNAL,
+            after: Duration::ZERO,
+        },
+    );
     let mut speak_at = None;
     loop {
         while let Some(message) = session.ready() {
@@ -107,10 +113,9 @@ async fn converse(socket: &mut WebSocket, scripted: Arc<Scripted>, version: &str
                 return ending;
             }
         }
-        speak_at = match session.pause() {
-            None => None,
-            Some(pause) => Some(speak_at.unwrap_or_else(|| Instant::now() + pause)),
-        };
+        speak_at = session
+            .pause()
+            .map(|pause| speak_at.unwrap_or_else(|| Instant::now() + pause));
         tokio::select! {
             biased;
             () = sleep_until(end_at.0) => return ending(end_at.1),
@@ -229,9 +234,7 @@ fn ending(line: Line) -> Ending {
     match line {
         Line::Drop { .. } => Ending::Drop,
         Line::GoAway(_) => Ending::Close(Refusal::new(INTERNAL, EXPIRED)),
-        Line::Close { code, .. } if code == INTERNAL => {
-            Ending::Close(Refusal::new(code, EXPIRED))
-        }
+        Line::Close { code, .. } if code == INTERNAL => Ending::Close(Refusal::new(code, EXPIRED)),
         Line::Close { code, .. } => Ending::Close(Refusal::new(code, "Closed on demand.")),
     }
 }

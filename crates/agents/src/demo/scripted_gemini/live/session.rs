@@ -365,9 +365,11 @@ impl Session {
         speech.sounded(samples.len());
         for piece in samples.chunks(SOUND_SAMPLES) {
             let bytes: Vec<u8> = piece.iter().flat_map(|it| it.to_le_bytes()).collect();
-            self.send(json!({"serverContent": {"modelTurn": {"role": "model", "parts": [{"inlineData": {
-                "mimeType": PcmFormat::MODEL.to_string(), "data": STANDARD.encode(bytes),
-            }}]}}}));
+            self.send(
+                json!({"serverContent": {"modelTurn": {"role": "model", "parts": [{"inlineData": {
+                    "mimeType": PcmFormat::MODEL.to_string(), "data": STANDARD.encode(bytes),
+                }}]}}}),
+            );
         }
         if self.setup.output_transcription {
             self.send(json!({"serverContent": {"outputTranscription": {"text": words}}}));
@@ -485,9 +487,7 @@ impl Session {
     fn give_handle(&mut self) {
         if self.setup.resumption && self.open.is_empty() {
             let handle = self.scripted.handles.give(&self.contents);
-            self.send(
-                json!({"sessionResumptionUpdate": {"newHandle": handle, "resumable": true}}),
-            );
+            self.send(json!({"sessionResumptionUpdate": {"newHandle": handle, "resumable": true}}));
         }
     }
 
@@ -500,9 +500,8 @@ impl Session {
             return;
         }
         let surplus = self.contents.len() - MAX_CONTENTS;
-        let is_turn = |content: &Value| {
-            content["role"] != "model" && content["parts"][0]["text"].is_string()
-        };
+        let is_turn =
+            |content: &Value| content["role"] != "model" && content["parts"][0]["text"].is_string();
         let keep = self.contents.iter().skip(surplus).position(is_turn);
         self.contents
             .drain(..keep.map_or(surplus, |more| surplus + more));
@@ -514,7 +513,9 @@ pub(super) fn seconds(span: Duration) -> String {
 }
 
 fn is_answered(parts: &[Value], id: &str) -> bool {
-    parts.iter().any(|part| part["functionResponse"]["id"] == id)
+    parts
+        .iter()
+        .any(|part| part["functionResponse"]["id"] == id)
 }
 
 fn invalid() -> Refusal {

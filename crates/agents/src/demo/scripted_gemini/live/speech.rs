@@ -50,10 +50,9 @@ impl Speech {
         let spoken = others.into_iter().flat_map(cues);
         let cues: Box<dyn Iterator<Item = Cue> + Send> = match calls.is_empty() {
             false => Box::new(spoken.chain([Cue::Calls(calls)])),
-            true => Box::new(spoken.chain([
-                Cue::Generated,
-                Cue::Complete(answer.end, answer.grounding),
-            ])),
+            true => Box::new(
+                spoken.chain([Cue::Generated, Cue::Complete(answer.end, answer.grounding)]),
+            ),
         };
         Self {
             cues,
@@ -92,9 +91,9 @@ impl Speech {
 fn cues(piece: Piece) -> Box<dyn Iterator<Item = Cue> + Send> {
     match piece {
         Piece::Text(text) => Box::new(words(text).map(Cue::Words)),
-        Piece::Thought(text) => Box::new(words(text).map(|text| {
-            Cue::Part(serde_json::json!({"text": text, "thought": true}))
-        })),
+        Piece::Thought(text) => Box::new(
+            words(text).map(|text| Cue::Part(serde_json::json!({"text": text, "thought": true}))),
+        ),
         Piece::Words(count) => Box::new((1..=count).map(move |number| {
             let space = if number < count { " " } else { "." };
             Cue::Words(format!("word{number}{space}"))

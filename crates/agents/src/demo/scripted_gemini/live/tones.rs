@@ -30,7 +30,9 @@ const MIN_SHARE: f64 = 0.5;
 pub fn speak(text: &str, rate: u32) -> Vec<i16> {
     let rate = rate as usize;
     let (burst, gap) = (rate * BURST_MS / 1_000, rate * GAP_MS / 1_000);
-    let bytes = std::iter::once(OPENING).chain(text.bytes()).chain([CLOSING]);
+    let bytes = std::iter::once(OPENING)
+        .chain(text.bytes())
+        .chain([CLOSING]);
     let mut samples = Vec::new();
     for byte in bytes {
         let low = LOW_HZ + STEP_HZ * f64::from(byte & 15);
