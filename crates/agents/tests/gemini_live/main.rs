@@ -1,6 +1,10 @@
 //! The live client against the scripted Gemini, over real sockets.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod endings;
 mod talk;

@@ -29,7 +29,7 @@ async fn exchange(server: &Server, messages: &[Value]) -> (Vec<Value>, Option<(u
     loop {
         let next = tokio::time::timeout(Duration::from_secs(10), socket.next()).await;
         match next
-            .expect("neither an answer nor a close")
+            .unwrap_or_else(|_| panic!("neither an answer nor a close"))
             .unwrap()
             .unwrap()
         {
