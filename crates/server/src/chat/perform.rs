@@ -1,5 +1,6 @@
 //! How a reply is fed, and how the effects that come out are performed.
 
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::event::Content;
 use adk_bridge_protocol::history;
 use adk_bridge_protocol::message::Message;
-use adk_bridge_protocol::outbox::{Audit, AuditKind, Commit, Effect};
+use adk_bridge_protocol::outbox::{Audit, AuditKind, Commit, Effect, Outbox};
 use adk_bridge_protocol::reply::{Given, Input, Reply};
 use futures_util::FutureExt as _;
 use tokio::time::Instant;
@@ -28,6 +29,9 @@ use crate::store::{AuditEntry, ChatRef, Opening, StoreChatState, StoreError};
 
 /// How often a streaming message is stored, so that a crash keeps the partial answer.
 const CHECKPOINT: Duration = Duration::from_secs(1);
+/// How many times as long as a checkpoint took the next one waits. Each writes the whole message: the longer an answer
+/// gets, the rarer they become, so that they never take more than a fiftieth of the time that it takes.
+const CHECKPOINT_REST: u32 = 49;
 
 impl Task {
     pub(super) async fn tool_done(
@@ -75,7 +79,24 @@ impl Task {
         self.perform().await;
     }
 
+    /// Performs what an input brought, and sends what it says.
     pub(super) async fn perform(&mut self) {
+        self.perform_unsent().await;
+        self.send();
+    }
+
+    /// Sends what has been said.
+    pub(super) fn send(&mut self) {
+        self.readers.flush();
+        if self.outbox.effects.last() == Some(&Effect::End) {
+            // A chat that rests keeps no buffers.
+            self.outbox = Outbox::default();
+            failpoint("after", "frames");
+        }
+    }
+
+    /// As [`Task::perform`], where more is about to come that can be sent together with it.
+    pub(super) async fn perform_unsent(&mut self) {
         if self.turn.is_none()
             && self
                 .reply
@@ -125,10 +146,6 @@ impl Task {
             }
         }
         self.outbox.effects = effects;
-        self.readers.flush();
-        if self.outbox.effects.last() == Some(&Effect::End) {
-            failpoint("after", "frames");
-        }
     }
 
     pub(super) async fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
@@ -175,7 +192,7 @@ impl Task {
             .iter()
             .filter(|row| row.kind == AuditKind::AnswerRefused)
             .count();
-        self.checkpointed = Instant::now();
+        self.checkpoint_at = Instant::now() + CHECKPOINT;
         self.entries(&commit.audit, at)
     }
 
@@ -207,16 +224,17 @@ impl Task {
     }
 
     pub(super) async fn checkpoint(&mut self) {
-        if self.checkpointed.elapsed() < CHECKPOINT || !self.run.is_active() {
+        if Instant::now() < self.checkpoint_at || !self.run.is_active() {
             return;
         }
-        self.checkpointed = Instant::now();
         let Some(record) = self.reply.as_ref().map(Reply::record) else {
             return;
         };
+        let began = Instant::now();
         if let Err(error) = self.shared.store.checkpoint(self.chat(), &record).await {
             tracing::warn!(chat = %self.chat_id, %error, "a checkpoint failed; the answer goes on");
         }
+        self.checkpoint_at = Instant::now() + CHECKPOINT.max(began.elapsed() * CHECKPOINT_REST);
         failpoint("after", "checkpoint");
     }
 
@@ -276,17 +294,18 @@ impl Task {
 
     pub(super) async fn ask(&mut self) {
         failpoint("before", "model");
-        let mut messages = self.history.clone();
-        if let Some(reply) = &self.reply
-            && !reply.message().parts.is_empty()
-        {
-            messages.push(reply.message().clone());
-        }
+        let current = self.reply.iter().map(Reply::message);
+        let mut messages: Vec<Cow<'_, Message>> = self
+            .history
+            .iter()
+            .chain(current.filter(|message| !message.parts.is_empty()))
+            .map(Cow::Borrowed)
+            .collect();
         kept::inline(&self.shared.files, self.chat(), &mut messages).await;
         let request = Request {
             chat_id: &self.chat_id,
             user: &self.user,
-            contents: history::contents(&messages),
+            contents: history::contents(messages.iter().map(Cow::as_ref)),
             news: News::Message(Content::default()),
             tools: self.shared.tools.specs(),
         };
