@@ -30,7 +30,7 @@ use crate::files::{Described, Files};
 use crate::metrics::Metrics;
 use crate::store::{
     AuditRow, Chat, ChatRef, FileRow, ListedChat, MAX_LISTED, MessageState, Store, StoreError,
-    Thing,
+    Thing, title_from,
 };
 use task::Task;
 use toolbox::Toolbox;
@@ -250,6 +250,14 @@ impl Chats {
             })
             .collect();
         Ok((found, messages))
+    }
+
+    pub async fn rename(&self, user: &str, chat_id: &str, title: &str) -> Result<(), AppError> {
+        let title = title_from(title).ok_or_else(|| {
+            AppError::unprocessable("bad_title", "the title is empty; write a few words")
+        })?;
+        let chat = ChatRef { user, id: chat_id };
+        Ok(self.shared.store.set_title(chat, &title).await?)
     }
 
     pub async fn delete(&self, user: &str, chat_id: &str) -> Result<(), AppError> {

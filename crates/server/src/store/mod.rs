@@ -33,7 +33,7 @@ use serde_json::Value;
 pub use chat_state::StoreChatState;
 pub use data_dir::DataDir;
 pub use error::{Conflict, StoreError, Thing};
-pub use title::{MAX_TITLE, title_of};
+pub use title::{MAX_TITLE, title_from, title_of};
 
 /// The longest list that is given at once.
 pub const MAX_LISTED: u32 = 200;
