@@ -200,6 +200,9 @@ impl Task {
         if audit.is_empty() {
             return Ok(());
         }
+        for row in audit {
+            self.shared.metrics.audited(row.kind);
+        }
         let entries = self.entries(audit, now());
         self.shared.store.append_audit(self.chat(), &entries).await
     }
@@ -277,7 +280,8 @@ impl Task {
         let (id, limit) = (id.to_owned(), self.shared.tool_timeout);
         self.tools.spawn(async move {
             failpoint("before", "tool");
-            let run = AssertUnwindSafe(tool.run(run)).catch_unwind();
+            // A tool may break down before it has made its future.
+            let run = AssertUnwindSafe(async { tool.run(run).await }).catch_unwind();
             let outcome = match tokio::time::timeout(limit, run).await {
                 Ok(Ok(outcome)) => outcome,
                 // A call that is never settled would block its chat.
