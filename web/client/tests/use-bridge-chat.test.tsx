@@ -137,6 +137,14 @@ describe.each([
     expect(page.sent).toHaveLength(2);
   });
 
+  it('a client tool beside a server tool, both without approval', async () => {
+    const page = open({ mode, dialect, clientTools: defineClientTools({ pick_color: () => 'teal' }) });
+    await page.say(`call get_weather {"location":"Tokyo"} && ${COLOR}`);
+    await page.until(() => expect(page.text).toMatch(/Tokyo.*teal/s));
+    await page.rest();
+    expect(page.sent).toHaveLength(2);
+  });
+
   it('mixed tools are sent once, with both results', async () => {
     const page = open({ mode, dialect, clientTools: defineClientTools({ pick_color: () => 'teal' }) });
     await page.say(`${COLOR} && ${PAY}`);
