@@ -158,8 +158,10 @@ export class PlayerCore {
 
   /** A line that runs dry within this piece: its last sample decays instead of breaking off. */
   #fadeOut(out: Float32Array, from: number): void {
-    const end = Math.min(out.length, from + this.#fadeSamples);
-    for (let index = from; index < end; index += 1) out[index] = this.#last * (1 - (index - from + 1) / this.#fadeSamples);
+    const tail = new Float32Array(this.#fadeSamples).map((_, index, { length }) => this.#last * (1 - (index + 1) / length));
+    const now = tail.subarray(0, out.length - from);
+    out.set(now, from);
+    if (now.length < tail.length) this.#tail = tail.subarray(now.length);
   }
 
   #drainResampler(): void {
