@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use adk_bridge_agents::gemini::Gemini;
+use adk_bridge_agents::agent::Agent;
 use adk_bridge_protocol::approval::Time;
 use adk_bridge_protocol::calls::Calls;
 use adk_bridge_protocol::dialect::{Dialect, project};
@@ -30,7 +30,7 @@ use crate::files::{Described, Files};
 use crate::metrics::Metrics;
 use crate::store::{
     AuditRow, Chat, ChatRef, FileRow, ListedChat, MAX_LISTED, MessageState, Store, StoreError,
-    Thing,
+    Thing, title_from,
 };
 use task::Task;
 use toolbox::Toolbox;
@@ -45,7 +45,7 @@ pub(crate) const GOING_AWAY: &str =
 /// What all chats share: nothing of it belongs to one of them.
 pub struct Shared {
     pub store: Arc<dyn Store>,
-    pub agent: Gemini,
+    pub agent: Agent,
     pub tools: Arc<Toolbox>,
     pub tool_timeout: Duration,
     pub files: Arc<Files>,
@@ -250,6 +250,14 @@ impl Chats {
             })
             .collect();
         Ok((found, messages))
+    }
+
+    pub async fn rename(&self, user: &str, chat_id: &str, title: &str) -> Result<(), AppError> {
+        let title = title_from(title).ok_or_else(|| {
+            AppError::unprocessable("bad_title", "the title is empty; write a few words")
+        })?;
+        let chat = ChatRef { user, id: chat_id };
+        Ok(self.shared.store.set_title(chat, &title).await?)
     }
 
     pub async fn delete(&self, user: &str, chat_id: &str) -> Result<(), AppError> {
