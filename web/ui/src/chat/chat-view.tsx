@@ -66,7 +66,8 @@ export function ChatView({ session }: { session: ChatSession }) {
             look="outline"
             label={t('toEnd')}
             onClick={toEnd}
-            className="absolute -top-12 left-1/2 -translate-x-1/2 rounded-full shadow-float"
+            className="absolute -top-12 left-1/2 -translate-x-1/2 shadow-float"
+            round
             data-testid="to-end"
           >
             <ArrowDown />

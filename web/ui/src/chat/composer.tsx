@@ -111,7 +111,7 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
         {t('hint')}
       </span>
       <div className="flex items-center gap-1 px-2.5 pb-2.5">
-        <IconButton label={t('attach')} className="rounded-full" onClick={() => picker.current?.click()}>
+        <IconButton label={t('attach')} round onClick={() => picker.current?.click()}>
           <Paperclip />
         </IconButton>
         <input
@@ -130,7 +130,7 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
         />
         <span className="flex-1" />
         {isBusy && !isEmpty && (
-          <IconButton type="submit" label={t('addToQueue')} className="rounded-full" data-testid="queue-add">
+          <IconButton type="submit" label={t('addToQueue')} round data-testid="queue-add">
             <ListPlus />
           </IconButton>
         )}
@@ -138,7 +138,7 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
           <IconButton
             label={t('stop')}
             look="primary"
-            className="rounded-full"
+            round
             onClick={() => void session.stop()}
             data-testid="stop"
           >
@@ -149,7 +149,7 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
             type="submit"
             label={t('send')}
             look="primary"
-            className="rounded-full"
+            round
             disabled={isEmpty || isSending}
             data-testid="send"
           >

@@ -71,8 +71,6 @@ export const en = {
   suggestDrawText: 'Draw a cat',
   suggestThink: 'Think aloud',
   suggestThinkText: 'Think about bridges',
-  suggestSearch: 'Search with sources',
-  suggestSearchText: 'Search the web for bridges in Kyoto',
 
   you: 'You',
   assistant: 'Assistant',

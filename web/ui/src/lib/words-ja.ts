@@ -72,8 +72,6 @@ export const ja: Words = {
   suggestDrawText: '猫の絵を描いて',
   suggestThink: '考えを見せる',
   suggestThinkText: '橋について考えて',
-  suggestSearch: '出典付きで検索',
-  suggestSearchText: '京都の橋をウェブで検索して',
 
   you: 'あなた',
   assistant: 'アシスタント',
