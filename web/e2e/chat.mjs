@@ -195,7 +195,7 @@ export const chatTests = [
     'chat: what is typed while the agent is busy waits in a queue, and goes in order',
     async (open) => {
       const visit = await open();
-      await visit.say('slow 60');
+      await visit.say('slow 16');
       await visit.get('stop').waitFor();
       await visit.say('say second');
       await visit.say('say third');
@@ -207,7 +207,7 @@ export const chatTests = [
       await visit.sees('third');
       await visit.answered();
       const typed = (await visit.messages()).filter(({ role }) => role === 'user').map(({ parts }) => parts[0].text);
-      assert.deepEqual(typed, ['slow 60', 'say second', 'say third']);
+      assert.deepEqual(typed, ['slow 16', 'say second', 'say third']);
     },
   ],
   [
