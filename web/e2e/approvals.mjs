@@ -122,7 +122,7 @@ export const approvalTests = [
       await visit.say('pay Hanako 50 dollars');
       await visit.get('approval').waitFor();
       await visit.cardIs('process_payment', 'failed');
-      await visit.sees('not answered');
+      await visit.sees('the approval was not given in time');
       assert.deepEqual(await visit.audit('approval.expired', 'tool.started'), ['approval.expired']);
     },
   ],

@@ -42,11 +42,13 @@ export class Visit {
   async say(text, page = this.page) {
     await this.get('composer', page).fill(text);
     await this.get('composer', page).press('Enter');
+    const [line] = text.replace(/^say |^\W+/, '').split('\n');
+    await page.locator('[data-testid=message-user], [data-testid=queue]').filter({ hasText: line }).last().waitFor();
   }
 
   /** Waits until the last answer is complete: it can then be answered again. */
   async answered(page = this.page) {
-    await page.getByTestId('message-assistant').last().getByTestId('regenerate').waitFor();
+    await page.getByRole('article').last().getByTestId('regenerate').waitFor();
   }
 
   /** The last answer, as soon as it has these words. */

@@ -55,7 +55,9 @@ export function ChatView({ session }: { session: ChatSession }) {
             </div>
           )}
           {isEmpty && <Suggestions onChoose={(text) => void session.send(text, [])} />}
-          <MessageList messages={messages} session={session} records={records} isBusy={isBusy} />
+          {loading === 'ready' && (
+            <MessageList messages={messages} session={session} records={records} isBusy={isBusy} />
+          )}
           {isBusy && !isSpeaking(last) && <Working />}
           {error !== undefined && <ErrorNotice error={error} session={session} />}
         </div>

@@ -71,6 +71,10 @@ export class ChatSession {
       }),
       chats.subscribe(() => this.#listChanged()),
       recoveries.subscribe(() => void this.recover()),
+      connection.subscribe(() => {
+        // A page that was opened before it had a key, or a server.
+        if (connection.get().phase === 'online' && this.state.get().loading === 'failed') void this.load();
+      }),
     ];
     void this.load();
   }
@@ -172,10 +176,6 @@ export class ChatSession {
 
   /** After the network failed: takes the server's messages, and sends again what it never got. */
   async recover(): Promise<void> {
-    if (this.state.get().loading === 'failed') {
-      await this.load();
-      return;
-    }
     const { error } = this.chat;
     if (error === undefined || !isNetworkFailure(error)) {
       await this.sync();
