@@ -6,11 +6,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use adk_bridge_agents::agent::Agent;
 use adk_bridge_agents::demo::tools::{Options as ToolOptions, demo_tools};
 use adk_bridge_agents::gemini::{Gemini, Settings};
 use adk_bridge_agents::tool::ToolSpec;
 use adk_bridge_protocol::calls::RunsOn;
-use adk_bridge_protocol::reply::Limits;
+use adk_bridge_protocol::reply::{Limits, Runner};
 use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -61,7 +62,7 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
     let max_file_bytes = config.server.max_body_bytes as u64;
     let files = Arc::new(Files::open(&data, store.clone(), max_file_bytes).await?);
     let agent = agent(&config).await?;
-    let tools = Arc::new(toolbox(&config, &directory)?);
+    let tools = Arc::new(toolbox(&config, &directory, agent.runner())?);
     let chats = Chats::new(Shared {
         store: store.clone(),
         agent,
@@ -129,7 +130,7 @@ fn banner(config: &Config, directory: &Path, open: usize) {
     }
 }
 
-async fn agent(config: &Config) -> anyhow::Result<Gemini> {
+async fn agent(config: &Config) -> anyhow::Result<Agent> {
     let settings = &config.agent;
     let (base_url, api_key) = match settings.kind {
         AgentKind::Demo => (scripted_gemini(config).await?, "demo".to_owned()),
@@ -140,12 +141,12 @@ async fn agent(config: &Config) -> anyhow::Result<Gemini> {
             })?,
         ),
     };
-    Ok(Gemini::new(Settings {
+    Ok(Agent::Gemini(Gemini::new(Settings {
         base_url,
         model: settings.model.clone(),
         api_key,
         instruction: settings.instruction.clone(),
-    })?)
+    })?))
 }
 
 /// The demo runs the code that production runs, pointed at a model that plays by a script.
@@ -161,7 +162,7 @@ async fn scripted_gemini(config: &Config) -> anyhow::Result<String> {
     Ok(format!("http://{address}"))
 }
 
-fn toolbox(config: &Config, directory: &Path) -> anyhow::Result<Toolbox> {
+fn toolbox(config: &Config, directory: &Path, runner: Runner) -> anyhow::Result<Toolbox> {
     let demo = demo_tools(ToolOptions {
         database: Some(directory.join("sample.sqlite")),
         ..ToolOptions::default()
@@ -207,6 +208,7 @@ fn toolbox(config: &Config, directory: &Path) -> anyhow::Result<Toolbox> {
         server,
         client,
         &config.approval.tools,
+        runner,
         limits,
     )?)
 }

@@ -10,7 +10,13 @@ export {
   type Dialect,
   type HeadersSource,
 } from './bridge-requests.js';
-export { buildUseChatOptions, type BridgeChatInit, type BuildUseChatOptions } from './build-use-chat-options.js';
+export {
+  buildUseChatOptions,
+  type BridgeChatInit,
+  type BuildUseChatOptions,
+  type LiveOptions,
+  type SseOptions,
+} from './build-use-chat-options.js';
 export type { JournalStorage } from './call-journal.js';
 export {
   ClientTools,
@@ -21,6 +27,16 @@ export {
   type ClientToolsOptions,
   type ToolChat,
 } from './client-tools.js';
+export { followServerTurns, type FollowingChat } from './live/follow-server-turns.js';
+export type { AudioWire, Modality } from './live/frames.js';
+export {
+  LiveChatTransport,
+  type LiveChatTransportOptions,
+  type LiveEvents,
+  type ModelAudio,
+} from './live/live-chat-transport.js';
+export type { ConnectionState } from './live/live-socket.js';
+export { transcriptionOf, withTranscription, type Transcription } from './live/transcription.js';
 export {
   createSendAutomaticallyWhen,
   sendAutomaticallyWhen,

@@ -128,6 +128,13 @@ pub(super) async fn keep_messages(
     Ok(())
 }
 
+pub(super) fn has_files(message: &Message) -> bool {
+    message
+        .parts
+        .iter()
+        .any(|part| matches!(part, Part::File(_)))
+}
+
 /// Puts the files that a tool made into the store.
 pub(super) async fn keep_outcome(
     files: &Files,

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use adk_bridge_agents::gemini::Gemini;
+use adk_bridge_agents::agent::Agent;
 use adk_bridge_protocol::approval::Time;
 use adk_bridge_protocol::calls::Calls;
 use adk_bridge_protocol::dialect::{Dialect, project};
@@ -45,7 +45,7 @@ pub(crate) const GOING_AWAY: &str =
 /// What all chats share: nothing of it belongs to one of them.
 pub struct Shared {
     pub store: Arc<dyn Store>,
-    pub agent: Gemini,
+    pub agent: Agent,
     pub tools: Arc<Toolbox>,
     pub tool_timeout: Duration,
     pub files: Arc<Files>,

@@ -11,6 +11,7 @@ use adk_bridge_protocol::calls::Outcome;
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::event::Content;
 use adk_bridge_protocol::history;
+use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::{Audit, AuditKind, Commit, Effect};
 use adk_bridge_protocol::reply::{Given, Input, Reply};
 use futures_util::FutureExt as _;
@@ -18,11 +19,12 @@ use tokio::time::Instant;
 
 use super::kept;
 use super::now;
+use super::plan::CutAt;
 use super::run::Run;
 use super::task::{Task, Turn};
 use crate::failpoint::failpoint;
 use crate::metrics::result_of;
-use crate::store::{AuditEntry, ChatRef, StoreChatState, StoreError};
+use crate::store::{AuditEntry, ChatRef, Opening, StoreChatState, StoreError};
 
 /// How often a streaming message is stored, so that a crash keeps the partial answer.
 const CHECKPOINT: Duration = Duration::from_secs(1);
@@ -130,7 +132,41 @@ impl Task {
     }
 
     pub(super) async fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
-        let at = now();
+        let (at, step) = (now(), step_of(commit));
+        let entries = self.audited(commit, at);
+        failpoint("before", step);
+        self.shared
+            .store
+            .commit(self.chat(), &commit.record, &entries, at)
+            .await?;
+        failpoint("after", step);
+        Ok(())
+    }
+
+    /// The first commit of a reply, together with what it answers.
+    pub(super) async fn commit_opening(
+        &mut self,
+        commit: &Commit,
+        messages: &[Message],
+        cut: Option<&CutAt>,
+    ) -> Result<(), StoreError> {
+        let (at, step) = (now(), step_of(commit));
+        let entries = self.audited(commit, at);
+        let opening = Opening {
+            messages,
+            cut: CutAt::for_store(cut),
+        };
+        failpoint("before", step);
+        self.shared
+            .store
+            .begin(self.chat(), opening, &commit.record, &entries, at)
+            .await?;
+        failpoint("after", step);
+        Ok(())
+    }
+
+    /// Counts what a commit brings for the audit, and says where it came from.
+    fn audited(&mut self, commit: &Commit, at: Time) -> Vec<AuditEntry> {
         for row in &commit.audit {
             self.shared.metrics.audited(row.kind);
         }
@@ -139,16 +175,8 @@ impl Task {
             .iter()
             .filter(|row| row.kind == AuditKind::AnswerRefused)
             .count();
-        let entries = self.entries(&commit.audit, at);
         self.checkpointed = Instant::now();
-        let step = step_of(commit);
-        failpoint("before", step);
-        self.shared
-            .store
-            .commit(self.chat(), &commit.record, &entries, at)
-            .await?;
-        failpoint("after", step);
-        Ok(())
+        self.entries(&commit.audit, at)
     }
 
     pub(super) async fn append_audit(&mut self, audit: &[Audit]) -> Result<(), StoreError> {
@@ -262,7 +290,7 @@ impl Task {
             news: News::Message(Content::default()),
             tools: self.shared.tools.specs(),
         };
-        self.run = Run::Starting(Box::pin(self.shared.agent.start(&request)));
+        self.run = Run::Starting(self.shared.agent.start(&request));
     }
 
     pub(super) fn turn_begins(&mut self) {

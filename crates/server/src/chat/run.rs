@@ -1,9 +1,6 @@
 //! The agent's run, and what it brings.
 
-use std::pin::Pin;
-
-use adk_bridge_agents::agent::AgentError;
-use adk_bridge_agents::gemini::GeminiRun;
+use adk_bridge_agents::agent::{AgentError, AgentRun, Starting};
 use adk_bridge_protocol::reply::{Given, Input, RunEnd};
 use bytes::Bytes;
 use uuid::Uuid;
@@ -12,17 +9,15 @@ use super::now;
 use super::task::Task;
 use crate::failpoint::failpoint;
 
-type Starting = Pin<Box<dyn Future<Output = Result<GeminiRun, AgentError>> + Send>>;
-
 pub(super) enum Run {
     Idle,
     Starting(Starting),
-    Reading(Box<GeminiRun>),
+    Reading(Box<AgentRun>),
 }
 
 /// What a run has come to.
 pub(super) enum Progress {
-    Started(Box<GeminiRun>),
+    Started(Box<AgentRun>),
     Piece(Bytes),
     Over,
     Failed(AgentError),

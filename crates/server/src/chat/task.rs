@@ -25,7 +25,7 @@ use super::request::ChatRequest;
 use super::run::Run;
 use super::{GOING_AWAY, Shared, now};
 use crate::error::AppError;
-use crate::store::{ChatRef, MessageState, StoreError};
+use crate::store::{ChatRef, MessageState, StoreError, Thing};
 
 /// How often an idle answer is kept alive; proxies commonly close after a minute.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -212,10 +212,10 @@ impl Task {
             user: &self.user,
             id: &self.chat_id,
         };
-        if store.chat(chat).await?.is_none() {
-            return Ok(());
-        }
-        let mut messages = store.messages(chat).await?;
+        let mut messages = match store.messages(chat).await {
+            Err(StoreError::NotFound(Thing::Chat)) => return Ok(()),
+            messages => messages?,
+        };
         // A chat that has only files so far was begun by them.
         self.known = !messages.is_empty();
         if let Some(record) = store.open_reply(chat).await? {

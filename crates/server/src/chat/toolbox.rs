@@ -11,6 +11,7 @@ use adk_bridge_protocol::reply::{Limits, Rules, Runner, ToolRule};
 pub struct Toolbox {
     specs: Vec<ToolSpec>,
     server: HashMap<String, Arc<dyn ServerTool>>,
+    runner: Runner,
     limits: Limits,
 }
 
@@ -28,6 +29,7 @@ impl Toolbox {
         server: Vec<Arc<dyn ServerTool>>,
         client: Vec<ToolSpec>,
         approval: &[String],
+        runner: Runner,
         limits: Limits,
     ) -> Result<Self, ToolboxError> {
         let mut specs: Vec<ToolSpec> = server.iter().map(|tool| tool.spec().clone()).collect();
@@ -50,6 +52,7 @@ impl Toolbox {
         Ok(Self {
             specs,
             server,
+            runner,
             limits,
         })
     }
@@ -70,7 +73,7 @@ impl Toolbox {
 
 impl Rules for Toolbox {
     fn runner(&self) -> Runner {
-        Runner::Bridge
+        self.runner
     }
 
     fn tool(&self, name: &str) -> Option<ToolRule> {
