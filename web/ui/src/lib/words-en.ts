@@ -164,6 +164,11 @@ export const en = {
   unlock: 'Continue',
   otherTab: 'Answering in another window',
 
+  mode: 'Connection',
+  modeSse: 'Requests (SSE)',
+  modeLive: 'Live (WebSocket)',
+  liveClosed: 'This chat is live in another window.',
+  takeOver: 'Use it here',
   inspector: 'Inspector',
   openInspector: 'Show inspector',
   closeInspector: 'Hide inspector',

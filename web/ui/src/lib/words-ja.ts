@@ -165,6 +165,11 @@ export const ja: Words = {
   unlock: '続ける',
   otherTab: '別のウィンドウで回答中',
 
+  mode: '接続方式',
+  modeSse: 'リクエスト (SSE)',
+  modeLive: 'ライブ (WebSocket)',
+  liveClosed: 'このチャットは別のウィンドウでライブ中です。',
+  takeOver: 'ここで使う',
   inspector: 'インスペクター',
   openInspector: 'インスペクターを表示',
   closeInspector: 'インスペクターを隠す',
