@@ -52,8 +52,8 @@ export class Visit {
   }
 
   /** The last answer, as soon as it has these words. */
-  async sees(words, page = this.page) {
-    await page.getByTestId('message-assistant').last().getByText(words).first().waitFor();
+  async sees(words, page = this.page, timeout = WAIT_MS) {
+    await page.getByTestId('message-assistant').last().getByText(words).first().waitFor({ timeout });
   }
 
   card(tool, page = this.page) {
