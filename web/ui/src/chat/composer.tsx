@@ -6,6 +6,7 @@ import { keepDraft, keptDraft } from '../lib/kept';
 import { useTranslate } from '../lib/i18n';
 import { toast } from '../lib/toasts';
 import { IconButton } from '../ui/button';
+import { VoiceButton } from '../voice/voice-button';
 import { prepareMarkdown } from './answer-text';
 import { AttachedFiles, type Attached, attach, release } from './attached-files';
 import type { ChatSession } from './session';
@@ -129,6 +130,7 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
           }}
         />
         <span className="flex-1" />
+        <VoiceButton />
         {isBusy && !isEmpty && (
           <IconButton type="submit" label={t('addToQueue')} round data-testid="queue-add">
             <ListPlus />
