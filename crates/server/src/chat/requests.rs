@@ -3,11 +3,11 @@
 use adk_bridge_protocol::calls::Outcome;
 use adk_bridge_protocol::dialect::Reader;
 use adk_bridge_protocol::message::Message;
-use adk_bridge_protocol::reply::{Answer as ClientAnswer, Input, Mode, Reply, Why, answers_of};
-use tokio::sync::oneshot;
+use adk_bridge_protocol::reply::{Answer as ClientAnswer, Input, Reply, Why, answers_of};
 use tokio::time::Instant;
 
 use super::kept;
+use super::live::{AnswerTo, Via};
 use super::plan::{Plan, plan};
 use super::readers::{Answer, Readers};
 use super::request::ChatRequest;
@@ -31,12 +31,7 @@ impl Task {
         left_out.then(|| self.once(reader, reply, None))
     }
 
-    pub(super) async fn post(
-        &mut self,
-        mut request: ChatRequest,
-        transport: &'static str,
-        answer: oneshot::Sender<Result<Answer, AppError>>,
-    ) {
+    pub(super) async fn post(&mut self, mut request: ChatRequest, via: Via, answer: AnswerTo) {
         self.arrived = Some(Instant::now());
         if let Some(theirs) = request.messages.last_mut()
             && let Some(ours) = self.history.iter().find(|ours| ours.id == theirs.id)
@@ -46,7 +41,7 @@ impl Task {
         let current = self.reply.as_ref().map(Reply::message);
         match plan(&request, &self.history, current, self.known) {
             Plan::Answer(message) => {
-                self.begin_turn(transport, request.dialect);
+                self.begin_turn(via, request.dialect);
                 let reader = self
                     .reader(request.dialect, request.sdk, message.as_ref())
                     .await;
@@ -59,42 +54,40 @@ impl Task {
                             Ok(()) => Ok(self.once(reader, &ended(older), Some(request.last()))),
                             Err(error) => Err(error.into()),
                         };
-                        let _ = answer.send(stream);
-                        return;
+                        return self.deliver(answer, stream, false);
                     }
                     _ => return,
                 };
                 let theirs = request.last();
-                let stream = self.readers.attach(reader, reply, Some(theirs));
-                let _ = answer.send(Ok(stream));
+                if !self.live.reads(&answer) {
+                    let stream = self.readers.attach(reader, reply, Some(theirs));
+                    self.deliver(answer, Ok(stream), true);
+                }
                 let answers = answers_of(theirs);
-                self.feed(Input::Answers(&answers, Some(Mode::Http))).await;
+                self.feed(Input::Answers(&answers, Some(via.mode))).await;
             }
             Plan::Submit { .. } if self.is_unfinished() => {
                 self.feed(Input::Close(Why::Superseded)).await;
                 self.queue.push_back(Command::Post {
                     request,
-                    transport,
+                    via,
                     answer,
                 });
             }
             Plan::Submit { messages, cut } => {
                 if let Err(error) = self.append(messages, cut.as_ref()).await {
-                    let _ = answer.send(Err(error));
-                    return;
+                    return self.deliver(answer, Err(error), false);
                 }
-                self.begin_turn(transport, request.dialect);
+                self.begin_turn(via, request.dialect);
                 self.pictures.clear();
                 let reader = self.reader(request.dialect, request.sdk, None).await;
                 let reply = Reply::new(&new_id("msg"));
                 let stream = self.readers.attach(reader, &reply, None);
                 self.reply = Some(reply);
-                let _ = answer.send(Ok(stream));
-                self.feed(Input::Begin(Mode::Http)).await;
+                self.deliver(answer, Ok(stream), true);
+                self.feed(Input::Begin(via.mode)).await;
             }
-            Plan::Refuse(error) => {
-                let _ = answer.send(Err(error));
-            }
+            Plan::Refuse(error) => self.deliver(answer, Err(error), false),
         }
     }
 
