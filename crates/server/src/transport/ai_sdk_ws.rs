@@ -13,6 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use adk_bridge_protocol::chunk::Sdk;
+use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::wire::ai_sdk_ws::{self as frames, ClientFrame, Resume, Send};
 use adk_bridge_protocol::wire::live::Close;
 use adk_bridge_protocol::wire::sse;
@@ -23,7 +24,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use uuid::Uuid;
 
@@ -90,18 +91,22 @@ struct Connection<'s> {
     socket: &'s mut Socket,
     /// Requests that their chats have not taken up.
     asked: FuturesUnordered<Pin<Box<dyn Future<Output = Asked> + std::marker::Send>>>,
-    /// The requests in `asked`, and whether they have been aborted.
-    asking: Vec<(String, bool)>,
+    /// The same, without their answers.
+    asking: Vec<Asking>,
     running: Vec<Running>,
     /// Whose turn it is to be read first, so that nobody waits for ever.
     turn: usize,
 }
 
+struct Asking {
+    request_id: String,
+    chat_id: String,
+    aborted: bool,
+}
+
 struct Asked {
     request_id: String,
     chat_id: String,
-    /// Whether the request began something that an abort stops.
-    sent: bool,
     answer: Result<Option<Answer>, AppError>,
 }
 
@@ -109,7 +114,6 @@ struct Asked {
 struct Running {
     request_id: String,
     chat_id: String,
-    sent: bool,
     answer: Answer,
     sequence: u64,
 }
@@ -159,113 +163,115 @@ impl Connection<'_> {
         }
         match frame {
             ClientFrame::Send(send) => match request_of(send) {
-                Ok(request) => self.post(request_id, request),
-                Err(error) => return self.error(&request_id, &error.message).await,
+                Ok(request) => self.post(request_id, request).await,
+                Err(error) => self.error(&request_id, &error.message).await,
             },
-            ClientFrame::Resume(resume) => {
-                if let Err(error) = self.resume(request_id, resume) {
-                    return self.error(&error.0, &error.1.message).await;
-                }
-            }
-            ClientFrame::Abort { .. } => self.abort(&request_id),
+            ClientFrame::Resume(resume) => match view_of(&resume) {
+                Ok(dialect) => self.resume(request_id, resume, dialect).await,
+                Err(error) => self.error(&request_id, &error.message).await,
+            },
+            ClientFrame::Abort { .. } => self.abort(&request_id).await,
         }
-        Ok(())
     }
 
-    fn post(&mut self, request_id: String, request: ChatRequest) {
-        let (chats, user) = (self.chats.clone(), self.user.clone());
-        let via = Via::socket(self.id);
+    async fn post(&mut self, request_id: String, request: ChatRequest) -> Result<(), Gone> {
+        let (sender, answer) = oneshot::channel();
         let chat_id = request.chat_id.clone();
-        self.asking.push((request_id.clone(), false));
-        self.asked.push(Box::pin(async move {
-            let answer = chats
-                .ask(&user, &chat_id, |answer| Command::Post {
-                    request,
-                    via,
-                    answer: AnswerTo::Request(answer),
-                })
+        let command = Command::Post {
+            request,
+            via: Via::socket(self.id),
+            answer: AnswerTo::Request(sender),
+        };
+        self.tell(&chat_id, command).await?;
+        self.await_answer(request_id, chat_id, async {
+            answer
                 .await
-                .flatten();
-            Asked {
-                request_id,
-                chat_id,
-                sent: true,
-                answer: answer.map(Some),
-            }
-        }));
-    }
-
-    fn resume(&mut self, request_id: String, resume: Resume) -> Result<(), (String, AppError)> {
-        let dialect = resume.body.get("dialect").and_then(Value::as_str);
-        let dialect = dialect_of(dialect).map_err(|error| (request_id.clone(), error))?;
-        check_id("id", &resume.id).map_err(|error| (request_id.clone(), error))?;
-        let (chats, user) = (self.chats.clone(), self.user.clone());
-        let (chat_id, sdk) = (resume.id, sdk_of(&resume.body));
-        self.asking.push((request_id.clone(), false));
-        self.asked.push(Box::pin(async move {
-            // A chat without a task has nothing running: no need to load it for that answer.
-            let answer = if chats.is_in_use(&user, &chat_id) {
-                chats
-                    .ask(&user, &chat_id, |answer| Command::Resume {
-                        dialect,
-                        sdk,
-                        answer,
-                    })
-                    .await
-            } else {
-                Ok(None)
-            };
-            Asked {
-                request_id,
-                chat_id,
-                sent: false,
-                answer,
-            }
-        }));
+                .map_or_else(|_| Err(lost()), |answer| answer.map(Some))
+        });
         Ok(())
     }
 
-    /// The user pressed stop. Who resumed a turn only stops reading it.
-    fn abort(&mut self, request_id: &str) {
-        let mut asking = self.asking.iter_mut();
-        if let Some((_, aborted)) = asking.find(|(id, _)| id == request_id) {
-            *aborted = true;
+    async fn resume(
+        &mut self,
+        request_id: String,
+        resume: Resume,
+        dialect: Dialect,
+    ) -> Result<(), Gone> {
+        let chat_id = resume.id;
+        // A chat without a task has nothing running: no need to load it for that answer.
+        if !self.chats.is_in_use(&self.user, &chat_id) {
+            return self.send(|out| frames::no_active(out, &request_id)).await;
         }
-        let mut running = self.running.iter();
-        if let Some(index) = running.position(|running| running.request_id == request_id) {
-            let running = self.running.swap_remove(index);
-            if running.sent {
-                self.stop(running.chat_id);
-            }
-        }
+        let (sender, answer) = oneshot::channel();
+        let command = Command::Resume {
+            dialect,
+            sdk: sdk_of(&resume.body),
+            answer: sender,
+        };
+        self.tell(&chat_id, command).await?;
+        self.await_answer(request_id, chat_id, async {
+            answer.await.map_err(|_| lost())
+        });
+        Ok(())
     }
 
-    fn stop(&self, chat_id: String) {
-        let (chats, user) = (self.chats.clone(), self.user.clone());
-        tokio::spawn(async move {
-            let stop = |answer| Command::Stop { answer };
-            let _ = chats.ask(&user, &chat_id, stop).await;
+    /// The user pressed stop; in a tab that resumed the turn that is meant as well.
+    async fn abort(&mut self, request_id: &str) -> Result<(), Gone> {
+        let mut asking = self.asking.iter_mut();
+        let chat_id = if let Some(asking) = asking.find(|asking| asking.request_id == request_id) {
+            asking.aborted = true;
+            asking.chat_id.clone()
+        } else {
+            let mut running = self.running.iter();
+            let Some(index) = running.position(|running| running.request_id == request_id) else {
+                return Ok(());
+            };
+            self.running.swap_remove(index).chat_id
+        };
+        let (answer, _) = oneshot::channel();
+        self.tell(&chat_id, Command::Stop { answer }).await
+    }
+
+    /// Commands reach a chat in the order of their frames: a stop must not hit what is sent after it.
+    async fn tell(&mut self, chat_id: &str, command: Command) -> Result<(), Gone> {
+        self.chats
+            .tell(&self.user, chat_id, command)
+            .await
+            .map_err(|_| Gone::Close(Close::GOING_AWAY))
+    }
+
+    fn await_answer(
+        &mut self,
+        request_id: String,
+        chat_id: String,
+        answer: impl Future<Output = Result<Option<Answer>, AppError>> + std::marker::Send + 'static,
+    ) {
+        self.asking.push(Asking {
+            request_id: request_id.clone(),
+            chat_id: chat_id.clone(),
+            aborted: false,
         });
+        self.asked.push(Box::pin(async move {
+            Asked {
+                request_id,
+                chat_id,
+                answer: answer.await,
+            }
+        }));
     }
 
     async fn begin(&mut self, asked: Asked) -> Result<(), Gone> {
         let mut asking = self.asking.iter();
-        let index = asking.position(|(id, _)| *id == asked.request_id);
-        let aborted = index.is_some_and(|index| self.asking.swap_remove(index).1);
+        let index = asking.position(|asking| asking.request_id == asked.request_id);
+        let aborted = index.is_some_and(|index| self.asking.swap_remove(index).aborted);
         match asked.answer {
-            Ok(Some(_)) if aborted => {
-                if asked.sent {
-                    self.stop(asked.chat_id);
-                }
-                Ok(())
-            }
+            Ok(Some(_)) if aborted => Ok(()),
             Ok(Some(answer)) => {
                 self.send(|out| frames::start(out, &asked.request_id))
                     .await?;
                 self.running.push(Running {
                     request_id: asked.request_id,
                     chat_id: asked.chat_id,
-                    sent: asked.sent,
                     answer,
                     sequence: 0,
                 });
@@ -349,6 +355,16 @@ fn request_of(send: Send) -> Result<ChatRequest, AppError> {
     let mut request = ChatRequest::of(fields)?;
     request.sdk = sdk;
     Ok(request)
+}
+
+fn view_of(resume: &Resume) -> Result<Dialect, AppError> {
+    check_id("id", &resume.id)?;
+    dialect_of(resume.body.get("dialect").and_then(Value::as_str))
+}
+
+/// The chat's task ended before it answered.
+fn lost() -> AppError {
+    AppError::unavailable("the chat could not be stored or loaded; try again in a moment")
 }
 
 /// The transport exists since v7, so that this is what its clients understand unless they say otherwise.

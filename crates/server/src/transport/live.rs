@@ -287,13 +287,13 @@ impl Connection<'_> {
         let mut fields = message.extra;
         fields.insert("id".into(), json!(chat_id));
         fields.insert("messages".into(), message.messages);
-        let dialect = message.dialect.map_or_else(
-            || match self.who.dialect {
-                Dialect::Native => "native".to_owned(),
-                Dialect::Adk => "adk".to_owned(),
-            },
-            |named| named,
-        );
+        let dialect = message.dialect.unwrap_or_else(|| {
+            let word = match self.who.dialect {
+                Dialect::Native => "native",
+                Dialect::Adk => "adk",
+            };
+            word.to_owned()
+        });
         fields.insert("dialect".into(), json!(dialect));
         if self.who.sdk == Sdk::V7 {
             fields.entry("sdk").or_insert(Value::from(7));
