@@ -366,15 +366,24 @@ impl Task {
                 let id = reply.map(|reply| reply.message().id.clone());
                 self.live.bring(answer, id.as_deref());
             }
-            // Somebody else has a chat of this name.
-            Err(error) if !self.known && error.status == StatusCode::NOT_FOUND => {
-                self.live.close(Close::NOT_FOUND);
-            }
             Err(error) => {
                 if let Some(seat) = &self.live.seat {
                     seat.send(Outgoing::Refused { error, credit });
                 }
             }
+        }
+    }
+
+    /// A message could not be taken into the chat.
+    pub(super) fn not_appended(&mut self, to: AnswerTo, error: AppError) {
+        match to {
+            // Somebody else has a chat of this name.
+            AnswerTo::Live { connection, .. } if error.status == StatusCode::NOT_FOUND => {
+                if self.live.sits(connection).is_some() {
+                    self.live.close(Close::NOT_FOUND);
+                }
+            }
+            to => self.deliver(to, Err(error), false),
         }
     }
 

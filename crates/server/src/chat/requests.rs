@@ -76,7 +76,7 @@ impl Task {
             }
             Plan::Submit { messages, cut } => {
                 if let Err(error) = self.append(messages, cut.as_ref()).await {
-                    return self.deliver(answer, Err(error), false);
+                    return self.not_appended(answer, error);
                 }
                 self.begin_turn(via, request.dialect);
                 self.pictures.clear();

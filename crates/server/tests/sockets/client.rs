@@ -45,13 +45,15 @@ impl Client {
 
     /// Asks for a socket; returns the head of the answer as well.
     pub async fn try_open(bridge: &Bridge, path: &str, headers: &[(&str, &str)]) -> (String, Self) {
+        let host = bridge.address.to_string();
         let usual = [
+            ("host", host.as_str()),
             ("connection", "keep-alive, Upgrade"),
             ("upgrade", "websocket"),
             ("sec-websocket-version", "13"),
             ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
         ];
-        let mut request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n", bridge.address);
+        let mut request = format!("GET {path} HTTP/1.1\r\n");
         let usual = usual
             .iter()
             .filter(|(name, _)| headers.iter().all(|(given, _)| given != name));
@@ -116,6 +118,10 @@ impl Client {
 
     /// The next text or binary frame; pings are answered.
     pub async fn message(&mut self) -> Frame {
+        within(self.unhurried_message()).await
+    }
+
+    async fn unhurried_message(&mut self) -> Frame {
         loop {
             let frame = self.next().await.expect("the connection lives");
             match frame.head {

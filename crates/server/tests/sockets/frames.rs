@@ -63,7 +63,7 @@ async fn each_is_told_what_is_wrong_with_it() {
             "live_unsupported",
         ),
         (
-            r#"{"type":"audio_chunk","chunk":"AAAA"}"#,
+            r#"{"type":"audio_chunk","chunk":"AAA="}"#,
             "live_unsupported",
         ),
         (

@@ -48,6 +48,8 @@ struct Player {
     name: String,
     client: Client,
     message: Option<Message>,
+    /// The same, while a turn is read.
+    fold: Option<Fold>,
     /// What the ids of calls are called: the tool, and whether it is the question about it.
     calls: HashMap<String, (String, bool)>,
 }
@@ -60,6 +62,7 @@ impl Player {
             name: name.to_owned(),
             client: Client::open(bridge, &path).await,
             message: None,
+            fold: None,
             calls: HashMap::new(),
         }
     }
@@ -139,6 +142,7 @@ impl Player {
 
     /// Changes the part of a call; an answer goes to the question about it where that is a call of its own.
     fn change(&mut self, tool: &str, answer: bool, change: impl FnOnce(&mut Value)) {
+        self.settle();
         let mut message = json!(self.message);
         let asked = |part: &Value| {
             part["type"] == json!(format!("tool-{CONFIRMATION}"))
@@ -154,6 +158,7 @@ impl Player {
     }
 
     async fn post(&mut self) {
+        self.settle();
         let frame = json!({"type": "message", "data": {"messages": [self.message]}});
         self.client.send(frame).await;
     }
@@ -161,13 +166,19 @@ impl Player {
     fn fold(&mut self, chunk: &Value) {
         let json = chunk.to_string();
         let chunk = Chunk::parse(&json).unwrap();
-        let mut fold = match self.message.take() {
+        let fold = self.fold.get_or_insert_with(|| match self.message.take() {
             Some(message) => Fold::onto(Sdk::V6, message),
             None => Fold::new(Sdk::V6, "none"),
-        };
+        });
         fold.apply(&chunk)
             .unwrap_or_else(|error| panic!("{}: {error}: {json}", self.name));
-        self.message = Some(fold.into_message());
+    }
+
+    /// The message, with all that has come.
+    fn settle(&mut self) {
+        if let Some(fold) = self.fold.take() {
+            self.message = Some(fold.into_message());
+        }
     }
 
     fn shape(&mut self, chunk: &Value) -> Option<String> {
