@@ -36,7 +36,6 @@ async fn each_hears_its_own_and_nothing_is_left_of_them() {
     until(&bridge, "open_chats", 0).await;
     let mut memory = Vec::new();
     for round in 0..3 {
-        let before = gauge(&bridge, "tasks").await;
         let mut clients = Vec::new();
         for number in 0..CONNECTIONS {
             let path = format!("/live?chat=many-{round}-{number}");
@@ -75,14 +74,31 @@ async fn each_hears_its_own_and_nothing_is_left_of_them() {
         }
         until(&bridge, "open_chats", 0).await;
         assert_eq!(gauge(&bridge, "readers").await, 0);
-        // Those of requests that have just ended may have been counted before.
-        let back = async { while gauge(&bridge, "tasks").await > before {} };
-        within(back).await;
         memory.push(bridge.memory());
     }
     // What fifty connections once needed stays with the allocator; it must not grow with every round.
     let growth = memory[2].saturating_sub(memory[1]);
     assert!(growth < 50 * CONNECTIONS * 1024 / 2, "{memory:?}");
+}
+
+/// Nobody speaks here: an agent's client keeps connections, and tasks with them, for the next call.
+#[tokio::test]
+async fn tasks_end_with_their_connections() {
+    let bridge = Bridge::start();
+    let before = gauge(&bridge, "tasks").await;
+    let mut clients = Vec::new();
+    for number in 0..CONNECTIONS {
+        let door = ["/live", "/api/chat/ws"][number % 2];
+        clients.push(Client::open(&bridge, door).await);
+    }
+    until(&bridge, "sockets", CONNECTIONS).await;
+    assert!(gauge(&bridge, "tasks").await >= before + CONNECTIONS);
+    drop(clients);
+    until(&bridge, "sockets", 0).await;
+    // A chat stays a minute longer, in case that its client comes back.
+    let at_most = before + CONNECTIONS / 2;
+    let back = async { while gauge(&bridge, "tasks").await > at_most {} };
+    within(back).await;
 }
 
 #[tokio::test]
