@@ -131,6 +131,18 @@ impl Outbox {
         self.barrier = 0;
     }
 
+    /// Takes out the commit that comes before everything else, if one does: the first of a reply is stored together with
+    /// what it answers.
+    pub fn take_commit(&mut self) -> Option<Commit> {
+        match self.effects.first() {
+            Some(Effect::Commit(_)) => match self.effects.remove(0) {
+                Effect::Commit(commit) => Some(*commit),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     pub fn frames(&self, range: Range<usize>) -> &[Frame] {
         &self.frames[range]
     }
@@ -241,6 +253,10 @@ impl Draft {
 
     pub(crate) fn message(&self) -> &Message {
         self.fold.unsettled()
+    }
+
+    pub(crate) fn into_message(self) -> Message {
+        self.fold.into_message()
     }
 
     /// The message with the inputs that are still arriving.

@@ -38,7 +38,9 @@ pub fn router(app: App) -> Router {
         .route("/api/chats", get(transport::chats::list))
         .route(
             "/api/chats/{id}",
-            get(transport::chats::messages).delete(transport::chats::delete),
+            get(transport::chats::messages)
+                .patch(transport::chats::rename)
+                .delete(transport::chats::delete),
         )
         .route("/api/audit", get(transport::chats::audit))
         .route("/api/agent", get(transport::chats::agent))
@@ -59,6 +61,7 @@ pub fn router(app: App) -> Router {
         .route("/api/chat/ws", get(transport::ai_sdk_ws::open))
         // For everybody: the page, and whether the server lives.
         .route("/", get(page::index))
+        .route("/assets/{*path}", get(page::asset))
         .route("/health", get(page::health))
         .route("/ready", get(page::ready))
         .fallback(page::not_found)

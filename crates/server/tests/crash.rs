@@ -40,8 +40,6 @@ enum Left {
 }
 
 const POINTS: &[(&str, Left)] = &[
-    ("before-message", Left::Nothing),
-    ("after-message", Left::Nothing),
     ("before-asking", Left::Nothing),
     ("after-asking", Left::Question),
     ("before-model", Left::Question),

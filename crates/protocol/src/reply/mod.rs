@@ -228,6 +228,11 @@ impl Reply {
         self.draft.message()
     }
 
+    /// What is left of a reply when another one begins.
+    pub fn into_message(self) -> Message {
+        self.draft.into_message()
+    }
+
     /// The message so far, with all that readers have been sent.
     pub fn snapshot(&self) -> Cow<'_, Message> {
         self.draft.snapshot()

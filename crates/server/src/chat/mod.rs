@@ -3,6 +3,7 @@
 mod kept;
 mod late;
 pub mod live;
+mod memory;
 mod perform;
 mod plan;
 pub mod readers;
@@ -17,11 +18,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use adk_bridge_agents::gemini::Gemini;
+use adk_bridge_agents::agent::Agent;
+use adk_bridge_agents::tool::ToolSpec;
 use adk_bridge_protocol::approval::Time;
 use adk_bridge_protocol::calls::Calls;
 use adk_bridge_protocol::dialect::{Dialect, project};
-use adk_bridge_protocol::message::{Message, Role};
+use adk_bridge_protocol::message::{Message, Part, Role};
 use tokio::sync::{mpsc, oneshot};
 
 pub use task::{Command, new_id};
@@ -31,7 +33,7 @@ use crate::files::{Described, Files};
 use crate::metrics::Metrics;
 use crate::store::{
     AuditRow, Chat, ChatRef, FileRow, ListedChat, MAX_LISTED, MessageState, Store, StoreError,
-    Thing,
+    Thing, title_from,
 };
 use task::Task;
 use toolbox::Toolbox;
@@ -46,7 +48,7 @@ pub(crate) const GOING_AWAY: &str =
 /// What all chats share: nothing of it belongs to one of them.
 pub struct Shared {
     pub store: Arc<dyn Store>,
-    pub agent: Gemini,
+    pub agent: Agent,
     pub tools: Arc<Toolbox>,
     pub tool_timeout: Duration,
     pub files: Arc<Files>,
@@ -248,18 +250,43 @@ impl Chats {
                 kept::inline_images(&self.shared.files, chat, &mut stored.message).await;
             }
         }
-        let messages = shown
-            .into_iter()
-            .map(|stored| match (dialect, &open) {
-                (Dialect::Native, _) => stored.message,
-                (Dialect::Adk, _) if stored.message.role != Role::Assistant => stored.message,
-                (Dialect::Adk, Some(record)) if record.message.id == stored.message.id => {
-                    project(&stored.message, &record.calls, record.ended.is_some())
-                }
-                (Dialect::Adk, _) => project(&stored.message, &Calls::default(), true),
-            })
-            .collect();
+        let mut messages = Vec::with_capacity(shown.len());
+        for stored in shown {
+            let message = stored.message;
+            let as_it_is = dialect == Dialect::Native || message.role != Role::Assistant;
+            messages.push(if as_it_is {
+                message
+            } else if let Some(record) = open
+                .as_ref()
+                .filter(|record| record.message.id == message.id)
+            {
+                project(&message, &record.calls, record.ended.is_some())
+            } else if message
+                .parts
+                .iter()
+                .filter_map(Part::as_tool)
+                .any(|tool| tool.approval.is_some())
+            {
+                // The record knows in which words was asked.
+                let record = store.reply(chat, &message.id).await?;
+                project(
+                    &message,
+                    &record.map(|record| record.calls).unwrap_or_default(),
+                    true,
+                )
+            } else {
+                project(&message, &Calls::default(), true)
+            });
+        }
         Ok((found, messages))
+    }
+
+    pub async fn rename(&self, user: &str, chat_id: &str, title: &str) -> Result<(), AppError> {
+        let title = title_from(title).ok_or_else(|| {
+            AppError::unprocessable("bad_title", "the title is empty; write a few words")
+        })?;
+        let chat = ChatRef { user, id: chat_id };
+        Ok(self.shared.store.set_title(chat, &title).await?)
     }
 
     pub async fn delete(&self, user: &str, chat_id: &str) -> Result<(), AppError> {
@@ -270,6 +297,7 @@ impl Chats {
             .files
             .delete_chat(ChatRef { user, id: chat_id })
             .await?;
+        self.shared.tools.forget(chat_id).await;
         Ok(())
     }
 
@@ -292,6 +320,22 @@ impl Chats {
 
     pub async fn file(&self, user: &str, id: &str) -> Result<(FileRow, tokio::fs::File), AppError> {
         Ok(self.shared.files.read(user, id).await?)
+    }
+
+    /// The tools of the agent; those of a remote one as far as it tells.
+    pub async fn tools(&self) -> Vec<ToolSpec> {
+        let Agent::Adk(server) = &self.shared.agent else {
+            return self.shared.tools.specs().to_vec();
+        };
+        let info = server.app_info().await.unwrap_or_else(|error| {
+            tracing::warn!(detail = %error.detail, "{error}");
+            None
+        });
+        let mut tools = info.unwrap_or_default().tools;
+        for tool in &mut tools {
+            tool.needs_approval = self.shared.tools.is_guarded(&tool.name);
+        }
+        tools
     }
 
     /// Counters for Prometheus.

@@ -1,21 +1,24 @@
 //! What requests do to a chat: they answer, submit, resume, or bring the output of a tool.
 
 use adk_bridge_protocol::calls::Outcome;
-use adk_bridge_protocol::dialect::Reader;
+use adk_bridge_protocol::chunk::Sdk;
+use adk_bridge_protocol::dialect::{Dialect, Reader};
 use adk_bridge_protocol::message::Message;
-use adk_bridge_protocol::reply::{Answer as ClientAnswer, Input, Reply, Why, answers_of};
+use adk_bridge_protocol::outbox::Commit;
+use adk_bridge_protocol::reply::{
+    Answer as ClientAnswer, Given, Input, Mode, Reply, Why, answers_of,
+};
 use tokio::time::Instant;
 
 use super::kept;
 use super::live::{AnswerTo, Via};
-use super::plan::{Plan, plan};
+use super::plan::{CutAt, Plan, plan};
 use super::readers::{Answer, Readers};
 use super::request::ChatRequest;
 use super::task::{Command, Task, ended, new_id};
 use super::{late, now};
 use crate::error::AppError;
-use crate::failpoint::failpoint;
-use crate::store::ChatRef;
+use crate::store::{ChatRef, StoreError};
 
 impl Task {
     /// The running message, or one that was running when the page was given the others: it may have ended since.
@@ -75,17 +78,19 @@ impl Task {
                 });
             }
             Plan::Submit { messages, cut } => {
-                if let Err(error) = self.append(messages, cut.as_ref()).await {
-                    return self.not_appended(answer, error);
-                }
                 self.begin_turn(via, request.dialect);
-                self.pictures.clear();
-                let reader = self.reader(request.dialect, request.sdk, None).await;
-                let reply = Reply::new(&new_id("msg"));
-                let stream = self.readers.attach(reader, &reply, None);
-                self.reply = Some(reply);
-                self.deliver(answer, Ok(stream), true);
-                self.feed(Input::Begin(via.mode)).await;
+                if let Err(error) = self.refuse_riding(&request).await {
+                    return self.deliver(answer, Err(error.into()), false);
+                }
+                let view = (request.dialect, request.sdk);
+                match self.begin(via.mode, view, messages, cut.as_ref()).await {
+                    Ok(stream) => {
+                        let reply = self.reply.as_ref();
+                        let lasts = reply.is_some_and(|reply| reply.turn().is_some());
+                        self.deliver(answer, Ok(stream), lasts);
+                    }
+                    Err(error) => self.not_begun(answer, error),
+                }
             }
             Plan::Refuse(error) => self.deliver(answer, Err(error), false),
         }
@@ -99,35 +104,80 @@ impl Task {
         stream
     }
 
-    /// Takes new messages into the history, in the store first.
-    pub(super) async fn append(
+    /// Shows the audit what a new message brings along of answers to older ones that are not ours.
+    async fn refuse_riding(&mut self, request: &ChatRequest) -> Result<(), StoreError> {
+        if !self.known {
+            return Ok(());
+        }
+        let current = self.reply.as_ref().map(Reply::message);
+        let stored = |id: &str| {
+            self.history
+                .iter()
+                .chain(current)
+                .find(|ours| ours.id == id)
+        };
+        let (_, older) = request
+            .messages
+            .split_last()
+            .unwrap_or((request.last(), &[]));
+        let mut refused = late::riding_along(older, stored, request.dialect);
+        if !refused.is_empty() {
+            let rows = self.shared.store.audit(self.chat()).await?;
+            refused.retain(|audit| !late::is_recorded(audit, &rows));
+        }
+        self.append_audit(&refused).await
+    }
+
+    /// Takes new messages into the history and begins to answer them. The first commit of the reply stores both: a crash
+    /// leaves no question that nobody answers.
+    async fn begin(
         &mut self,
+        mode: Mode,
+        (dialect, sdk): (Dialect, Sdk),
         mut messages: Vec<Message>,
-        cut: Option<&super::plan::CutAt>,
-    ) -> Result<(), AppError> {
+        cut: Option<&CutAt>,
+    ) -> Result<Answer, AppError> {
         let store = self.shared.store.clone();
         let chat = ChatRef {
             user: &self.user,
             id: &self.chat_id,
         };
-        if !self.known {
+        if !self.known && messages.iter().any(kept::has_files) {
+            // Files need a chat that they belong to; one that has nothing else begins with its first message.
             store.create_chat(chat, now()).await?;
         }
         kept::keep_messages(&self.shared.files, chat, &mut messages).await?;
-        failpoint("before", "message");
-        store
-            .append(chat, &messages, super::plan::CutAt::for_store(cut), now())
-            .await?;
-        failpoint("after", "message");
+        let mut reply = Reply::new(&new_id("msg"));
+        self.outbox.clear();
+        let unanswered = Reply::new(&reply.message().id);
+        {
+            let mut given = Given {
+                now: now(),
+                ids: &mut self.ids,
+                rules: &*self.shared.tools,
+            };
+            reply.handle(Input::Begin(mode), &mut given, &mut self.outbox);
+        }
+        let commit = self.outbox.take_commit().unwrap_or_else(|| Commit {
+            record: reply.record(),
+            audit: Vec::new(),
+        });
+        self.commit_opening(&commit, &messages, cut).await?;
         if let Some(reply) = self.reply.take() {
-            self.history.push(reply.message().clone());
+            self.history.push(reply.into_message());
         }
         if let Some(cut) = cut {
             cut.apply(&mut self.history);
         }
         self.history.extend(messages);
         self.known = true;
-        Ok(())
+        self.pictures.clear();
+        // The reader has to see everything that the beginning brings.
+        let reader = self.reader(dialect, sdk, None).await;
+        let stream = self.readers.attach(reader, &unanswered, None);
+        self.reply = Some(reply);
+        self.perform().await;
+        Ok(stream)
     }
 
     pub(super) async fn tool_output(

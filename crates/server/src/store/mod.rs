@@ -33,7 +33,7 @@ use serde_json::Value;
 pub use chat_state::StoreChatState;
 pub use data_dir::DataDir;
 pub use error::{Conflict, StoreError, Thing};
-pub use title::{MAX_TITLE, title_of};
+pub use title::{MAX_TITLE, title_from, title_of};
 
 /// The longest list that is given at once.
 pub const MAX_LISTED: u32 = 200;
@@ -84,10 +84,23 @@ pub trait Store: Send + Sync {
         now: Time,
     ) -> Pending<'a, Chat>;
 
+    /// Begins a reply: makes the chat if it is not there, does what [`Store::append`] does and then what
+    /// [`Store::commit`] does with a reply that is not in the store, all of it or nothing.
+    fn begin<'a>(
+        &'a self,
+        chat: ChatRef<'a>,
+        opening: Opening<'a>,
+        record: &'a Record,
+        audit: &'a [AuditEntry],
+        now: Time,
+    ) -> Pending<'a, Chat>;
+
     /// Stores a reply with its message, approvals, tool runs and audit rows: all of it or, with
     /// [`StoreError::Conflict`], nothing. The first commit of a reply puts its message at the end of the chat.
     ///
-    /// An approval is decided once, and a server tool runs once, whatever the record says.
+    /// An approval is decided once, and a server tool runs once, whatever the record says. A commit with audit rows or
+    /// with a tool that runs survives the end of the machine when it returns; any other survives the end of the process,
+    /// and that of the machine a second later.
     fn commit<'a>(
         &'a self,
         chat: ChatRef<'a>,
@@ -96,8 +109,8 @@ pub trait Store: Send + Sync {
         now: Time,
     ) -> Pending<'a, ()>;
 
-    /// Stores how far a reply has come, so that a crash keeps the partial answer. Survives the end of the process; the
-    /// next commit makes it survive the end of the machine.
+    /// Stores how far a reply has come, so that a crash keeps the partial answer. Survives what a
+    /// commit without audit rows does.
     fn checkpoint<'a>(&'a self, chat: ChatRef<'a>, record: &'a Record) -> Pending<'a, ()>;
 
     /// The chats with a reply that has not ended or has a tool running.
@@ -192,6 +205,13 @@ pub enum MessageState {
     Waiting,
     /// A reply that is being made.
     Running,
+}
+
+/// What comes before a reply.
+#[derive(Debug, Clone, Copy)]
+pub struct Opening<'a> {
+    pub messages: &'a [Message],
+    pub cut: Cut<'a>,
 }
 
 /// What is taken away from the end of a history.

@@ -23,6 +23,11 @@ pub fn title_of(message: &Message) -> Option<String> {
         .next()
 }
 
+/// The title that a user gave, if it says something.
+pub fn title_from(text: &str) -> Option<String> {
+    shorten(text)
+}
+
 /// One line, cut at a word where there is one to cut at.
 fn shorten(text: &str) -> Option<String> {
     let mut line = String::new();

@@ -137,7 +137,7 @@ fn output_of(body: &[u8]) -> Result<(String, Outcome), AppError> {
     Ok((given.tool_call_id, outcome))
 }
 
-fn check_json(headers: &HeaderMap) -> Result<(), AppError> {
+pub(super) fn check_json(headers: &HeaderMap) -> Result<(), AppError> {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else {
         return Ok(());
     };

@@ -1,15 +1,20 @@
 //! What is kept and known: chats, their messages, the audit, the agent.
 
+use std::sync::LazyLock;
+
 use adk_bridge_protocol::calls::RunsOn;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::chat::View;
+use super::body::WholeBody;
+use super::chat::{View, check_json};
 use crate::auth::User;
-use crate::chat::request::dialect_of;
+use crate::chat::new_id;
+use crate::chat::request::{dialect_of, not_json};
+use crate::config::AgentKind;
 use crate::error::AppError;
 use crate::router::App;
 
@@ -64,6 +69,27 @@ pub async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Gives a chat another title.
+pub async fn rename(
+    State(app): State<App>,
+    Extension(User(user)): Extension<User>,
+    Path(chat_id): Path<String>,
+    headers: HeaderMap,
+    WholeBody(body): WholeBody,
+) -> Result<StatusCode, AppError> {
+    #[derive(Deserialize)]
+    struct Wanted {
+        title: String,
+    }
+    check_json(&headers)?;
+    let wanted: Value = serde_json::from_slice(&body).map_err(|error| not_json(&error))?;
+    let Wanted { title } = Wanted::deserialize(wanted).map_err(|error| {
+        AppError::unprocessable("bad_title", format!("the body is not understood: {error}"))
+    })?;
+    app.chats.rename(&user, &chat_id, &title).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 pub async fn audit(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
@@ -80,12 +106,14 @@ pub async fn audit(
     Ok(Json(json!(rows)))
 }
 
+/// Tells a front end that was cut off whether it is the same process that answers again.
+static INSTANCE: LazyLock<String> = LazyLock::new(|| new_id("instance"));
+
 pub async fn agent(State(app): State<App>) -> Json<Value> {
     let tools: Vec<Value> = app
         .chats
-        .shared()
-        .tools
-        .specs()
+        .tools()
+        .await
         .iter()
         .map(|tool| {
             json!({
@@ -100,12 +128,19 @@ pub async fn agent(State(app): State<App>) -> Json<Value> {
             })
         })
         .collect();
+    let settings = &app.config.agent;
+    let name = match &settings.app {
+        Some(name) if settings.kind == AgentKind::Adk => json!(name),
+        _ => json!(settings.kind),
+    };
     Json(json!({
-        "name": app.config.agent.kind,
+        "name": name,
         "model": app.chats.shared().agent.model(),
         "liveModel": null,
         "modalities": ["text"],
         "tools": tools,
+        "approvalTimeoutMs": app.config.approval.timeout.0.as_millis(),
+        "instance": *INSTANCE,
     }))
 }
 

@@ -151,14 +151,74 @@ async fn a_pending_approval_is_shown_in_both_dialects_and_a_client_tool_gets_its
 }
 
 #[tokio::test]
+async fn a_chat_gets_the_title_that_its_user_gives_it() {
+    let bridge = Bridge::start();
+    bridge.ask("one", "say first thing").await.events().await;
+    let rename = async |chat: &str, body: &str| {
+        let path = format!("/api/chats/{chat}");
+        let headers = [("content-type", "application/json")];
+        let response = bridge.send("PATCH", &path, &headers, body).await;
+        let code = if response.status == 204 {
+            String::new()
+        } else {
+            response.code()
+        };
+        let title = bridge.get("/api/chats/one").await.json()["title"].clone();
+        (response.status, code, title)
+    };
+    let long = format!(r#"{{"title": "{}"}}"#, "word ".repeat(40));
+    let cases = [
+        (
+            "one",
+            r#"{"title": "Trip to  Kyoto\n"}"#,
+            204,
+            "",
+            "Trip to Kyoto",
+        ),
+        (
+            "one",
+            r#"{"title": " "}"#,
+            422,
+            "bad_title",
+            "Trip to Kyoto",
+        ),
+        ("one", r#"{"title": 5}"#, 422, "bad_title", "Trip to Kyoto"),
+        ("one", r#"{}"#, 422, "bad_title", "Trip to Kyoto"),
+        ("one", "no json", 400, "bad_json", "Trip to Kyoto"),
+        (
+            "two",
+            r#"{"title": "x"}"#,
+            404,
+            "not_found",
+            "Trip to Kyoto",
+        ),
+        ("one", r#"{"title": "京都旅行"}"#, 204, "", "京都旅行"),
+    ];
+    for (chat, body, status, code, title) in cases {
+        let expected = (status, code.to_owned(), json!(title));
+        assert_eq!(rename(chat, body).await, expected, "{body}");
+    }
+    let (_, _, title) = rename("one", &long).await;
+    assert!(title.as_str().unwrap().chars().count() <= 60, "{title}");
+}
+
+#[tokio::test]
 async fn the_agent_says_what_it_can_do() {
     let bridge = Bridge::configured(
         "[approval]\ntools = [\"get_weather\"]\n[[agent.client_tools]]\nname = \"pick\"\ndescription = \"picks\"\n",
     );
     let agent = bridge.get("/api/agent").await.json();
-    for field in ["name", "model", "liveModel", "modalities", "tools"] {
+    for field in [
+        "name",
+        "model",
+        "liveModel",
+        "modalities",
+        "tools",
+        "instance",
+    ] {
         assert!(agent.get(field).is_some(), "{field}");
     }
+    assert_eq!(agent["approvalTimeoutMs"], 300_000);
     let tool = |name: &str| {
         let mut tools = agent["tools"].as_array().unwrap().iter();
         tools.find(|tool| tool["name"] == name).unwrap().clone()
@@ -187,7 +247,25 @@ async fn the_page_and_the_signs_of_life() {
     );
     let policy = page.header("content-security-policy").unwrap();
     assert!(policy.contains("default-src 'none'"), "{policy}");
+    for (directive, allowed) in [("script-src", "'self'"), ("style-src", "'self'")] {
+        let found = policy.split("; ").find_map(|it| it.strip_prefix(directive));
+        assert_eq!(found.map(str::trim), Some(allowed), "{policy}");
+    }
     assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
+    // Whether the page was built or not, an asset that does not exist is told as everything else.
+    for path in [
+        "/assets/none.js",
+        "/assets/../Cargo.toml",
+        "/assets/%2e%2e/package.json",
+        "/assets/..%2findex.html",
+    ] {
+        let response = bridge.get(path).await;
+        assert_eq!(
+            (response.status, response.code().as_str()),
+            (404, "not_found"),
+            "{path}"
+        );
+    }
     assert_eq!(bridge.get("/health").await.json(), json!({"status": "ok"}));
     assert_eq!(
         bridge.get("/ready").await.json(),
@@ -241,7 +319,7 @@ async fn what_is_not_there_and_what_is_asked_the_wrong_way() {
         ("GET", "/api/chat/a/stop", "POST"),
         ("PUT", "/api/chat/a/tool-output", "POST"),
         ("POST", "/api/chats", "GET,HEAD"),
-        ("PATCH", "/api/chats/a", "GET,HEAD,DELETE"),
+        ("PUT", "/api/chats/a", "GET,HEAD,PATCH,DELETE"),
         ("OPTIONS", "/api/chat", "POST"),
         ("POST", "/health", "GET,HEAD"),
         ("BREW", "/", "GET,HEAD"),

@@ -1,6 +1,8 @@
 //! Chats and their messages.
 
-use adk_bridge::store::{Before, ChatRef, Cut, FileRow, MAX_BODY_BYTES, MessageState, StoreError};
+use adk_bridge::store::{
+    Before, ChatRef, Cut, FileRow, MAX_BODY_BYTES, MessageState, Opening, StoreError,
+};
 use adk_bridge_protocol::outbox::AuditKind;
 use serde_json::json;
 
@@ -329,6 +331,137 @@ pub(crate) async fn hold_a_message_once(home: &impl Home) {
         .append(other, &[user("m1", "one")], Cut::Nothing, 1)
         .await
         .unwrap();
+}
+
+pub(crate) async fn hold_long_histories(home: &impl Home) {
+    let store = with_chat(home).await;
+    let messages: Vec<_> = (0..321)
+        .map(|n| user(&format!("m{n}"), &format!("number {n}")))
+        .collect();
+    let ids: Vec<_> = messages.iter().map(|message| message.id.clone()).collect();
+    store
+        .append(CHAT, &messages[..201], Cut::Nothing, 1)
+        .await
+        .unwrap();
+    let opening = Opening {
+        messages: &messages[201..],
+        cut: Cut::Nothing,
+    };
+    store
+        .begin(CHAT, opening, &reply("r1", ""), &[], 1)
+        .await
+        .unwrap();
+    assert_eq!(shown(&*store).await[..321], ids);
+    assert_eq!(shown(&*store).await[321..], ["r1"]);
+}
+
+pub(crate) async fn begin_with_a_question_and_its_reply(home: &impl Home) {
+    let store = home.open().await.unwrap();
+    let question = [user("m1", "hi there")];
+    let opening = Opening {
+        messages: &question,
+        cut: Cut::Nothing,
+    };
+    let record = reply("m2", "");
+    let entry = [audit(AuditKind::AnswerRefused, "")];
+    let made = store
+        .begin(CHAT, opening, &record, &entry, 1_000)
+        .await
+        .unwrap();
+    assert_eq!((made.created, made.updated), (1_000, 1_000));
+    assert_eq!(made.title.as_deref(), Some("hi there"));
+    assert_eq!(store.chat(CHAT).await.unwrap(), Some(made));
+    assert_eq!(shown(&*store).await, ["m1", "m2"]);
+    assert_eq!(store.open_reply(CHAT).await.unwrap(), Some(record));
+    assert_eq!(store.audit(CHAT).await.unwrap().len(), 1);
+
+    // Again in the same chat, and after a cut.
+    store
+        .commit(CHAT, &finished("m2", "hello"), &[], 1_001)
+        .await
+        .unwrap();
+    let next = [user("m3", "and then?")];
+    for (messages, cut, record, shows) in [
+        (&next[..], Cut::Nothing, "m4", ["m1", "m2", "m3", "m4"]),
+        (&[], Cut::After("m3"), "m5", ["m1", "m2", "m3", "m5"]),
+    ] {
+        let opening = Opening { messages, cut };
+        let chat = store
+            .begin(CHAT, opening, &finished(record, ""), &[], 1_002)
+            .await
+            .unwrap();
+        assert_eq!(store.chat(CHAT).await.unwrap(), Some(chat));
+        assert_eq!(shown(&*store).await, shows);
+    }
+    let chat = store.chat(CHAT).await.unwrap().unwrap();
+    assert_eq!((chat.created, chat.updated), (1_000, 1_002));
+    assert_eq!(
+        (chat.title.as_deref(), chat.generation),
+        (Some("hi there"), 1)
+    );
+}
+
+pub(crate) async fn begin_whole_or_not_at_all(home: &impl Home) {
+    let store = with_chat(home).await;
+    store
+        .append(
+            CHAT,
+            &[user("m1", "one"), user("m2", "two")],
+            Cut::Nothing,
+            1,
+        )
+        .await
+        .unwrap();
+    store.append(CHAT, &[], Cut::From("m2"), 1).await.unwrap();
+    let before = store.chat(CHAT).await.unwrap();
+    let fresh = [user("m3", "new")];
+    let twice = [user("m3", "new"), user("m3", "again")];
+    let known = [user("m3", "new"), user("m1", "old")];
+    let exists = |id: &str| format!("message {id} is in this chat already; cut it first");
+    for (messages, cut, record, expected) in [
+        (&known[..], Cut::Nothing, "r1", exists("m1")),
+        (&twice[..], Cut::Nothing, "r1", exists("m3")),
+        (&fresh[..], Cut::Nothing, "m1", exists("m1")),
+        (&fresh[..], Cut::Nothing, "m3", exists("m3")),
+        (&fresh[..], Cut::Nothing, "m2", exists("m2")),
+        (&known[..], Cut::After("m1"), "r1", exists("m1")),
+    ] {
+        let opening = Opening { messages, cut };
+        let entry = [audit(AuditKind::AnswerRefused, "")];
+        let refused = store
+            .begin(CHAT, opening, &reply(record, ""), &entry, 9)
+            .await;
+        assert_eq!(conflict(refused), expected);
+        assert_eq!(shown(&*store).await, ["m1"]);
+        assert_eq!(store.chat(CHAT).await.unwrap(), before);
+        assert_eq!(store.audit(CHAT).await.unwrap(), []);
+    }
+    let opening = Opening {
+        messages: &fresh,
+        cut: Cut::Nothing,
+    };
+    missing(
+        store
+            .begin(FOREIGN, opening, &reply("r1", ""), &[], 9)
+            .await,
+    );
+    store
+        .begin(CHAT, opening, &reply("r1", ""), &[], 9)
+        .await
+        .unwrap();
+    let more = [user("m4", "meanwhile")];
+    let opening = Opening {
+        messages: &more,
+        cut: Cut::Nothing,
+    };
+    // An open reply of somebody else is no conflict either.
+    missing(
+        store
+            .begin(FOREIGN, opening, &reply("r2", ""), &[], 10)
+            .await,
+    );
+    conflict(store.begin(CHAT, opening, &reply("r2", ""), &[], 10).await);
+    assert_eq!(shown(&*store).await, ["m1", "m3", "r1"]);
 }
 
 pub(crate) async fn hold_long_messages(home: &impl Home) {

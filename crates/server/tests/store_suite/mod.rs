@@ -37,6 +37,9 @@ macro_rules! store_suite {
                 are_cut
                 hold_a_message_once
                 hold_long_messages
+                hold_long_histories
+                begin_with_a_question_and_its_reply
+                begin_whole_or_not_at_all
                 leave_only_the_audit
                 outlive_the_process
             }

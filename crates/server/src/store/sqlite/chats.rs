@@ -4,6 +4,7 @@ use adk_bridge_protocol::approval::Time;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
+use super::journey::{Done, Journey};
 use super::{from_sql, to_sql};
 use crate::store::{Before, Chat, ChatRef, ListedChat, MAX_LISTED, StoreError, Thing};
 
@@ -12,18 +13,76 @@ pub(super) async fn create(
     chat: ChatRef<'_>,
     now: Time,
 ) -> Result<Chat, StoreError> {
-    sqlx::query(
-        "INSERT INTO chats (id, user, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)
-         ON CONFLICT (id) DO NOTHING",
-    )
-    .bind(chat.id)
-    .bind(chat.user)
-    .bind(to_sql(now))
-    .execute(&mut *connection)
-    .await?;
-    find(connection, chat)
-        .await?
-        .ok_or(StoreError::NotFound(Thing::Chat))
+    let done = Journey::new()
+        .then(
+            "INSERT INTO chats (id, user, created_at, updated_at) VALUES (?, ?, ?, ?)
+             ON CONFLICT (id) DO NOTHING",
+        )
+        .bind(chat.id)
+        .bind(chat.user)
+        .bind(to_sql(now))
+        .bind(to_sql(now))
+        .then(
+            "SELECT id, title, created_at, updated_at, generation FROM chats
+             WHERE id = ? AND user = ?",
+        )
+        .bind(chat.id)
+        .bind(chat.user)
+        .run(connection)
+        .await?;
+    found_in(done.get(1))
+}
+
+/// Adds a statement that makes the chat if it is not there, marks it as changed, and gives it a title if it has none.
+/// [`found_in`] reads what it comes to.
+pub(super) fn make_or_touch(
+    journey: Journey,
+    chat: ChatRef<'_>,
+    title: Option<&str>,
+    now: Time,
+) -> Journey {
+    journey
+        .then(
+            "INSERT INTO chats (id, user, title, created_at, updated_at) VALUES (?, ?, ?, ?, ?)
+             ON CONFLICT (id) DO UPDATE
+             SET updated_at = max(updated_at, excluded.updated_at),
+                 title = coalesce(title, excluded.title)
+             WHERE user = excluded.user
+             RETURNING id, title, created_at, updated_at, generation",
+        )
+        .bind(chat.id)
+        .bind(chat.user)
+        .bind(title)
+        .bind(to_sql(now))
+        .bind(to_sql(now))
+}
+
+/// As [`make_or_touch`], and makes none.
+pub(super) fn touch(
+    journey: Journey,
+    chat: ChatRef<'_>,
+    title: Option<&str>,
+    now: Time,
+) -> Journey {
+    // A clock that was set back does not send a chat down the list.
+    journey
+        .then(
+            "UPDATE chats SET updated_at = max(updated_at, ?), title = coalesce(title, ?)
+             WHERE id = ? AND user = ?
+             RETURNING id, title, created_at, updated_at, generation",
+        )
+        .bind(to_sql(now))
+        .bind(title)
+        .bind(chat.id)
+        .bind(chat.user)
+}
+
+/// The chat that a statement was about; one that the user does not have is refused.
+pub(super) fn found_in(done: Option<&Done>) -> Result<Chat, StoreError> {
+    match done.and_then(|done| done.rows.first()) {
+        Some(row) => read(row),
+        None => Err(StoreError::NotFound(Thing::Chat)),
+    }
 }
 
 pub(super) async fn find(
@@ -53,24 +112,6 @@ pub(super) async fn check(
         .await?
         .map(|_| ())
         .ok_or(StoreError::NotFound(Thing::Chat))
-}
-
-/// Marks a chat as changed, or refuses it like [`check`].
-pub(super) async fn touch(
-    connection: &mut SqliteConnection,
-    chat: ChatRef<'_>,
-    now: Time,
-) -> Result<(), StoreError> {
-    // A clock that was set back does not send a chat down the list.
-    let touched = sqlx::query(
-        "UPDATE chats SET updated_at = max(updated_at, ?3) WHERE id = ?1 AND user = ?2",
-    )
-    .bind(chat.id)
-    .bind(chat.user)
-    .bind(to_sql(now))
-    .execute(connection)
-    .await?;
-    found(touched.rows_affected())
 }
 
 pub(super) async fn list(

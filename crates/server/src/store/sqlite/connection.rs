@@ -2,15 +2,17 @@
 
 use std::path::Path;
 use std::str::FromStr as _;
+use std::sync::PoisonError;
 use std::time::Duration;
 
+use sqlx::ConnectOptions as _;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
-};
-use sqlx::{Connection as _, SqlSafeStr as _, Sqlite, SqliteConnection, Transaction};
-use tokio::sync::{Mutex, MutexGuard};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Connection as _, SqlSafeStr as _, SqliteConnection};
+use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
+
+use super::sync::Sync;
 
 use crate::store::{MAX_BODY_BYTES, StoreError};
 
@@ -21,7 +23,14 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Reads wait for the disk at most; more connections than this would not make it faster.
-const READERS: u32 = 4;
+const READERS: usize = 4;
+
+/// What a reader keeps in memory, as SQLite counts it (a negative number of KiB). It reads whole histories, each of them
+/// rarely twice: the operating system has the pages anyway.
+const READER_CACHE: &str = "-256";
+
+/// What the writer keeps in memory, counted likewise: the upper levels of the indexes, and what one commit changes.
+const WRITER_CACHE: &str = "-1024";
 
 /// What the log may keep on disk after a large write.
 const LOG_BYTES: &str = "67108864";
@@ -70,22 +79,83 @@ pub(super) async fn prepare(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Connections that only read.
-pub(super) fn readers(path: &Path) -> SqlitePool {
-    SqlitePoolOptions::new()
-        .max_connections(READERS)
-        .acquire_timeout(PATIENCE)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        // A connection to a file does not go away by itself.
-        .test_before_acquire(false)
-        .connect_lazy_with(options(path).pragma("query_only", "ON"))
+/// Connections that only read: one statement each time, which sees one moment of the database.
+pub(super) struct Readers {
+    options: SqliteConnectOptions,
+    idle: std::sync::Mutex<Vec<SqliteConnection>>,
+    room: Semaphore,
+}
+
+/// A connection that is read from. Dropping it closes it: nobody could tell what it was doing.
+pub(super) struct Reading<'r> {
+    readers: &'r Readers,
+    connection: SqliteConnection,
+    _permit: SemaphorePermit<'r>,
+}
+
+impl Readers {
+    pub(super) fn new(path: &Path) -> Self {
+        Self {
+            options: options(path)
+                .pragma("query_only", "ON")
+                .pragma("cache_size", READER_CACHE),
+            idle: std::sync::Mutex::default(),
+            room: Semaphore::new(READERS),
+        }
+    }
+
+    pub(super) async fn begin(&self) -> Result<Reading<'_>, StoreError> {
+        let permit = timeout(PATIENCE, self.room.acquire())
+            .await
+            .map_err(|_| StoreError::Busy)?
+            .map_err(|_| StoreError::Busy)?;
+        let idle = self.lock().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => SqliteConnection::connect_with(&self.options).await?,
+        };
+        Ok(Reading {
+            readers: self,
+            connection,
+            _permit: permit,
+        })
+    }
+
+    pub(super) async fn close(&self) -> Result<(), StoreError> {
+        self.room.close();
+        let idle = std::mem::take(&mut *self.lock());
+        for connection in idle {
+            connection.close().await?;
+        }
+        Ok(())
+    }
+
+    /// A list of connections is whole even if somebody panicked who held it.
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<SqliteConnection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reading<'_> {
+    pub(super) fn connection(&mut self) -> &mut SqliteConnection {
+        &mut self.connection
+    }
+
+    /// Gives the connection back.
+    pub(super) fn end<T>(self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        let usable = matches!(result, Ok(_) | Err(StoreError::NotFound(_)));
+        if usable && !self.readers.room.is_closed() {
+            self.readers.lock().push(self.connection);
+        }
+        result
+    }
 }
 
 /// The one connection that writes.
 pub(super) struct Writer {
     options: SqliteConnectOptions,
     slot: Mutex<Option<Ready>>,
+    sync: Sync,
 }
 
 /// A connection outside of any transaction.
@@ -97,7 +167,7 @@ struct Ready {
 /// What a write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Durable {
-    /// The end of the process; it costs no wait for the disk.
+    /// The end of the process at once, and that of the machine a moment later; it costs no wait for the disk.
     Process,
     /// The end of the machine: a payment that was journaled as started stays so after a power cut.
     Machine,
@@ -108,18 +178,29 @@ pub(super) enum Durable {
 pub(super) struct Writing<'w> {
     slot: MutexGuard<'w, Option<Ready>>,
     ready: Ready,
+    sync: &'w Sync,
 }
 
 impl Writer {
     pub(super) fn new(path: &Path) -> Self {
         Self {
-            options: options(path),
+            options: options(path).pragma("cache_size", WRITER_CACHE),
             slot: Mutex::new(None),
+            sync: Sync::of_log(path),
         }
     }
 
     /// Waits for its turn and begins a transaction.
     pub(super) async fn begin(&self, durable: Durable) -> Result<Writing<'_>, StoreError> {
+        let mut writing = self.turn(durable).await?;
+        sqlx::query("BEGIN IMMEDIATE")
+            .execute(writing.connection())
+            .await?;
+        Ok(writing)
+    }
+
+    /// Waits for its turn, for work whose first journey begins the transaction by itself.
+    pub(super) async fn turn(&self, durable: Durable) -> Result<Writing<'_>, StoreError> {
         let mut slot = timeout(PATIENCE, self.slot.lock())
             .await
             .map_err(|_| StoreError::Busy)?;
@@ -135,14 +216,17 @@ impl Writer {
                 Durable::Process => "PRAGMA synchronous = NORMAL",
                 Durable::Machine => "PRAGMA synchronous = FULL",
             })
+            // It takes effect when it is prepared: a statement that was kept would do nothing.
+            .persistent(false)
             .execute(&mut ready.connection)
             .await?;
             ready.durable = durable;
         }
-        sqlx::query("BEGIN IMMEDIATE")
-            .execute(&mut ready.connection)
-            .await?;
-        Ok(Writing { slot, ready })
+        Ok(Writing {
+            slot,
+            ready,
+            sync: &self.sync,
+        })
     }
 
     pub(super) async fn close(&self) -> Result<(), StoreError> {
@@ -158,6 +242,14 @@ impl Writing<'_> {
         &mut self.ready.connection
     }
 
+    /// Ends work that has ended its transaction itself, or was one statement.
+    pub(super) fn ended<T>(self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if matches!(result, Ok(_) | Err(StoreError::NotFound(_))) {
+            self.keep();
+        }
+        result
+    }
+
     /// Ends the transaction: a success is kept, a refusal leaves nothing behind.
     pub(super) async fn end<T>(mut self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         match &result {
@@ -171,14 +263,17 @@ impl Writing<'_> {
             }
             Err(_) => return result,
         }
-        *self.slot = Some(self.ready);
+        self.keep();
         result
     }
-}
 
-/// Reads from one moment of the database.
-pub(super) async fn snapshot(readers: &SqlitePool) -> Result<Transaction<'_, Sqlite>, StoreError> {
-    Ok(readers.begin().await?)
+    /// Leaves the connection to the next one.
+    fn keep(mut self) {
+        if self.ready.durable == Durable::Process {
+            self.sync.soon();
+        }
+        *self.slot = Some(self.ready);
+    }
 }
 
 impl From<sqlx::Error> for StoreError {
@@ -222,6 +317,8 @@ fn explain(error: sqlx::Error, database: &Path) -> StoreError {
 fn options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
+        // The log of statements costs more than the statements, even where nobody reads it.
+        .disable_statement_logging()
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
@@ -247,4 +344,30 @@ fn migrations() -> Migrator {
         "store",
         include_str!("../../../migrations/0001_store.sql"),
     )])
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// The setting takes effect when it is prepared, and statements are kept: it must be prepared every time.
+    #[tokio::test]
+    async fn every_write_is_as_durable_as_it_is_asked_to_be() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("test.db");
+        prepare(&path).await.unwrap();
+        let writer = Writer::new(&path);
+        for _ in 0..3 {
+            for (durable, level) in [(Durable::Process, 1), (Durable::Machine, 2)] {
+                let mut writing = writer.begin(durable).await.unwrap();
+                let set: i64 = sqlx::query_scalar("PRAGMA synchronous")
+                    .fetch_one(writing.connection())
+                    .await
+                    .unwrap();
+                writing.end(Ok(())).await.unwrap();
+                assert_eq!(set, level, "{durable:?}");
+            }
+        }
+    }
 }

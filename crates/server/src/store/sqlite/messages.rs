@@ -6,14 +6,20 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::{Row as _, SqliteConnection};
 
-use super::chats;
+use super::journey::{Done, Journey};
+use super::replies::{NewReply, constraint};
+use super::{chats, from_sql};
 use crate::store::{
-    Chat, ChatRef, Conflict, Cut, MAX_BODY_BYTES, MessageState, StoreError, StoredMessage, Thing,
-    title_of,
+    Chat, ChatRef, Conflict, Cut, MAX_BODY_BYTES, MessageState, Opening, StoreError, StoredMessage,
+    Thing, title_of,
 };
 
 /// A history up to this size is parsed where it is read; a longer one would keep other chats waiting.
 const PARSE_IN_PLACE: usize = 64 * 1024;
+
+/// How many messages are stored by one statement. A question is one; SQLite takes ten thousand, and the texts of
+/// statements are kept.
+const TOGETHER: usize = 50;
 
 /// A message that has not been parsed.
 pub(super) struct Row {
@@ -25,21 +31,33 @@ pub(super) async fn rows(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
 ) -> Result<Vec<Row>, StoreError> {
-    chats::check(connection, chat).await?;
-    sqlx::query(
-        "SELECT state, body FROM messages WHERE chat_id = ?1 AND cut_in IS NULL ORDER BY seq",
+    // A chat without messages is one row without a body; one that is not there is none.
+    let rows = sqlx::query(
+        "SELECT state, body FROM chats
+         LEFT JOIN messages ON messages.chat_id = chats.id AND cut_in IS NULL
+         WHERE chats.id = ?1 AND user = ?2 ORDER BY seq",
     )
     .bind(chat.id)
+    .bind(chat.user)
     .fetch_all(connection)
-    .await?
-    .into_iter()
-    .map(|row| {
-        Ok(Row {
-            state: row.try_get(0)?,
-            body: row.try_get(1)?,
+    .await?;
+    if rows.is_empty() {
+        return Err(StoreError::NotFound(Thing::Chat));
+    }
+    rows.into_iter()
+        .filter_map(|row| {
+            let read = || {
+                Ok(match row.try_get(1)? {
+                    None => None,
+                    Some(body) => Some(Row {
+                        state: row.try_get(0)?,
+                        body,
+                    }),
+                })
+            };
+            read().transpose()
         })
-    })
-    .collect()
+        .collect()
 }
 
 pub(super) async fn parse(rows: Vec<Row>) -> Result<Vec<StoredMessage>, StoreError> {
@@ -64,6 +82,7 @@ pub(super) async fn parse(rows: Vec<Row>) -> Result<Vec<StoredMessage>, StoreErr
         })?
 }
 
+/// Begins a transaction, marks the chat as changed, cuts its history and adds messages.
 pub(super) async fn append(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
@@ -71,47 +90,128 @@ pub(super) async fn append(
     cut: Cut<'_>,
     now: Time,
 ) -> Result<Chat, StoreError> {
-    chats::touch(connection, chat, now).await?;
-    match cut {
-        Cut::Nothing => {}
-        Cut::After(id) => self::cut(connection, chat, id, 1).await?,
-        Cut::From(id) => self::cut(connection, chat, id, 0).await?,
-    }
-    for message in messages {
-        let body = encode(message)?;
-        let inserted = sqlx::query(
-            "INSERT INTO messages (chat_id, id, state, body) VALUES (?1, ?2, 'done', ?3)
-             ON CONFLICT DO NOTHING",
-        )
-        .bind(chat.id)
-        .bind(&message.id)
-        .bind(body)
-        .execute(&mut *connection)
-        .await?;
-        if inserted.rows_affected() == 0 {
-            let id = message.id.clone();
-            return Err(Conflict::MessageExists { id }.into());
-        }
-    }
-    if let Some(title) = messages.iter().find_map(title_of) {
-        sqlx::query("UPDATE chats SET title = ?2 WHERE id = ?1 AND title IS NULL")
-            .bind(chat.id)
-            .bind(title)
-            .execute(&mut *connection)
-            .await?;
-    }
-    chats::find(connection, chat)
-        .await?
-        .ok_or(StoreError::NotFound(Thing::Chat))
+    let title = messages.iter().find_map(title_of);
+    let begin = chats::touch(Journey::begin(), chat, title.as_deref(), now);
+    let (chat, _) = add(connection, begin, chat, messages, cut, |journey| journey).await?;
+    Ok(chat)
 }
 
-/// Hides the messages from `skip` behind the one with this id.
+/// As [`append`], with the first commit of a reply at the end; a chat that is not there is made.
+pub(super) async fn begin(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    Opening { messages, cut }: Opening<'_>,
+    reply: NewReply<'_>,
+    now: Time,
+) -> Result<Chat, StoreError> {
+    let title = messages.iter().find_map(title_of);
+    let begin = chats::make_or_touch(Journey::begin(), chat, title.as_deref(), now);
+    let id = reply.id;
+    let insert = |journey| reply.insert(journey, chat);
+    let (chat, last) = add(connection, begin, chat, messages, cut, insert).await?;
+    match last {
+        Some(done) if done.changed == 1 => Ok(chat),
+        _ => Err(Conflict::MessageExists { id: id.to_owned() }.into()),
+    }
+}
+
+/// Goes on with a transaction that touches the chat: cuts, adds, and does what `then` says with the last messages.
+/// Returns what came of its statement.
+async fn add(
+    connection: &mut SqliteConnection,
+    begin: Journey,
+    chat: ChatRef<'_>,
+    messages: &[Message],
+    cut: Cut<'_>,
+    then: impl FnOnce(Journey) -> Journey,
+) -> Result<(Chat, Option<Done>), StoreError> {
+    let mut found = None;
+    let mut journey = begin;
+    // What a question adds goes with the first journey; long histories and cuts are rare.
+    if messages.len() > TOGETHER || cut != Cut::Nothing {
+        found = Some(chats::found_in(journey.run(connection).await?.get(1))?);
+        journey = Journey::new();
+    }
+    let cut = match cut {
+        Cut::Nothing => None,
+        Cut::After(id) => self::cut(connection, chat, id, 1).await?,
+        Cut::From(id) => self::cut(connection, chat, id, 0).await?,
+    };
+    let (rest, last) = messages.split_at(messages.len().saturating_sub(TOGETHER));
+    for some in rest.chunks(TOGETHER) {
+        let journey = insert(Journey::new(), chat, some)?;
+        let done = journey.run(connection).await.map_err(constraint)?;
+        check_inserted(some, done.first())?;
+    }
+    let mut done = then(insert(journey, chat, last)?)
+        .run(connection)
+        .await
+        .map_err(constraint)?
+        .into_iter();
+    let mut found = match found {
+        Some(found) => found,
+        // Behind the beginning of the transaction.
+        None => chats::found_in(done.nth(1).as_ref())?,
+    };
+    if let Some(generation) = cut {
+        found.generation = generation;
+    }
+    if !last.is_empty() {
+        check_inserted(last, done.next().as_ref())?;
+    }
+    Ok((found, done.next()))
+}
+
+/// Adds a statement that puts messages at the end of a chat, if there are any.
+fn insert(
+    journey: Journey,
+    chat: ChatRef<'_>,
+    messages: &[Message],
+) -> Result<Journey, StoreError> {
+    if messages.is_empty() {
+        return Ok(journey);
+    }
+    let rows = vec!["(?, ?, 'done', ?)"; messages.len()].join(", ");
+    let journey = journey.then(&format!(
+        "INSERT INTO messages (chat_id, id, state, body) VALUES {rows}
+         ON CONFLICT DO NOTHING RETURNING id"
+    ));
+    messages.iter().try_fold(journey, |journey, message| {
+        let body = encode(message)?;
+        Ok(journey.bind(chat.id).bind(&message.id).bind(body))
+    })
+}
+
+fn check_inserted(messages: &[Message], done: Option<&Done>) -> Result<(), StoreError> {
+    let inserted: Vec<&str> = done
+        .into_iter()
+        .flat_map(|done| &done.rows)
+        .map(|row| row.try_get(0))
+        .collect::<Result<_, sqlx::Error>>()?;
+    match messages
+        .iter()
+        .find(|message| !inserted.contains(&&*message.id))
+    {
+        Some(message) => {
+            let id = message.id.clone();
+            Err(Conflict::MessageExists { id }.into())
+        }
+        None if inserted.len() < messages.len() => {
+            // Two of them have the same id.
+            let id = inserted.last().copied().unwrap_or_default().to_owned();
+            Err(Conflict::MessageExists { id }.into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Hides the messages from `skip` behind the one with this id. Returns the generation that begins with it.
 async fn cut(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
     id: &str,
     skip: i64,
-) -> Result<(), StoreError> {
+) -> Result<Option<u64>, StoreError> {
     let at: i64 = sqlx::query_scalar(
         "SELECT seq FROM messages WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL",
     )
@@ -138,13 +238,16 @@ async fn cut(
     .bind(first)
     .execute(&mut *connection)
     .await?;
-    if hidden.rows_affected() > 0 {
-        sqlx::query("UPDATE chats SET generation = generation + 1 WHERE id = ?1")
-            .bind(chat.id)
-            .execute(connection)
-            .await?;
+    if hidden.rows_affected() == 0 {
+        return Ok(None);
     }
-    Ok(())
+    let generation: i64 = sqlx::query_scalar(
+        "UPDATE chats SET generation = generation + 1 WHERE id = ?1 RETURNING generation",
+    )
+    .bind(chat.id)
+    .fetch_one(connection)
+    .await?;
+    Ok(Some(from_sql(generation)))
 }
 
 impl MessageState {

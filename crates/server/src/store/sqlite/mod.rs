@@ -3,8 +3,10 @@
 mod chats;
 mod connection;
 mod extras;
+mod journey;
 mod messages;
 mod replies;
+mod sync;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,20 +15,19 @@ use adk_bridge_protocol::approval::Time;
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::reply::Record;
 use serde_json::Value;
-use sqlx::sqlite::SqlitePool;
 
 use super::{
     AuditEntry, AuditRow, Before, Change, Chat, ChatRef, Cut, DataDir, FileRow, ListedChat,
-    OpenReply, Pending, Store, StoreError, StoredEvent, StoredMessage,
+    OpenReply, Opening, Pending, Store, StoreError, StoredEvent, StoredMessage,
 };
-use connection::{Durable, Writer, snapshot};
+use connection::{Durable, Readers, Writer};
 
 /// The name of the database in the data directory.
 pub const DATABASE: &str = "adk-bridge.db";
 
 pub struct SqliteStore {
     writer: Writer,
-    readers: SqlitePool,
+    readers: Readers,
     /// Held as long as the database is.
     _held: (Arc<DataDir>, Option<DataDir>),
 }
@@ -39,7 +40,7 @@ impl SqliteStore {
         connection::prepare(&path).await?;
         Ok(Self {
             writer: Writer::new(&path),
-            readers: connection::readers(&path),
+            readers: Readers::new(&path),
             _held: (data_dir, beside),
         })
     }
@@ -69,13 +70,14 @@ macro_rules! write {
     };
 }
 
-/// Runs `$work` on one moment of the database.
+/// Runs `$work`, which is one statement or indifferent to what happens between its statements.
 macro_rules! read {
     ($store:expr, |$connection:ident| $work:expr) => {
         Box::pin(async move {
-            let mut snapshot = snapshot(&$store.readers).await?;
-            let $connection = &mut *snapshot;
-            $work.await
+            let mut reading = $store.readers.begin().await?;
+            let $connection = reading.connection();
+            let result = $work.await;
+            reading.end(result)
         })
     };
 }
@@ -116,11 +118,9 @@ impl Store for SqliteStore {
 
     fn messages<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<StoredMessage>> {
         Box::pin(async move {
-            let rows = {
-                let mut snapshot = snapshot(&self.readers).await?;
-                messages::rows(&mut snapshot, chat).await?
-            };
-            messages::parse(rows).await
+            let mut reading = self.readers.begin().await?;
+            let rows = messages::rows(reading.connection(), chat).await;
+            messages::parse(reading.end(rows)?).await
         })
     }
 
@@ -131,9 +131,29 @@ impl Store for SqliteStore {
         cut: Cut<'a>,
         now: Time,
     ) -> Pending<'a, Chat> {
-        write!(self, Durable::Machine, |connection| messages::append(
-            connection, chat, messages, cut, now
-        ))
+        Box::pin(async move {
+            let mut writing = self.writer.turn(Durable::Process).await?;
+            let result = messages::append(writing.connection(), chat, messages, cut, now).await;
+            writing.end(result).await
+        })
+    }
+
+    fn begin<'a>(
+        &'a self,
+        chat: ChatRef<'a>,
+        opening: Opening<'a>,
+        record: &'a Record,
+        audit: &'a [AuditEntry],
+        now: Time,
+    ) -> Pending<'a, Chat> {
+        Box::pin(async move {
+            let encoded = replies::Encoded::new(record)?;
+            let mut writing = self.writer.turn(durable(record, audit)).await?;
+            let connection = writing.connection();
+            let result =
+                replies::begin(connection, chat, opening, record, encoded, audit, now).await;
+            writing.end(result).await
+        })
     }
 
     fn commit<'a>(
@@ -145,8 +165,16 @@ impl Store for SqliteStore {
     ) -> Pending<'a, ()> {
         Box::pin(async move {
             // Long messages are written out before others are kept waiting.
-            let encoded = replies::Encoded::new(record)?;
-            let mut writing = self.writer.begin(Durable::Machine).await?;
+            let mut encoded = replies::Encoded::new(record)?;
+            let mut writing = self.writer.turn(durable(record, audit)).await?;
+            if replies::is_plain(record, audit) {
+                let connection = writing.connection();
+                let done = replies::rewrite(connection, chat, record, encoded, now).await;
+                if !matches!(done, Ok(false)) {
+                    return writing.ended(done.map(|_| ()));
+                }
+                encoded = replies::Encoded::new(record)?;
+            }
             let result =
                 replies::commit(writing.connection(), chat, record, encoded, audit, now).await;
             writing.end(result).await
@@ -156,9 +184,9 @@ impl Store for SqliteStore {
     fn checkpoint<'a>(&'a self, chat: ChatRef<'a>, record: &'a Record) -> Pending<'a, ()> {
         Box::pin(async move {
             let encoded = replies::Encoded::new(record)?;
-            let mut writing = self.writer.begin(Durable::Process).await?;
+            let mut writing = self.writer.turn(Durable::Process).await?;
             let result = replies::checkpoint(writing.connection(), chat, record, encoded).await;
-            writing.end(result).await
+            writing.ended(result)
         })
     }
 
@@ -232,10 +260,19 @@ impl Store for SqliteStore {
 
     fn close(&self) -> Pending<'_, ()> {
         Box::pin(async move {
-            self.readers.close().await;
+            self.readers.close().await?;
             // The last connection to close brings the log into the database.
             self.writer.close().await
         })
+    }
+}
+
+/// What was decided, or runs, is on the disk before anybody goes on; what was only said may be a moment behind.
+fn durable(record: &Record, audit: &[AuditEntry]) -> Durable {
+    if replies::must_last(record, audit) {
+        Durable::Machine
+    } else {
+        Durable::Process
     }
 }
 

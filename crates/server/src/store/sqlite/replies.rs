@@ -10,11 +10,15 @@ use serde::{Deserialize, Serialize};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
+use super::journey::Journey;
 use super::messages::{decode, encode};
-use super::{chats, extras, to_sql};
-use crate::store::{AuditEntry, ChatRef, Conflict, MessageState, OpenReply, StoreError, Thing};
+use super::{chats, extras, messages, to_sql};
+use crate::store::{
+    AuditEntry, Chat, ChatRef, Conflict, MessageState, OpenReply, Opening, StoreError, Thing,
+};
 
 /// A record as it is stored.
+#[derive(Clone)]
 pub(super) struct Encoded {
     body: String,
     reply: String,
@@ -56,6 +60,101 @@ impl Encoded {
     }
 }
 
+/// A reply that is not in the store.
+pub(super) struct NewReply<'r> {
+    pub(super) id: &'r str,
+    state: MessageState,
+    open: bool,
+    encoded: Encoded,
+}
+
+impl<'r> NewReply<'r> {
+    pub(super) fn new(record: &'r Record, encoded: Encoded) -> Self {
+        Self {
+            id: &record.message.id,
+            state: state_of(record),
+            open: is_open(record),
+            encoded,
+        }
+    }
+
+    /// Adds a statement that puts it at the end of the chat; it changes nothing where the id is taken, and tells nothing
+    /// of somebody else's chat.
+    pub(super) fn insert(self, journey: Journey, chat: ChatRef<'_>) -> Journey {
+        journey
+            .then(
+                "INSERT INTO messages (chat_id, id, state, open, reply, body)
+                 SELECT ?, ?, ?, ?, ?, ?
+                 WHERE NOT EXISTS (SELECT 1 FROM messages WHERE chat_id = ? AND id = ?)
+                   AND EXISTS (SELECT 1 FROM chats WHERE id = ? AND user = ?)",
+            )
+            .bind(chat.id)
+            .bind(self.id)
+            .bind(self.state.word())
+            .bind(self.open)
+            .bind(self.encoded.reply)
+            .bind(self.encoded.body)
+            .bind(chat.id)
+            .bind(self.id)
+            .bind(chat.id)
+            .bind(chat.user)
+    }
+}
+
+/// Whether something was decided, has run or is about to.
+pub(super) fn must_last(record: &Record, audit: &[AuditEntry]) -> bool {
+    !audit.is_empty() || record.calls.iter().any(is_running)
+}
+
+/// Begins a transaction and writes everything that begins a reply into it.
+pub(super) async fn begin(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    opening: Opening<'_>,
+    record: &Record,
+    encoded: Encoded,
+    audit: &[AuditEntry],
+    now: Time,
+) -> Result<Chat, StoreError> {
+    let reply = NewReply::new(record, encoded);
+    let found = messages::begin(connection, chat, opening, reply, now).await?;
+    store_approvals(connection, chat, record).await?;
+    journal_runs(connection, chat, record, now).await?;
+    extras::insert_audit(connection, chat, audit).await?;
+    Ok(found)
+}
+
+/// Whether nothing is stored but the message and how far it is.
+pub(super) fn is_plain(record: &Record, audit: &[AuditEntry]) -> bool {
+    let bare = |call: &Call| call.approval.is_none() && call.runs_on != RunsOn::Server;
+    audit.is_empty() && record.calls.iter().all(bare)
+}
+
+/// A whole commit of a reply that is stored already and plain, in one journey. Says false where it is not stored, and
+/// has then done nothing.
+pub(super) async fn rewrite(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    record: &Record,
+    encoded: Encoded,
+    now: Time,
+) -> Result<bool, StoreError> {
+    let done = update(Journey::begin(), chat, record, encoded)
+        .then(
+            "UPDATE chats SET updated_at = max(updated_at, ?)
+             WHERE id = ? AND user = ? AND changes() > 0",
+        )
+        .bind(to_sql(now))
+        .bind(chat.id)
+        .bind(chat.user)
+        .then("COMMIT")
+        .run(connection)
+        .await
+        .map_err(constraint)?;
+    Ok(done.get(1).is_some_and(|updated| updated.changed > 0))
+}
+
+/// Begins a transaction and writes into it.
 pub(super) async fn commit(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
@@ -64,8 +163,13 @@ pub(super) async fn commit(
     audit: &[AuditEntry],
     now: Time,
 ) -> Result<(), StoreError> {
-    chats::touch(connection, chat, now).await?;
-    if let Some(encoded) = update(connection, chat, record, encoded).await? {
+    let journey = chats::touch(Journey::begin(), chat, None, now);
+    let done = update(journey, chat, record, encoded.clone())
+        .run(connection)
+        .await
+        .map_err(constraint)?;
+    chats::found_in(done.get(1))?;
+    if done.get(2).is_none_or(|updated| updated.changed == 0) {
         insert(connection, chat, record, encoded).await?;
     }
     store_approvals(connection, chat, record).await?;
@@ -79,11 +183,15 @@ pub(super) async fn checkpoint(
     record: &Record,
     encoded: Encoded,
 ) -> Result<(), StoreError> {
-    chats::check(connection, chat).await?;
-    match update(connection, chat, record, encoded).await? {
-        None => Ok(()),
-        Some(_) => Err(StoreError::NotFound(Thing::Message)),
+    let done = update(Journey::new(), chat, record, encoded)
+        .run(connection)
+        .await
+        .map_err(constraint)?;
+    if done.first().is_some_and(|updated| updated.changed > 0) {
+        return Ok(());
     }
+    chats::check(connection, chat).await?;
+    Err(StoreError::NotFound(Thing::Message))
 }
 
 pub(super) async fn open_all(
@@ -109,13 +217,16 @@ pub(super) async fn open(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
 ) -> Result<Option<Record>, StoreError> {
-    chats::check(connection, chat).await?;
-    sqlx::query("SELECT reply, body FROM messages WHERE chat_id = ?1 AND open = 1")
-        .bind(chat.id)
-        .fetch_optional(connection)
-        .await?
-        .map(record_of)
-        .transpose()
+    let row = sqlx::query(
+        "SELECT reply, body FROM chats
+         LEFT JOIN messages ON messages.chat_id = chats.id AND open = 1
+         WHERE chats.id = ?1 AND user = ?2",
+    )
+    .bind(chat.id)
+    .bind(chat.user)
+    .fetch_optional(connection)
+    .await?;
+    record_of(row)
 }
 
 pub(super) async fn of_message(
@@ -123,63 +234,54 @@ pub(super) async fn of_message(
     chat: ChatRef<'_>,
     message_id: &str,
 ) -> Result<Option<Record>, StoreError> {
-    chats::check(connection, chat).await?;
-    sqlx::query(
-        "SELECT reply, body FROM messages
-         WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL AND reply IS NOT NULL",
+    let row = sqlx::query(
+        "SELECT reply, body FROM chats
+         LEFT JOIN messages ON messages.chat_id = chats.id AND messages.id = ?3
+                            AND cut_in IS NULL AND reply IS NOT NULL
+         WHERE chats.id = ?1 AND user = ?2",
     )
     .bind(chat.id)
+    .bind(chat.user)
     .bind(message_id)
     .fetch_optional(connection)
-    .await?
-    .map(record_of)
-    .transpose()
+    .await?;
+    record_of(row)
 }
 
-fn record_of(row: SqliteRow) -> Result<Record, StoreError> {
-    let rest: Rest<'_> = decode(row.try_get(0)?, "the record of a reply")?;
-    Ok(Record {
+/// The record in a row of a chat: no row is no chat, an empty one no reply.
+fn record_of(row: Option<SqliteRow>) -> Result<Option<Record>, StoreError> {
+    let row = row.ok_or(StoreError::NotFound(Thing::Chat))?;
+    let Some(rest) = row.try_get(0)? else {
+        return Ok(None);
+    };
+    let rest: Rest<'_> = decode(rest, "the record of a reply")?;
+    Ok(Some(Record {
         message: decode(row.try_get(1)?, "the message of a reply")?,
         calls: rest.calls.into_owned(),
         asking: rest.asking,
         steps: rest.steps,
         retried: rest.retried,
         ended: rest.ended,
-    })
+    }))
 }
 
-/// Writes over a reply that is stored already; gives back what it could not place.
-async fn update(
-    connection: &mut SqliteConnection,
-    chat: ChatRef<'_>,
-    record: &Record,
-    encoded: Encoded,
-) -> Result<Option<Encoded>, StoreError> {
-    let exists = sqlx::query(
-        "SELECT 1 FROM messages
-         WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL AND reply IS NOT NULL",
-    )
-    .bind(chat.id)
-    .bind(&record.message.id)
-    .fetch_optional(&mut *connection)
-    .await?;
-    if exists.is_none() {
-        return Ok(Some(encoded));
-    }
-    sqlx::query(
-        "UPDATE messages SET state = ?3, open = ?4, reply = ?5, body = ?6
-         WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL",
-    )
-    .bind(chat.id)
-    .bind(&record.message.id)
-    .bind(state_of(record).word())
-    .bind(is_open(record))
-    .bind(encoded.reply)
-    .bind(encoded.body)
-    .execute(connection)
-    .await
-    .map_err(one_open_reply)?;
-    Ok(None)
+/// Adds a statement that writes over a reply which is stored already; where there is none, nor the chat, it changes
+/// nothing.
+fn update(journey: Journey, chat: ChatRef<'_>, record: &Record, encoded: Encoded) -> Journey {
+    journey
+        .then(
+            "UPDATE messages SET state = ?, open = ?, reply = ?, body = ?
+             WHERE chat_id = ? AND id = ? AND cut_in IS NULL AND reply IS NOT NULL
+               AND EXISTS (SELECT 1 FROM chats WHERE id = ? AND user = ?)",
+        )
+        .bind(state_of(record).word())
+        .bind(is_open(record))
+        .bind(encoded.reply)
+        .bind(encoded.body)
+        .bind(chat.id)
+        .bind(&record.message.id)
+        .bind(chat.id)
+        .bind(chat.user)
 }
 
 /// Puts a new reply at the end of the chat.
@@ -189,40 +291,26 @@ async fn insert(
     record: &Record,
     encoded: Encoded,
 ) -> Result<(), StoreError> {
-    let id = &record.message.id;
-    for (taken, query) in [
-        (
-            Conflict::ReplyCut { id: id.clone() },
-            "SELECT 1 FROM messages WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NOT NULL",
-        ),
-        (
-            Conflict::MessageExists { id: id.clone() },
-            "SELECT 1 FROM messages WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL",
-        ),
-    ] {
-        let found = sqlx::query(query)
-            .bind(chat.id)
-            .bind(id)
-            .fetch_optional(&mut *connection)
-            .await?;
-        if found.is_some() {
-            return Err(taken.into());
-        }
+    let done = NewReply::new(record, encoded)
+        .insert(Journey::new(), chat)
+        .run(connection)
+        .await
+        .map_err(constraint)?;
+    if done.first().is_some_and(|inserted| inserted.changed == 1) {
+        return Ok(());
     }
-    sqlx::query(
-        "INSERT INTO messages (chat_id, id, state, open, reply, body)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )
-    .bind(chat.id)
-    .bind(id)
-    .bind(state_of(record).word())
-    .bind(is_open(record))
-    .bind(encoded.reply)
-    .bind(encoded.body)
-    .execute(connection)
-    .await
-    .map_err(one_open_reply)?;
-    Ok(())
+    let id = record.message.id.clone();
+    let shown =
+        sqlx::query("SELECT 1 FROM messages WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL")
+            .bind(chat.id)
+            .bind(&id)
+            .fetch_optional(connection)
+            .await?;
+    Err(match shown {
+        Some(_) => Conflict::MessageExists { id },
+        None => Conflict::ReplyCut { id },
+    }
+    .into())
 }
 
 /// Stores new approvals, and decides open ones. What was decided stays as it is: anything else is a conflict.
@@ -373,7 +461,6 @@ async fn journal_runs(
 }
 
 fn state_of(record: &Record) -> MessageState {
-    let is_running = |call: &Call| call.state == CallState::Running;
     if record.ended.is_some() {
         MessageState::Done
     } else if record.asking || record.calls.iter().any(is_running) {
@@ -386,11 +473,11 @@ fn state_of(record: &Record) -> MessageState {
 }
 
 fn is_open(record: &Record) -> bool {
-    record.ended.is_none()
-        || record
-            .calls
-            .iter()
-            .any(|call| call.state == CallState::Running)
+    record.ended.is_none() || record.calls.iter().any(is_running)
+}
+
+fn is_running(call: &Call) -> bool {
+    call.state == CallState::Running
 }
 
 fn contradiction(approval: &Approval, stored: &str) -> Conflict {
@@ -400,15 +487,12 @@ fn contradiction(approval: &Approval, stored: &str) -> Conflict {
     }
 }
 
-/// The database allows one open reply in a chat.
-fn one_open_reply(error: sqlx::Error) -> StoreError {
-    let taken = error
-        .as_database_error()
-        .is_some_and(|error| error.is_unique_violation());
-    if taken {
-        Conflict::ReplyOpen.into()
-    } else {
-        error.into()
+/// What the database itself refuses: a second open reply in a chat, and messages without a chat.
+pub(super) fn constraint(error: sqlx::Error) -> StoreError {
+    match error.as_database_error() {
+        Some(violated) if violated.is_unique_violation() => Conflict::ReplyOpen.into(),
+        Some(violated) if violated.is_foreign_key_violation() => StoreError::NotFound(Thing::Chat),
+        _ => error.into(),
     }
 }
 

@@ -1,0 +1,76 @@
+/** Puts transport and predicate together into options for `useChat` or `new Chat`. */
+
+import type { ChatTransport, UIMessage } from 'ai';
+
+import type { ChunkLog } from './chunk-log.js';
+import type { ClientTools } from './client-tools.js';
+import { guarded } from './guarded-transport.js';
+import { LiveChatTransport, type LiveChatTransportOptions } from './live/live-chat-transport.js';
+import { createSendAutomaticallyWhen, type SendAutomaticallyWhen } from './send-automatically-when.js';
+import { createSseChatTransport, type SseChatTransportOptions } from './sse-chat-transport.js';
+
+interface CommonOptions<Message extends UIMessage> {
+  /** The chat's id; over HTTP the AI SDK makes one up if it is left out. */
+  id?: string | undefined;
+  /** The messages to begin with, as `loadMessages` gives them. */
+  messages?: Message[] | undefined;
+  /** The tools that this front end runs. */
+  clientTools?: ClientTools | undefined;
+  /** Keeps everything that crosses the transport. */
+  log?: ChunkLog | undefined;
+}
+
+/** Options of {@link buildUseChatOptions} over HTTP: one request per turn. */
+export interface SseOptions<Message extends UIMessage = UIMessage>
+  extends CommonOptions<Message>, SseChatTransportOptions {
+  mode: 'sse';
+}
+
+/** Options of {@link buildUseChatOptions} over `/live`: one socket, speech included. */
+export interface LiveOptions<Message extends UIMessage = UIMessage>
+  extends CommonOptions<Message>, Omit<LiveChatTransportOptions, 'chatId'> {
+  mode: 'live';
+  id: string;
+}
+
+/** Options of {@link buildUseChatOptions}. */
+export type BuildUseChatOptions<Message extends UIMessage = UIMessage> = SseOptions<Message> | LiveOptions<Message>;
+
+/** Options for `useChat` and `new Chat` of AI SDK v6 and v7. */
+export interface BridgeChatInit<Message extends UIMessage = UIMessage> {
+  id?: string;
+  messages?: Message[];
+  transport: ChatTransport<Message>;
+  sendAutomaticallyWhen: SendAutomaticallyWhen;
+  /** The connection of mode `live`: its state, speech, and turns that the server begins. */
+  live?: LiveChatTransport<Message>;
+}
+
+/**
+ * Makes the options that a chat with the bridge needs. Keep the result for as long as the chat (in React: `useState` or
+ * `useMemo`): the predicate remembers what it has sent, and in mode `live` the transport holds the socket.
+ */
+export function buildUseChatOptions<Message extends UIMessage = UIMessage>(
+  options: LiveOptions<Message>,
+): BridgeChatInit<Message> & { live: LiveChatTransport<Message> };
+export function buildUseChatOptions<Message extends UIMessage = UIMessage>(
+  options: BuildUseChatOptions<Message>,
+): BridgeChatInit<Message>;
+export function buildUseChatOptions<Message extends UIMessage = UIMessage>(
+  options: BuildUseChatOptions<Message>,
+): BridgeChatInit<Message> {
+  const { id, messages, clientTools, mode, log } = options;
+  const predicate = createSendAutomaticallyWhen({
+    ...(clientTools !== undefined && { clientTools }),
+    olderMessages: mode === 'live',
+  });
+  const live = mode === 'live' ? new LiveChatTransport<Message>({ ...options, chatId: id }) : undefined;
+  const transport = live ?? createSseChatTransport<Message>(options as SseOptions<Message>);
+  return {
+    ...(id !== undefined && { id }),
+    ...(messages !== undefined && { messages }),
+    transport: guarded(log?.record(transport) ?? transport, () => predicate.sendFailed()),
+    sendAutomaticallyWhen: predicate,
+    ...(live !== undefined && { live }),
+  };
+}

@@ -1,0 +1,72 @@
+/** The framework-free part of the library. */
+
+export { AudioPlayer, type AudioPlayerOptions } from './audio/audio-player.js';
+export { AudioRecorder, type AudioRecorderOptions } from './audio/audio-recorder.js';
+export { CameraFrames, type CameraFramesOptions } from './audio/camera-frames.js';
+export { floatToPcm16, levelOf, pcm16ToFloat, wavOf } from './audio/pcm.js';
+export type { PlayerState } from './audio/player-core.js';
+export { PushToTalk, type PushToTalkOptions } from './audio/push-to-talk.js';
+export type { Gate, RecordedChunk } from './audio/recorder-core.js';
+export { Resampler } from './audio/resampler.js';
+export { VoiceActivityDetector, type VoiceActivityOptions } from './audio/voice-activity-detector.js';
+export {
+  VoiceSession,
+  type TalkMode,
+  type VoiceConnection,
+  type VoiceSessionOptions,
+  type VoiceState,
+} from './audio/voice-session.js';
+export {
+  BridgeError,
+  fetchTicket,
+  loadMessages,
+  sendToolOutput,
+  stopTurn,
+  type BridgeAddress,
+  type Dialect,
+  type HeadersSource,
+} from './bridge-requests.js';
+export {
+  buildUseChatOptions,
+  type BridgeChatInit,
+  type BuildUseChatOptions,
+  type LiveOptions,
+  type SseOptions,
+} from './build-use-chat-options.js';
+export type { JournalStorage } from './call-journal.js';
+export {
+  ChunkLog,
+  parseChunkLog,
+  playChunkLog,
+  type ChunkLogEntry,
+  type PlayChunkLogOptions,
+} from './chunk-log.js';
+export {
+  ClientTools,
+  defineClientTools,
+  type ClientToolContext,
+  type ClientToolDefinition,
+  type ClientToolFunction,
+  type ClientToolsOptions,
+  type ToolChat,
+} from './client-tools.js';
+export { followServerTurns, type FollowingChat } from './live/follow-server-turns.js';
+export type { AudioWire, Modality } from './live/frames.js';
+export {
+  LiveChatTransport,
+  type LiveChatTransportOptions,
+  type LiveEvents,
+  type ModelAudio,
+} from './live/live-chat-transport.js';
+export type { ConnectionState } from './live/live-socket.js';
+export { transcriptionOf, withTranscription, type Transcription } from './live/transcription.js';
+export {
+  createSendAutomaticallyWhen,
+  sendAutomaticallyWhen,
+  type CreateSendAutomaticallyWhenOptions,
+  type SendAutomaticallyWhen,
+  type SendAutomaticallyWhenOptions,
+} from './send-automatically-when.js';
+export { createSseChatTransport, type SseChatTransportOptions } from './sse-chat-transport.js';
+export { CONFIRMATION_TOOL, type MessageLike, type PartLike, type ToolPart } from './tool-parts.js';
+export type { Observable } from './value.js';

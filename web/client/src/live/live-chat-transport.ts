@@ -1,0 +1,435 @@
+/**
+ * The chat over `/live`: one socket for many turns, speech and pictures beside the words.
+ *
+ * A `ChatTransport` for `useChat` and `Chat` of AI SDK v6 and v7. Turns that the server begins (an answer to speech, an
+ * approval that expired) reach a chat through {@link followServerTurns}.
+ */
+
+import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
+
+import { fetchTicket, loadMessages, type BridgeAddress, type Dialect } from '../bridge-requests.js';
+import { Value, type Observable } from '../value.js';
+import { wireOptions } from '../sse-chat-transport.js';
+import { encodeBase64, readBinaryFrame, writeBinaryFrame, BINARY_KIND, decodePcm } from './binary-frames.js';
+import { parseServerFrame, type AudioWire, type ClientFrame, type ControlFrame, type Modality } from './frames.js';
+import { LiveSocket, type ConnectionState } from './live-socket.js';
+import { TurnDesk, type Send } from './turn-desk.js';
+import { TurnStream } from './turn-stream.js';
+
+/** Options of {@link LiveChatTransport}. */
+export interface LiveChatTransportOptions extends BridgeAddress {
+  /** The chat; that of the first request if left out. */
+  chatId?: string | undefined;
+  /** The wire form; `native` if left out. */
+  dialect?: Dialect | undefined;
+  /** `7` lets the bridge send the chunks that only AI SDK v7 knows. */
+  sdk?: 6 | 7 | undefined;
+  /** Further fields of every request. */
+  body?: object | undefined;
+  /** Whether a ticket is got for each connection; if left out, where `headers` are given. */
+  ticket?: boolean | undefined;
+  /** How audio travels; `binary` if left out. */
+  audioWire?: AudioWire | undefined;
+  /** Replaces the global `WebSocket`. */
+  WebSocket?: typeof globalThis.WebSocket | undefined;
+  /** The shortest and the longest pause before connecting again. */
+  minRetryMs?: number | undefined;
+  maxRetryMs?: number | undefined;
+  pingIntervalMs?: number | undefined;
+}
+
+/** A piece of the model's speech: 16-bit samples, mono. */
+export interface ModelAudio {
+  readonly turn: number;
+  readonly sampleRate: number;
+  readonly samples: Int16Array;
+}
+
+/** What happens beside the chat's streams. */
+export interface LiveEvents {
+  /** A piece of speech to play. */
+  audio: ModelAudio;
+  /** The model begins to speak, has spoken, or was interrupted: play, drain, or be silent at once. */
+  'turn-start': { turn: number };
+  'turn-end': { turn: number };
+  interrupted: { turn: number };
+  /** What the model answers with from here on. */
+  modality: { modality: Modality };
+  /** A data chunk outside any turn, such as a transcription of the user's speech. */
+  data: UIMessageChunk;
+  /** A frame was refused; the connection stays. */
+  error: { code: string; message: string };
+  /** A turn has ended while the connection was lost: the messages are to be loaded anew. */
+  stale: { chatId: string };
+}
+
+/** How long a reconnected server may take to tell what was missed. */
+const STALE_AFTER_MS = 5_000;
+/** How long a resume without a follower waits for a running turn after the socket is open. */
+const RESUME_WAIT_MS = 1_000;
+/** More than a second of audio that cannot leave: what is older than that helps nobody. */
+const MAX_BUFFERED_AUDIO_BYTES = 64_000;
+/** Refusals that are about audio and pictures, never about a chat request. */
+const MEDIA_ERRORS: ReadonlySet<string> = new Set(['live_unsupported', 'bad_audio_format', 'bad_binary', 'bad_base64']);
+
+interface PendingSend extends Send {
+  readonly frame: ClientFrame;
+  /** Whether the frame has left on this connection. */
+  isSent: boolean;
+  /** Whether it left on a connection that was lost, so that nobody knows if it arrived. */
+  isInDoubt: boolean;
+  /** The user's message that it brings. */
+  readonly userMessageId: string | undefined;
+}
+
+/** A `ChatTransport` over `/live`. */
+export class LiveChatTransport<Message extends UIMessage = UIMessage> implements ChatTransport<Message> {
+  /** Every resume holds the message from its first chunk. */
+  readonly resumeStreamIsReplay = true;
+  readonly #options: LiveChatTransportOptions;
+  readonly #socket: LiveSocket;
+  readonly #desk: TurnDesk;
+  readonly #serverTurns = new Value(0);
+  readonly #listeners = new Map<keyof LiveEvents, Set<(event: never) => void>>();
+  #chatId: string | undefined;
+  #messages: () => readonly UIMessage[] = () => [];
+  #isFollowed = false;
+  #sequence = 0;
+  #turn = 0;
+  #staleTimer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(options: LiveChatTransportOptions = {}) {
+    this.#options = options;
+    this.#chatId = options.chatId;
+    this.#desk = new TurnDesk({
+      sdk: options.sdk ?? 6,
+      messageOf: (id) => this.#messages().find((message) => message.id === id),
+      onServerTurn: () => this.#serverTurns.set(this.#desk.serverTurns),
+      onStale: () => this.#emit('stale', { chatId: this.#chatId ?? '' }),
+    });
+    this.#socket = new LiveSocket({
+      address: () => this.#address(),
+      onText: (text) => this.#receive(text),
+      onBinary: (bytes) => this.#receiveBinary(bytes),
+      onOpen: () => this.#opened(),
+      onLost: () => this.#lost(),
+      onClosed: (reason) => this.#desk.fail(new Error(reason)),
+      WebSocket: options.WebSocket,
+      minRetryMs: options.minRetryMs,
+      maxRetryMs: options.maxRetryMs,
+      pingIntervalMs: options.pingIntervalMs,
+    });
+  }
+
+  /** How the connection is. */
+  get connection(): Observable<ConnectionState> {
+    return this.#socket.state;
+  }
+
+  /** The time that the last ping took, in milliseconds. */
+  get roundTripMs(): Observable<number | undefined> {
+    return this.#socket.roundTripMs;
+  }
+
+  /** How many turns that the server began wait for `resumeStream`; see {@link followServerTurns}. */
+  get serverTurns(): Observable<number> {
+    return this.#serverTurns;
+  }
+
+  /** The message that is being told at this moment. */
+  get currentMessageId(): string | undefined {
+    return this.#desk.currentMessageId;
+  }
+
+  /** Connects, which the first request does otherwise. */
+  connect(): void {
+    this.#socket.connect();
+  }
+
+  /** Closes the connection in order. Turns go on at the server; `connect` comes back to them. */
+  close(): void {
+    clearTimeout(this.#staleTimer);
+    this.#socket.close();
+    this.#desk.fail(new DOMException('the connection was closed', 'AbortError'));
+    this.#serverTurns.set(0);
+  }
+
+  /** Calls `listener` for each event of this kind, until the returned function is called. */
+  on<Kind extends keyof LiveEvents>(kind: Kind, listener: (event: LiveEvents[Kind]) => void): () => void {
+    const listeners = this.#listeners.get(kind) ?? new Set();
+    this.#listeners.set(kind, listeners.add(listener));
+    return () => listeners.delete(listener);
+  }
+
+  /** Stops what the model says, and the turn with it. */
+  interrupt(reason?: string): void {
+    this.#socket.send({ type: 'interrupt', ...(reason !== undefined && { reason }) });
+  }
+
+  /** Asks for spoken or written answers. */
+  setModality(modality: Modality): void {
+    this.#socket.send({ type: 'modality', modality });
+  }
+
+  /** The user begins or ends an utterance by hand. */
+  audioControl(action: 'start' | 'stop'): void {
+    if (action === 'start') this.#turn = (this.#turn + 1) & 0xffff;
+    this.#socket.send({ type: 'audio_control', action });
+  }
+
+  /** Sends microphone audio, 16-bit samples at 16 kHz; false where it could not leave and was dropped. */
+  sendAudio(samples: Int16Array, { preRoll = false, last = false } = {}): boolean {
+    if (this.#socket.bufferedBytes > MAX_BUFFERED_AUDIO_BYTES) return false;
+    const bytes = new Uint8Array(samples.buffer, samples.byteOffset, samples.byteLength);
+    if (this.#wire === 'json') {
+      const format = { sampleRate: 16_000, channels: 1, bitDepth: 16 };
+      return this.#socket.send({ type: 'audio_chunk', chunk: encodeBase64(bytes), ...format });
+    }
+    const sequence = this.#sequence++;
+    return this.#socket.send(
+      writeBinaryFrame({ kind: BINARY_KIND.microphone, preRoll, last, turn: this.#turn, sequence, payload: bytes }),
+    );
+  }
+
+  /** Sends a picture of the camera or the screen; false where it could not leave and was dropped. */
+  sendPicture(jpeg: Uint8Array): boolean {
+    if (this.#socket.bufferedBytes > MAX_BUFFERED_AUDIO_BYTES) return false;
+    if (this.#wire === 'json') {
+      return this.#socket.send({ type: 'video_frame', data: encodeBase64(jpeg), mediaType: 'image/jpeg' });
+    }
+    const sequence = this.#sequence++;
+    return this.#socket.send(
+      writeBinaryFrame({ kind: BINARY_KIND.jpeg, preRoll: false, last: false, turn: this.#turn, sequence, payload: jpeg }),
+    );
+  }
+
+  /** Answers an approval or hands in the output of a client tool without a chat request. */
+  sendToolResult(result: { toolCallId: string; result?: unknown; status?: 'approved' | 'rejected' }): boolean {
+    return this.#socket.send({ type: 'tool_result', ...result });
+  }
+
+  /** Sends a chat request; see the AI SDK's `ChatTransport`. */
+  readonly sendMessages: ChatTransport<Message>['sendMessages'] = async (request) => {
+    const { chatId, messageId, abortSignal, trigger } = request;
+    this.#adopt(chatId);
+    const target = request.messages.find((message) => message.id === messageId);
+    const continues = target ?? request.messages.at(-1);
+    const isAnswer = trigger === 'submit-message' && continues?.role === 'assistant';
+    // The bridge takes the last message: for an answer that is the one which was answered.
+    const messages = isAnswer ? request.messages.slice(0, request.messages.indexOf(continues) + 1) : request.messages;
+    const stream = new TurnStream(isAnswer ? continues : undefined);
+    const send: PendingSend = {
+      continues: isAnswer ? continues : undefined,
+      knownIds: new Set(messages.map((message) => message.id)),
+      stream,
+      frame: {
+        ...this.#options.body,
+        ...request.body,
+        ...wireOptions(this.#options),
+        type: 'message',
+        id: chatId,
+        messages,
+        trigger,
+        ...(messageId !== undefined && { messageId }),
+      },
+      isSent: false,
+      isInDoubt: false,
+      userMessageId: isAnswer ? undefined : messages.at(-1)?.id,
+    };
+    if (abortSignal?.aborted === true) throw abortSignal.reason;
+    abortSignal?.addEventListener('abort', () => this.#cancelled(send), { once: true });
+    this.#desk.expect(send);
+    this.#socket.connect();
+    this.#flush();
+    return stream.readable;
+  };
+
+  /** Gives a chat the turn that runs on the server, if there is one; see the AI SDK's `ChatTransport`. */
+  readonly reconnectToStream: ChatTransport<Message>['reconnectToStream'] = async ({ chatId, abortSignal }) => {
+    this.#adopt(chatId);
+    this.#socket.connect();
+    // Who follows is told when a turn comes.
+    if (!this.#isFollowed && this.#desk.serverTurns === 0) await this.#firstTurn(abortSignal);
+    const turn = this.#desk.takeServerTurn();
+    this.#serverTurns.set(this.#desk.serverTurns);
+    if (turn === undefined) return null;
+    if (abortSignal?.aborted === true) {
+      this.#desk.putBack(turn);
+      return null;
+    }
+    abortSignal?.addEventListener('abort', () => turn.stream.isOpen && this.interrupt(), { once: true });
+    return turn.stream.readable;
+  };
+
+  /** Used by {@link followServerTurns}: tells what messages the chat has, and that it takes turns as they come. */
+  attach(messages: () => readonly UIMessage[]): () => void {
+    this.#messages = messages;
+    this.#isFollowed = true;
+    return () => {
+      this.#isFollowed = false;
+      this.#messages = () => [];
+    };
+  }
+
+  get #wire(): AudioWire {
+    return this.#options.audioWire ?? 'binary';
+  }
+
+  #adopt(chatId: string): void {
+    this.#chatId ??= chatId;
+    if (this.#chatId !== chatId) {
+      throw new Error(`this transport serves the chat ${this.#chatId}; make another one for ${chatId}`);
+    }
+  }
+
+  async #address(): Promise<string> {
+    const { baseUrl = '', headers, ticket = headers !== undefined } = this.#options;
+    const url = new URL(`${baseUrl}/live`, globalThis.location?.href);
+    url.protocol = url.protocol.replace('http', 'ws');
+    if (this.#chatId !== undefined) url.searchParams.set('chat', this.#chatId);
+    for (const [name, value] of Object.entries(wireOptions(this.#options))) url.searchParams.set(name, String(value));
+    if (ticket) url.searchParams.set('ticket', await fetchTicket(this.#options));
+    return url.href;
+  }
+
+  #opened(): void {
+    this.#socket.send({ type: 'audio_config', wire: this.#wire });
+    this.#flush();
+    const inDoubt = (this.#desk.waiting as PendingSend[]).filter((send) => send.isInDoubt);
+    if (!this.#desk.isTorn && inDoubt.length === 0) return;
+    this.#staleTimer = setTimeout(() => this.#giveUp(), STALE_AFTER_MS);
+    for (const send of inDoubt) void this.#resend(send);
+  }
+
+  #lost(): void {
+    clearTimeout(this.#staleTimer);
+    this.#desk.lost();
+    for (const send of this.#desk.waiting as PendingSend[]) {
+      send.isInDoubt ||= send.isSent;
+      send.isSent = false;
+    }
+  }
+
+  /** Sends what waits, but for what may have arrived already. */
+  #flush(): void {
+    for (const send of this.#desk.waiting as PendingSend[]) {
+      if (!send.isSent && !send.isInDoubt) send.isSent = this.#socket.send(send.frame);
+    }
+  }
+
+  /** Answers may be sent again. A user's message may not: it would cut its own answer, so the bridge is asked first. */
+  async #resend(send: PendingSend): Promise<void> {
+    if (send.userMessageId !== undefined) {
+      const known = await loadMessages(this.#options, this.#chatId as string).catch(() => undefined);
+      const arrived = known === undefined || known.some((message) => message.id === send.userMessageId);
+      if (arrived) return;
+    }
+    if (!this.#desk.waiting.includes(send)) return;
+    send.isInDoubt = false;
+    this.#flush();
+  }
+
+  /** The server has told nothing of what was lost: it has ended. */
+  #giveUp(): void {
+    const inDoubt = (this.#desk.waiting as PendingSend[]).filter((send) => send.isInDoubt);
+    for (const send of inDoubt) {
+      this.#desk.drop(send);
+      send.stream.fail(new TypeError('network connection lost, and the turn ended meanwhile'));
+    }
+    if (this.#desk.isTorn) this.#desk.giveUpTorn();
+    else if (inDoubt.length > 0) this.#emit('stale', { chatId: this.#chatId ?? '' });
+  }
+
+  /** The chat reads no more: the turn is stopped, and what it still tells has no reader. */
+  #cancelled(send: PendingSend): void {
+    const isWaiting = this.#desk.waiting.includes(send);
+    if (!send.stream.isOpen && !isWaiting) return;
+    if (isWaiting && !send.isSent) this.#desk.drop(send);
+    if (send.isSent) this.interrupt();
+    send.stream.fail(new DOMException('the request was stopped', 'AbortError'));
+  }
+
+  #receive(text: string): void {
+    const frame = parseServerFrame(text);
+    switch (frame.kind) {
+      case 'chunk':
+        this.#takeChunk(frame.chunk);
+        break;
+      case 'done':
+        this.#desk.done();
+        break;
+      case 'control':
+        this.#takeControl(frame.control);
+        break;
+      case 'unknown':
+        break;
+    }
+  }
+
+  #takeChunk(chunk: UIMessageChunk): void {
+    if (chunk.type === 'data-pcm') {
+      const { chunk: base64, sampleRate, turn } = chunk.data as { chunk: string; sampleRate: number; turn: number };
+      this.#emit('audio', { turn, sampleRate, samples: decodePcm(base64) });
+    } else if (!this.#desk.chunk(chunk)) {
+      this.#emit('data', chunk);
+    }
+  }
+
+  #takeControl(control: ControlFrame): void {
+    switch (control.type) {
+      case 'pong':
+        this.#socket.pong(control.timestamp);
+        break;
+      case 'reconnect':
+        this.#socket.retryAfter(control.afterMs);
+        break;
+      case 'error':
+        this.#refused(control);
+        break;
+      case 'turn-start':
+        this.#desk.turnStart();
+        this.#emit('turn-start', control);
+        break;
+      default:
+        this.#emit(control.type, control as never);
+    }
+  }
+
+  #refused({ code, message }: { code: string; message: string }): void {
+    this.#emit('error', { code, message });
+    const send = (this.#desk.waiting as PendingSend[]).find(({ isSent }) => isSent);
+    if (send === undefined || MEDIA_ERRORS.has(code)) return;
+    this.#desk.drop(send);
+    send.stream.fail(new Error(message));
+  }
+
+  #receiveBinary(bytes: ArrayBuffer): void {
+    const frame = readBinaryFrame(bytes);
+    if (frame?.kind !== BINARY_KIND.model) return;
+    this.#emit('audio', { turn: frame.turn, sampleRate: 24_000, samples: frame.samples });
+  }
+
+  /** Waits until a turn is there, or long enough after the socket is open that there is none. */
+  #firstTurn(signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve) => {
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      const check = () => {
+        const { status } = this.#socket.state.get();
+        if (status === 'open') timer ??= setTimeout(finish, RESUME_WAIT_MS);
+        if (this.#desk.serverTurns > 0 || status === 'closed' || status === 'idle') finish();
+      };
+      const finish = () => {
+        clearTimeout(timer);
+        for (const stop of stops) stop();
+        resolve();
+      };
+      const stops = [this.#socket.state.subscribe(check), this.#serverTurns.subscribe(check)];
+      signal?.addEventListener('abort', finish, { once: true });
+      check();
+    });
+  }
+
+  #emit<Kind extends keyof LiveEvents>(kind: Kind, event: LiveEvents[Kind]): void {
+    for (const listener of this.#listeners.get(kind) ?? []) listener(event as never);
+  }
+}

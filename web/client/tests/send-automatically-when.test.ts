@@ -1,0 +1,160 @@
+/** The predicate against the tables of ADR 0004 to 0007 and of the architecture paper, and beside the AI SDK's own helpers. */
+
+import { lastAssistantMessageIsCompleteWithApprovalResponses as stockApprovals, type UIMessage } from 'ai';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+
+import { createSendAutomaticallyWhen, sendAutomaticallyWhen, type MessageLike, type ToolPart } from '../src/index.js';
+
+type Part = ToolPart & { text?: string; error?: string; errorText?: string };
+
+const text: Part = { type: 'text', text: 'Here are the results' };
+const step: Part = { type: 'step-start' };
+
+function confirmation(state: string, more: Partial<Part> = {}): Part {
+  return { type: 'tool-adk_request_confirmation', state, ...more };
+}
+
+function call(name: string, state: string, more: Partial<Part> = {}): Part {
+  return { type: `tool-${name}`, state, ...more };
+}
+
+function responded(approved: boolean): Partial<Part> {
+  return { approval: { id: 'call-1', approved } };
+}
+
+function assistant(...parts: Part[]): MessageLike[] {
+  return [
+    { id: 'u', role: 'user', parts: [text] },
+    { id: 'a', role: 'assistant', parts },
+  ];
+}
+
+/** Both values of `approved`, which must never matter. */
+const BOTH = [true, false];
+
+describe('the confirmation form', () => {
+  const cases: [string, boolean, (approved: boolean) => Part[]][] = [
+    ['ADR 0006, frontend execute', true, (a) => [confirmation('approval-responded', responded(a)), call('search', 'output-available', { output: {} })]],
+    ['ADR 0006, backend already responded', false, (a) => [confirmation('approval-responded', responded(a)), call('search', 'output-available'), text]],
+    ['ADR 0006, backend error response', false, (a) => [confirmation('approval-responded', responded(a)), call('search', 'output-error', { error: 'Network timeout' })]],
+    ['ADR 0006, error beside an output', false, (a) => [confirmation('approval-responded', responded(a)), call('search', 'output-available'), call('other', 'output-error')]],
+    ['ADR 0006, text before everything else', false, (a) => [text, confirmation('approval-responded', responded(a))]],
+    ['ADR 0007, answered', true, (a) => [confirmation('approval-responded', responded(a))]],
+    ['answered, the call still waits', true, (a) => [call('search', 'input-available'), confirmation('approval-responded', responded(a))]],
+    ['not answered', false, () => [confirmation('approval-requested')]],
+    ['not asked yet', false, () => [confirmation('input-available')]],
+    ['output, but the confirmation is not answered', false, () => [confirmation('approval-requested'), call('search', 'output-available')]],
+    ['ADR 0004, one of two answered', false, (a) => [confirmation('approval-responded', responded(a)), confirmation('approval-requested')]],
+    ['ADR 0004, both answered', true, (a) => [confirmation('approval-responded', responded(a)), confirmation('approval-responded', responded(!a))]],
+    ['ADR 0004, text between two confirmations', false, (a) => [confirmation('approval-responded', responded(a)), text, confirmation('approval-responded', responded(a))]],
+    ['a second question in a step of its own', true, (a) => [step, confirmation('output-available', responded(a)), text, step, confirmation('approval-responded', responded(a))]],
+    ['everything settled, text in a new step', false, (a) => [step, confirmation('output-available', responded(a)), call('search', 'output-available'), step, text]],
+    ['settled and nothing after it', false, (a) => [confirmation('output-available', responded(a)), call('search', 'output-available')]],
+    ['run by the provider', true, (a) => [confirmation('approval-responded', responded(a)), call('web_search', 'output-error', { providerExecuted: true })]],
+  ];
+  it.each(cases)('%s: %s', (_name, expected, parts) => {
+    for (const approved of BOTH) {
+      const messages = assistant(...parts(approved));
+      expect(sendAutomaticallyWhen({ messages })).toBe(expected);
+      expect(createSendAutomaticallyWhen()({ messages })).toBe(expected);
+    }
+  });
+});
+
+describe('the native form', () => {
+  const cases: [string, boolean, (approved: boolean) => Part[]][] = [
+    ['scenario 1, one call answered', true, (a) => [call('pay', 'approval-responded', responded(a))]],
+    ['scenario 2, output only', false, () => [call('pay', 'output-available')]],
+    ['scenario 3, mixed', true, (a) => [call('pay', 'approval-responded', responded(a)), call('search', 'output-available')]],
+    ['scenario 4, incomplete', false, () => [call('pay', 'approval-requested'), call('search', 'call')]],
+    ['one of two answered', false, (a) => [call('pay', 'approval-responded', responded(a)), call('search', 'approval-requested')]],
+    ['an error is complete', true, (a) => [call('pay', 'approval-responded', responded(a)), call('search', 'output-error')]],
+    ['a denial is complete', true, (a) => [call('pay', 'approval-responded', responded(a)), call('search', 'output-denied')]],
+    ['a preliminary output is not', false, (a) => [call('pay', 'approval-responded', responded(a)), call('search', 'output-available', { preliminary: true })]],
+    ['text before the question', true, (a) => [step, text, call('pay', 'approval-responded', responded(a))]],
+    ['text after the calls', false, (a) => [step, call('pay', 'approval-responded', responded(a)), text]],
+    ['earlier steps do not count', false, (a) => [step, call('pay', 'approval-responded', responded(a)), step, text]],
+    ['run by the provider', true, (a) => [call('pay', 'approval-responded', responded(a)), call('web_search', 'input-available', { providerExecuted: true })]],
+    ['a dynamic tool', true, (a) => [{ type: 'dynamic-tool', toolName: 'pay', state: 'approval-responded', ...responded(a) }]],
+    ['no parts', false, () => []],
+  ];
+  it.each(cases)('%s: %s', (_name, expected, parts) => {
+    for (const approved of BOTH) expect(sendAutomaticallyWhen({ messages: assistant(...parts(approved)) })).toBe(expected);
+  });
+
+  it('agrees with the stock helper wherever no text stands behind the calls', () => {
+    const state = fc.constantFrom('input-streaming', 'input-available', 'approval-requested', 'approval-responded', 'output-available', 'output-error', 'output-denied');
+    const tool = fc.record({ type: fc.constantFrom('tool-a', 'tool-b'), toolCallId: fc.string(), state, input: fc.constant({}) });
+    const part = fc.oneof(tool, fc.constant(step));
+    fc.assert(
+      fc.property(fc.array(part), (parts) => {
+        const messages = assistant(...parts);
+        // With only provider-executed calls in the step the stock helper has nothing to say either.
+        expect(sendAutomaticallyWhen({ messages })).toBe(stockApprovals({ messages: messages as UIMessage[] }));
+      }),
+    );
+  });
+});
+
+describe('neither form', () => {
+  it.each([
+    ['no message', []],
+    ['a user message', [{ role: 'user', parts: [text] }]],
+    ['a message without parts', [{ role: 'assistant' }]],
+    ['an answered message that is not the last', [...assistant(call('pay', 'approval-responded', responded(true))), { role: 'user', parts: [text] }]],
+  ] as [string, MessageLike[]][])('%s', (_name, messages) => {
+    expect(sendAutomaticallyWhen({ messages })).toBe(false);
+    expect(createSendAutomaticallyWhen()({ messages })).toBe(false);
+  });
+});
+
+describe('with client tools', () => {
+  const asked = (id: string, approved: boolean) =>
+    confirmation('approval-responded', { toolCallId: `ask-${id}`, input: { originalFunctionCall: { id } }, ...responded(approved) });
+  const photo = (state: string, more: Partial<Part> = {}) => call('take_photo', state, { toolCallId: 'c1', ...more });
+  const cases: [string, boolean, Part[]][] = [
+    ['native, approved, no output', false, [photo('approval-responded', responded(true))]],
+    ['native, denied', true, [photo('approval-responded', responded(false))]],
+    ['native, approved, output', true, [photo('output-available', responded(true))]],
+    ['native, error of ours', true, [photo('output-error', responded(true))]],
+    ['native, no approval, no output', false, [photo('input-available')]],
+    ['native, no approval, output', true, [photo('output-available')]],
+    ['native, settled as denied by the server', false, [photo('output-denied')]],
+    ['native, output beside an open question', false, [photo('output-available'), call('pay', 'approval-requested')]],
+    ['native, output beside an answered question', true, [photo('output-available'), call('pay', 'approval-responded', responded(false))]],
+    ['native, no output beside an answered question', false, [photo('input-available'), call('pay', 'approval-responded', responded(true))]],
+    ['native, one of two outputs', false, [photo('output-available'), call('take_photo', 'input-available', { toolCallId: 'c2' })]],
+    ['native, output and text behind it', false, [photo('output-available'), text]],
+    ['adk, approved, no output', false, [photo('input-available'), asked('c1', true)]],
+    ['adk, approved, output', true, [photo('output-available'), asked('c1', true)]],
+    ['adk, denied', true, [photo('input-available'), asked('c1', false)]],
+    ['adk, error of ours', true, [photo('output-error'), asked('c1', true)]],
+    ['adk, another call answered, ours not asked and not done', false, [photo('input-available'), call('pay', 'input-available', { toolCallId: 'c2' }), asked('c2', true)]],
+    ['adk, another call answered, ours done', true, [photo('output-available'), call('pay', 'input-available', { toolCallId: 'c2' }), asked('c2', true)]],
+    ['adk, a confirmation that names no call, denied', true, [photo('input-available'), confirmation('approval-responded', responded(false))]],
+    ['adk, without a question, output', true, [photo('output-available')]],
+    ['adk, without a question, output beside a server call whose output is held back', true, [photo('output-available'), call('weather', 'input-available', { toolCallId: 'c2' })]],
+    ['adk, nothing of ours beside a server call whose output is held back', false, [call('weather', 'input-available', { toolCallId: 'c2' })]],
+  ];
+  it.each(cases)('%s: %s', (_name, expected, parts) => {
+    const predicate = createSendAutomaticallyWhen({ clientTools: ['take_photo'] });
+    const messages = assistant(...parts);
+    expect(predicate({ messages })).toBe(expected);
+    expect(predicate({ messages }), 'the same state again').toBe(false);
+    predicate.sendFailed();
+    expect(predicate({ messages }), 'after a failed send').toBe(expected);
+  });
+
+  it('sends answers in older messages only where it is told to', () => {
+    const older: MessageLike[] = [
+      ...assistant(call('pay', 'approval-responded', { toolCallId: 'c1', ...responded(true) })),
+      { id: 'u2', role: 'user', parts: [text] },
+      { id: 'a2', role: 'assistant', parts: [step, text] },
+    ];
+    expect(createSendAutomaticallyWhen()({ messages: older })).toBe(false);
+    const live = createSendAutomaticallyWhen({ olderMessages: true });
+    expect(live({ messages: older })).toBe(true);
+    expect(live({ messages: older })).toBe(false);
+  });
+});

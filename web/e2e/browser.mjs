@@ -1,0 +1,54 @@
+// The system's Chromium with a fake camera and microphone, and pages that report what goes wrong in them.
+
+import { existsSync } from 'node:fs';
+import { chromium } from 'playwright-core';
+
+const PATHS = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome', '/usr/bin/google-chrome-stable'];
+
+export function launch() {
+  const executablePath = process.env.CHROMIUM ?? PATHS.find((path) => existsSync(path));
+  if (executablePath === undefined) throw new Error('no Chromium found: install it, or name it in CHROMIUM');
+  return chromium.launch({
+    executablePath,
+    args: [
+      '--no-sandbox',
+      '--disable-gpu',
+      '--disable-quic',
+      '--no-first-run',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+      '--use-fake-device-for-media-stream',
+      '--use-fake-ui-for-media-stream',
+      '--autoplay-policy=no-user-gesture-required',
+    ],
+  });
+}
+
+export const DESKTOP = { width: 1280, height: 860 };
+export const PHONE = { width: 390, height: 844 };
+
+/** A browser profile of its own; `problems` gathers what no test may leave behind. */
+export async function openContext(browser, origin, options = {}) {
+  const context = await browser.newContext({
+    viewport: DESKTOP,
+    locale: 'en-US',
+    colorScheme: 'light',
+    reducedMotion: 'reduce',
+    permissions: ['clipboard-read', 'clipboard-write', 'geolocation', 'camera', 'microphone'],
+    geolocation: { latitude: 35.0116, longitude: 135.7681, accuracy: 20 },
+    ...options,
+  });
+  const problems = [];
+  context.on('request', (request) => {
+    const url = request.url();
+    if (!url.startsWith(origin) && !/^(blob|data):/.test(url)) problems.push(`a request left the origin: ${url}`);
+  });
+  context.on('console', (message) => {
+    const text = message.text();
+    // A refused or lost request is what some tests are about; they look at what the page makes of it.
+    if (message.type() === 'error' && !/Failed to load resource|ERR_/.test(text)) problems.push(`console: ${text}`);
+  });
+  context.on('weberror', (error) => problems.push(`uncaught: ${error.error().stack ?? error.error()}`));
+  return { context, problems };
+}

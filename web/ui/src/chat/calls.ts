@@ -1,0 +1,103 @@
+/** Tool calls of a message as cards show them, the same for both dialects. */
+import { CONFIRMATION_TOOL } from '@adk-bridge/client';
+import { type DynamicToolUIPart, getToolName, isToolUIPart, type ToolUIPart, type UIMessage } from 'ai';
+
+export type ToolPart = ToolUIPart | DynamicToolUIPart;
+
+export interface Approval {
+  id: string;
+  /** `undefined` as long as nobody has answered. */
+  approved: boolean | undefined;
+  reason: string | undefined;
+  hint: string | undefined;
+}
+
+export interface Call {
+  id: string;
+  name: string;
+  part: ToolPart;
+  approval: Approval | undefined;
+  state: 'preparing' | 'running' | 'waiting' | 'approved' | 'denied' | 'done' | 'failed';
+}
+
+interface Confirmation {
+  originalFunctionCall?: { id?: string };
+  toolConfirmation?: { hint?: string };
+}
+
+/** What is read from a part, whatever its tool is called. */
+interface Loose {
+  state: string;
+  toolCallId: string;
+  input?: unknown;
+  output?: unknown;
+  approval?: { id: string; approved?: boolean; reason?: string };
+}
+
+/**
+ * The call that a tool part shows, or nothing for a confirmation of dialect `adk`: that one is shown on the card of the
+ * call which it is about.
+ */
+export function callOf(part: ToolPart, message: UIMessage): Call | undefined {
+  const name = getToolName(part);
+  if (name === CONFIRMATION_TOOL) return undefined;
+  const approval = ownApproval(part) ?? confirmationOf(part.toolCallId, message);
+  return { id: part.toolCallId, name, part, approval, state: stateOf(part, approval) };
+}
+
+/** The calls of a message that wait for the user's answer. */
+export function waitingCalls(message: UIMessage | undefined): Call[] {
+  if (message?.role !== 'assistant') return [];
+  return message.parts
+    .filter(isToolUIPart)
+    .map((part) => callOf(part, message))
+    .filter((call): call is Call => call?.state === 'waiting');
+}
+
+function ownApproval(part: ToolPart): Approval | undefined {
+  const { approval } = part as Loose;
+  if (approval === undefined) return undefined;
+  return { id: approval.id, approved: decided(part), reason: approval.reason, hint: undefined };
+}
+
+function confirmationOf(callId: string, message: UIMessage): Approval | undefined {
+  for (const part of message.parts) {
+    if (!isToolUIPart(part) || getToolName(part) !== CONFIRMATION_TOOL) continue;
+    const { input, output, approval, toolCallId } = part as Loose;
+    const about = input as Confirmation | undefined;
+    if (about?.originalFunctionCall?.id !== callId) continue;
+    const confirmed = (output as { confirmed?: boolean } | undefined)?.confirmed;
+    return {
+      id: approval?.id ?? toolCallId,
+      approved: decided(part) ?? confirmed,
+      reason: approval?.reason,
+      hint: about.toolConfirmation?.hint,
+    };
+  }
+  return undefined;
+}
+
+/** A v6 replay cannot carry the answer, but a call that went on was approved. */
+function decided(part: ToolPart): boolean | undefined {
+  const { approval, state } = part as Loose;
+  if (approval?.approved !== undefined) return approval.approved;
+  if (state === 'output-denied') return false;
+  return state === 'output-available' && getToolName(part) !== CONFIRMATION_TOOL ? true : undefined;
+}
+
+function stateOf(part: ToolPart, approval: Approval | undefined): Call['state'] {
+  switch (part.state) {
+    case 'output-available':
+      return 'done';
+    case 'output-error':
+      return 'failed';
+    case 'output-denied':
+      return 'denied';
+    case 'input-streaming':
+      return 'preparing';
+    default:
+      if (approval === undefined) return 'running';
+      if (approval.approved === undefined) return 'waiting';
+      return approval.approved ? 'approved' : 'denied';
+  }
+}

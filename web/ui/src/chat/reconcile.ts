@@ -1,0 +1,41 @@
+/** Compares the page's messages with the server's. */
+import { isToolUIPart, type UIMessage } from 'ai';
+
+/**
+ * The server's messages, with the page's own objects where nothing changed, so that nothing is drawn again. If nothing
+ * changed at all, the page's own array.
+ */
+export function reconciled(local: UIMessage[], stored: UIMessage[]): UIMessage[] {
+  const byId = new Map(local.map((message) => [message.id, message]));
+  const merged = stored.map((message) => {
+    const own = byId.get(message.id);
+    return own !== undefined && JSON.stringify(own.parts) === JSON.stringify(message.parts) ? own : message;
+  });
+  const same = merged.length === local.length && merged.every((message, index) => message === local[index]);
+  return same ? local : merged;
+}
+
+export function lastUserMessage(messages: readonly UIMessage[]): UIMessage | undefined {
+  return messages.findLast((message) => message.role === 'user');
+}
+
+/** Whether the page has answered questions of which the server does not know. */
+export function hasUnsentAnswers(local: UIMessage | undefined, stored: UIMessage | undefined): boolean {
+  if (local?.role !== 'assistant' || local.id !== stored?.id) return false;
+  const asked = new Set(
+    stored.parts.filter(isToolUIPart).flatMap((part) => (part.state === 'approval-requested' ? [part.toolCallId] : [])),
+  );
+  return local.parts
+    .filter(isToolUIPart)
+    .some((part) => asked.has(part.toolCallId) && part.state === 'approval-responded');
+}
+
+/** Whether a request failed on its way; browsers tell it by a `TypeError`. */
+export function isNetworkFailure(problem: Error): boolean {
+  const cause = 'cause' in problem ? problem.cause : undefined;
+  return (
+    problem instanceof TypeError ||
+    cause instanceof TypeError ||
+    /failed to fetch|network ?error|load failed/i.test(problem.message)
+  );
+}

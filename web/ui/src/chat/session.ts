@@ -1,0 +1,326 @@
+/**
+ * One open chat: the AI SDK's `Chat`, what waits to be sent, and how it finds back to what the server has.
+ *
+ * ```text
+ *   loading ──▶ ready ◀──▶ busy (submitted, streaming)
+ *                 ▲            │ the network fails
+ *                 └── recover ─┘   the server's messages, and what it never got is sent again
+ * ```
+ *
+ * A session outlives the component that shows it, so that a chat goes on while another one is open.
+ */
+import { Chat } from '@ai-sdk/react';
+import { followServerTurns, type LiveChatTransport, transcriptionOf, withTranscription } from '@adk-bridge/client';
+import type { FileUIPart, UIMessage } from 'ai';
+
+import { api, type AuditRow } from '../lib/api';
+import { chats, connection, recoveries, refresh } from '../lib/connection';
+import { keepQueue, keptQueue, type Waiting } from '../lib/kept';
+import { dialect, type Mode } from '../lib/settings';
+import { createStore } from '../lib/store';
+import { onTabsChange, tellTabs } from '../lib/tabs';
+import { clientTools } from '../tools/client-tools';
+import { type CallRecord, recordsOf } from './call-records';
+import { waitingCalls } from './calls';
+import { chatOptions } from './chat-options';
+import { hasUnsentAnswers, isNetworkFailure, lastUserMessage, reconciled } from './reconcile';
+
+export interface SessionState {
+  loading: 'loading' | 'ready' | 'failed';
+  /** Written while the agent was busy, or while the server was away. */
+  queue: Waiting[];
+  audit: AuditRow[];
+  records: ReadonlyMap<string, CallRecord>;
+}
+
+/** So often a request is repeated while the server seems to be there; then the user decides. */
+const MAX_RECOVERIES = 3;
+const RECOVERY_PAUSE_MS = 1_000;
+
+export class ChatSession {
+  readonly chat: Chat<UIMessage>;
+  readonly state;
+  /** The connection of mode `live`. */
+  readonly live: LiveChatTransport | undefined;
+  readonly #subscriptions: (() => void)[];
+  #known = 0;
+  #sending: string | undefined;
+  #isSyncing = false;
+  #recoveriesLeft = MAX_RECOVERIES;
+
+  constructor(
+    readonly id: string,
+    readonly mode: Mode,
+  ) {
+    this.state = createStore<SessionState>({
+      loading: 'loading',
+      queue: keptQueue(id),
+      audit: [],
+      records: new Map(),
+    });
+    const { live, ...options } = chatOptions(id, mode, () => this.#accepted());
+    this.live = live;
+    this.chat = new Chat<UIMessage>({
+      ...options,
+      onData: (part) => this.#heard(part),
+      onError: (problem) => this.#failed(problem),
+    });
+    this.#subscriptions = [
+      this.chat['~registerStatusCallback'](() => this.#statusChanged()),
+      onTabsChange((chat) => {
+        if (chat === id) void this.sync();
+      }),
+      chats.subscribe(() => this.#listChanged()),
+      recoveries.subscribe(() => void this.recover()),
+      connection.subscribe(() => {
+        // A page that was opened before it had a key, or a server.
+        if (connection.get().phase === 'online' && this.state.get().loading === 'failed') void this.load();
+      }),
+      ...(live === undefined ? [] : this.#follow(live)),
+    ];
+    void this.load();
+  }
+
+  get isBusy(): boolean {
+    return this.chat.status === 'submitted' || this.chat.status === 'streaming';
+  }
+
+  /** Leaves the chat; what runs at the server goes on. */
+  close(): void {
+    this.#subscriptions.forEach((unsubscribe) => unsubscribe());
+    if (this.live === undefined) void this.chat.stop();
+    else this.live.close();
+  }
+
+  async load(): Promise<void> {
+    this.#change({ loading: 'loading' });
+    try {
+      await this.#fetchMessages();
+      this.#change({ loading: 'ready' });
+    } catch {
+      this.#change({ loading: 'failed' });
+      return;
+    }
+    await this.#resume();
+  }
+
+  /** Brings in what happened elsewhere: in another tab or browser, or by time. */
+  async sync(): Promise<void> {
+    if (this.isBusy || this.#isSyncing || this.state.get().loading !== 'ready' || this.#sending !== undefined) return;
+    this.#isSyncing = true;
+    try {
+      await this.#fetchMessages();
+      await this.#resume();
+    } catch {
+      void refresh();
+    } finally {
+      this.#isSyncing = false;
+    }
+  }
+
+  /** Sends a message, now or when the agent has finished. Rejects when its files could not be handed in. */
+  async send(text: string, blobs: readonly File[]): Promise<void> {
+    const files = await Promise.all(blobs.map((blob) => this.#upload(blob)));
+    const queue = [...this.state.get().queue, { id: `user-${crypto.randomUUID()}`, text, files }];
+    this.#setQueue(queue);
+    // What the user sends while a question is open is meant to go: it withdraws the question.
+    this.#sendNext({ evenWhileAsked: queue.length === 1 });
+  }
+
+  removeQueued(id: string): void {
+    this.#setQueue(this.state.get().queue.filter((item) => item.id !== id));
+  }
+
+  /** Ends the running turn; the stream then ends by itself, with what was said so far. */
+  async stop(): Promise<void> {
+    this.live?.interrupt();
+    try {
+      await api.stop(this.id);
+    } catch {
+      await this.chat.stop();
+    }
+  }
+
+  /**
+   * Answers questions: the one handler for yes and no.
+   *
+   * Both values take the same path at the same time, and the server decides what each of them means (ADR 0007): a page
+   * that handled a denial by itself would leave the agent waiting.
+   */
+  async respond(approvalIds: readonly string[], approved: boolean, reason?: string): Promise<void> {
+    for (const id of approvalIds) {
+      await this.chat.addToolApprovalResponse({ id, approved, ...(reason !== undefined && { reason }) });
+    }
+    if (!this.isBusy) void clientTools.run(this.chat);
+  }
+
+  /** A question ran out of time: the server has gone on without an answer. */
+  readonly expired = (): void => void this.sync();
+
+  async edit(message: UIMessage, text: string): Promise<void> {
+    const files = message.parts.filter((part): part is FileUIPart => part.type === 'file');
+    await this.chat.sendMessage({ text, files, messageId: message.id });
+  }
+
+  async regenerate(messageId?: string): Promise<void> {
+    await this.chat.regenerate(messageId === undefined ? {} : { messageId });
+  }
+
+  /** Tries again what failed, in the way that fits how far it came. */
+  async retry(): Promise<void> {
+    this.#recoveriesLeft = MAX_RECOVERIES;
+    const { error } = this.chat;
+    if (error !== undefined && isNetworkFailure(error)) {
+      await this.recover();
+      return;
+    }
+    this.chat.clearError();
+    if (this.chat.messages.at(-1)?.role === 'assistant') await this.chat.regenerate();
+    else await this.chat.sendMessage();
+  }
+
+  /** After the network failed: takes the server's messages, and sends again what it never got. */
+  async recover(): Promise<void> {
+    const { error } = this.chat;
+    if (error === undefined || !isNetworkFailure(error)) {
+      await this.sync();
+      return;
+    }
+    const local = this.chat.messages;
+    const stored = await api.chat(this.id, dialect).catch(() => undefined);
+    if (stored === undefined) return;
+    this.chat.clearError();
+    const typed = lastUserMessage(local);
+    const known = stored?.messages ?? [];
+    const isLost = typed !== undefined && !known.some((message) => message.id === typed.id);
+    if (isLost || hasUnsentAnswers(local.at(-1), known.at(-1))) {
+      const last = isLost ? typed : local.at(-1);
+      const before = isLost ? known : known.slice(0, -1);
+      if (last !== undefined) this.chat.messages = [...reconciled(local, before), last];
+      // While a message is being streamed by the server it is not listed: a request for it is answered by its stream.
+      await this.chat.sendMessage();
+      return;
+    }
+    this.chat.messages = reconciled(local, known);
+    await this.#resume();
+  }
+
+  async loadAudit(): Promise<void> {
+    try {
+      const audit = await api.audit(this.id);
+      this.#change({ audit, records: recordsOf(audit) });
+    } catch {
+      // Times are missing then; the next turn brings them.
+    }
+  }
+
+  /** Takes what the server begins by itself: answers to speech, and what time has settled. */
+  #follow(live: LiveChatTransport): (() => void)[] {
+    const following = followServerTurns(this.chat, live);
+    live.connect();
+    return [
+      following.stop,
+      live.on('data', (part) => this.#heard(part)),
+      live.on('stale', () => void this.sync()),
+    ];
+  }
+
+  /** What the user said, as the server understood it, becomes the user's message. */
+  #heard(part: { type: string; data?: unknown }): void {
+    const spoken = transcriptionOf(part);
+    if (spoken === undefined) return;
+    this.chat.messages = withTranscription(this.chat.messages, spoken, this.live?.currentMessageId);
+  }
+
+  async #fetchMessages(): Promise<void> {
+    const stored = await api.chat(this.id, dialect);
+    if (stored === null || this.isBusy) return;
+    this.#known = stored.updatedAt;
+    const messages = reconciled(this.chat.messages, stored.messages);
+    if (messages !== this.chat.messages) this.chat.messages = messages;
+    const queue = this.state.get().queue.filter((item) => !messages.some((message) => message.id === item.id));
+    if (queue.length !== this.state.get().queue.length) this.#setQueue(queue);
+    if (messages.some((message) => message.parts.some((part) => part.type.startsWith('tool-')))) void this.loadAudit();
+  }
+
+  async #resume(): Promise<void> {
+    await this.chat.resumeStream();
+    this.#settled();
+  }
+
+  async #upload(blob: File): Promise<FileUIPart> {
+    const { url, mediaType } = await api.upload(this.id, blob);
+    return { type: 'file', url, mediaType, filename: blob.name };
+  }
+
+  #sendNext({ evenWhileAsked = false } = {}): void {
+    const [next] = this.state.get().queue;
+    if (next === undefined || this.isBusy || this.#sending !== undefined || this.chat.status === 'error') return;
+    if (!evenWhileAsked && waitingCalls(this.chat.messages.at(-1)).length > 0) return;
+    this.#sending = next.id;
+    this.#change({ queue: this.state.get().queue });
+    const text = next.text === '' ? [] : [{ type: 'text' as const, text: next.text }];
+    void this.chat.sendMessage({ id: next.id, role: 'user', parts: [...next.files, ...text] });
+  }
+
+  /** The message that is being sent is shown as a message, no longer as one that waits. */
+  isSending(id: string): boolean {
+    return this.#sending === id;
+  }
+
+  #accepted(): void {
+    this.#recoveriesLeft = MAX_RECOVERIES;
+    if (this.#sending === undefined) return;
+    const sent = this.#sending;
+    this.#sending = undefined;
+    this.removeQueued(sent);
+  }
+
+  #statusChanged(): void {
+    if (this.chat.status === 'submitted' || this.chat.status === 'ready') tellTabs(this.id);
+    if (this.live !== undefined && (this.chat.status === 'streaming' || this.chat.status === 'ready')) this.#accepted();
+    if (this.chat.status === 'ready') {
+      // The SDK decides first whether it sends by itself, within this turn of the event loop.
+      setTimeout(() => this.#settled());
+    }
+  }
+
+  #settled(): void {
+    if (this.chat.status !== 'ready' || this.state.get().loading !== 'ready') return;
+    void clientTools.run(this.chat);
+    void refresh().then(() => {
+      if (!this.isBusy) this.#known = this.#listedAt() ?? this.#known;
+    });
+    if (this.chat.messages.at(-1)?.parts.some((part) => part.type.startsWith('tool-')) === true) void this.loadAudit();
+    this.#sendNext();
+  }
+
+  #failed(problem: Error): void {
+    this.#sending = undefined;
+    if (!isNetworkFailure(problem)) return;
+    void refresh().then(() => {
+      if (connection.get().phase !== 'online' || this.#recoveriesLeft === 0) return;
+      // The server is there: only this request was lost.
+      this.#recoveriesLeft -= 1;
+      setTimeout(() => void this.recover(), RECOVERY_PAUSE_MS);
+    });
+  }
+
+  #listChanged(): void {
+    const at = this.#listedAt();
+    if (at !== undefined && at !== this.#known && !this.isBusy) void this.sync();
+  }
+
+  #listedAt(): number | undefined {
+    return chats.get()?.find((row) => row.id === this.id)?.updatedAt;
+  }
+
+  #setQueue(queue: Waiting[]): void {
+    keepQueue(this.id, queue);
+    this.#change({ queue });
+  }
+
+  #change(change: Partial<SessionState>): void {
+    this.state.set((before) => ({ ...before, ...change }));
+  }
+}

@@ -1,0 +1,129 @@
+/** The server's doors, as functions. Every address is relative to the page's own. */
+import type { UIMessage } from 'ai';
+
+import { learnServerTime } from './clock';
+import { createKeptStore } from './store';
+
+export interface AgentTool {
+  name: string;
+  description: string;
+  inputSchema: unknown;
+  runsOn: 'server' | 'client';
+  needsApproval: boolean;
+}
+
+export interface AgentInfo {
+  name: string;
+  model: string;
+  liveModel: string | null;
+  modalities: string[];
+  tools: AgentTool[];
+  approvalTimeoutMs: number;
+  /** Changes when the server is restarted. */
+  instance: string;
+}
+
+export interface ChatRow {
+  id: string;
+  title: string | null;
+  createdAt: number;
+  updatedAt: number;
+  pendingApprovals: number;
+}
+
+export interface StoredChat extends Omit<ChatRow, 'pendingApprovals'> {
+  messages: UIMessage[];
+}
+
+export interface AuditRow {
+  id: number;
+  at: number;
+  kind: string;
+  toolCallId: string | null;
+  toolName: string | null;
+  approvalId: string | null;
+  reason: string | null;
+  transport: string | null;
+  dialect: string | null;
+}
+
+/** A refusal of the server's, with its code and a message that says what to do. */
+export class Refusal extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/** The key that a server with `auth.api_keys` asks for; empty where it asks for none. */
+export const apiKey = createKeptStore('adk-bridge.key', '', (value): value is string => typeof value === 'string');
+
+/** Where a file of the server's is for this page: the server names it from its own root. */
+export function localUrl(url: string): string {
+  return url.startsWith('/api/') ? url.slice(1) : url;
+}
+
+/** `fetch` with the key, for the chat transport too. */
+export const authorizedFetch: typeof fetch = (input, init) => {
+  const key = apiKey.get();
+  if (key === '') return fetch(input, init);
+  const headers = new Headers(init?.headers);
+  headers.set('authorization', `Bearer ${key}`);
+  return fetch(input, { ...init, headers });
+};
+
+export const api = {
+  agent: () => json<AgentInfo>('api/agent'),
+  chats: () => json<ChatRow[]>('api/chats'),
+  /** A chat's messages; `null` for one that the server has not seen. */
+  chat: (id: string, dialect: string) =>
+    json<StoredChat>(`api/chats/${encodeURIComponent(id)}?dialect=${dialect}`).catch((problem: unknown) => {
+      if (problem instanceof Refusal && problem.status === 404) return null;
+      throw problem;
+    }),
+  rename: (id: string, title: string) => send('PATCH', `api/chats/${encodeURIComponent(id)}`, { title }),
+  delete: (id: string) => send('DELETE', `api/chats/${encodeURIComponent(id)}`),
+  stop: (id: string) => send('POST', `api/chat/${encodeURIComponent(id)}/stop`),
+  audit: (id: string) =>
+    json<AuditRow[]>(`api/audit?chat=${encodeURIComponent(id)}`).catch((problem: unknown) => {
+      if (problem instanceof Refusal && problem.status === 404) return [];
+      throw problem;
+    }),
+  upload: async (chat: string, file: Blob): Promise<{ url: string; mediaType: string }> => {
+    const path = `api/files?chat=${encodeURIComponent(chat)}`;
+    const headers = { 'content-type': file.type || 'application/octet-stream' };
+    return (await checked(await authorizedFetch(path, { method: 'POST', body: file, headers }))).json();
+  },
+};
+
+async function json<T>(path: string): Promise<T> {
+  return (await checked(await authorizedFetch(path))).json();
+}
+
+async function send(method: string, path: string, body?: unknown): Promise<void> {
+  const init: RequestInit = { method };
+  if (body !== undefined) {
+    init.headers = { 'content-type': 'application/json' };
+    init.body = JSON.stringify(body);
+  }
+  await checked(await authorizedFetch(path, init));
+}
+
+async function checked(response: Response): Promise<Response> {
+  learnServerTime(response.headers.get('date'));
+  if (response.ok) return response;
+  throw refusalOf(response.status, await response.text());
+}
+
+/** Reads the server's form of a refusal; anything else (a proxy's page) is shortened. */
+export function refusalOf(status: number, text: string): Refusal {
+  try {
+    const { error } = JSON.parse(text) as { error: { code: string; message: string } };
+    return new Refusal(status, error.code, error.message);
+  } catch {
+    return new Refusal(status, 'unknown', text.slice(0, 200) || `HTTP ${status}`);
+  }
+}

@@ -1,0 +1,92 @@
+/**
+ * Whether the server can be reached, and the list of chats, which is what it is asked for.
+ *
+ * ```text
+ *               answer                    no answer
+ *  connecting ─────────▶ online ─────────────────────▶ reconnecting (a longer wait each time)
+ *                          ▲                                │  ▲
+ *                          └──────────── answer ────────────┘  │ the browser is online again
+ *                                                     offline ─┘ (the browser has no network)
+ * ```
+ *
+ * The list is asked for again every few seconds: that tells of a lost connection, of other browsers' chats and of
+ * approvals that wait, with no connection held open per tab (browsers allow six).
+ */
+import { type AgentInfo, api, type ChatRow, Refusal } from './api';
+import { createStore } from './store';
+import { onTabsChange } from './tabs';
+
+export type Connection =
+  | { phase: 'connecting' | 'online' | 'offline' | 'locked' }
+  | { phase: 'reconnecting'; retryAt: number };
+
+const POLL_MS = 4_000;
+/** A hidden page shows only its title. */
+const HIDDEN_POLL_MS = 15_000;
+const RETRY_MS = [1_000, 2_000, 4_000, 8_000, 15_000];
+
+export const connection = createStore<Connection>({ phase: 'connecting' });
+export const chats = createStore<ChatRow[] | null>(null);
+export const agent = createStore<AgentInfo | null>(null);
+/** Counts how often the server was lost and found again; `restarted` tells whether it is another process. */
+export const recoveries = createStore({ count: 0, restarted: false });
+
+let timer: ReturnType<typeof setTimeout> | undefined;
+let failures = 0;
+let asking: Promise<void> | undefined;
+
+export function startConnection(): void {
+  window.addEventListener('online', () => void refresh());
+  window.addEventListener('offline', () => connection.set({ phase: 'offline' }));
+  document.addEventListener('visibilitychange', () => void refresh());
+  onTabsChange(() => void refresh());
+  void refresh();
+}
+
+/** Asks the server at once, whatever was planned; the answer also tells whether it is there. */
+export function refresh(): Promise<void> {
+  asking ??= ask().finally(() => {
+    asking = undefined;
+  });
+  return asking;
+}
+
+async function ask(): Promise<void> {
+  clearTimeout(timer);
+  try {
+    const lost = failures > 0 || agent.get() === null;
+    const [rows, info] = await Promise.all([api.chats(), lost ? api.agent() : null]);
+    chats.set((before) => (JSON.stringify(before) === JSON.stringify(rows) ? before : rows));
+    recovered(info);
+    timer = setTimeout(() => void refresh(), document.hidden ? HIDDEN_POLL_MS : POLL_MS);
+  } catch (problem) {
+    failed(problem);
+  }
+}
+
+function recovered(info: AgentInfo | null): void {
+  const before = agent.get();
+  const wasLost = failures > 0 && before !== null;
+  failures = 0;
+  if (info !== null) agent.set(info);
+  connection.set((state) => (state.phase === 'online' ? state : { phase: 'online' }));
+  if (wasLost) {
+    const restarted = info !== null && info.instance !== before.instance;
+    recoveries.set(({ count }) => ({ count: count + 1, restarted }));
+  }
+}
+
+function failed(problem: unknown): void {
+  if (problem instanceof Refusal && problem.status === 401) {
+    connection.set({ phase: 'locked' });
+    return;
+  }
+  failures += 1;
+  if (!navigator.onLine) {
+    connection.set({ phase: 'offline' });
+    return;
+  }
+  const wait = RETRY_MS[Math.min(failures, RETRY_MS.length) - 1] ?? POLL_MS;
+  connection.set({ phase: 'reconnecting', retryAt: Date.now() + wait });
+  timer = setTimeout(() => void refresh(), wait);
+}

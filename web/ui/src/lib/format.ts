@@ -1,0 +1,44 @@
+/** Times, spans and names as people read them. */
+import { language } from './i18n';
+
+export function span(ms: number): string {
+  if (ms < 1_000) return `${Math.max(1, Math.round(ms))} ms`;
+  if (ms < 60_000) return `${(ms / 1_000).toFixed(ms < 10_000 ? 1 : 0)} s`;
+  return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1_000)} s`;
+}
+
+/** Minutes and seconds that are left. */
+export function countdown(ms: number): string {
+  const seconds = Math.max(0, Math.ceil(ms / 1_000));
+  return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, '0')}`;
+}
+
+export function clock(at: number): string {
+  return new Date(at).toLocaleTimeString(language(), { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+}
+
+export function bytes(count: number): string {
+  if (count < 1_000) return `${count} B`;
+  if (count < 1_000_000) return `${(count / 1_000).toFixed(1)} kB`;
+  return `${(count / 1_000_000).toFixed(1)} MB`;
+}
+
+/** `process_payment` → `Process payment`, `trackName` → `Track name`. */
+export function humanName(name: string): string {
+  const words = name
+    .replace(/([a-z\d])([A-Z])/g, '$1 $2')
+    .replace(/[_-]+/g, ' ')
+    .trim()
+    .toLowerCase();
+  return words === '' ? name : words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+export type AgeGroup = 'today' | 'yesterday' | 'week' | 'older';
+
+export function ageGroup(at: number, now = Date.now()): AgeGroup {
+  const midnight = new Date(now).setHours(0, 0, 0, 0);
+  const day = 86_400_000;
+  if (at >= midnight) return 'today';
+  if (at >= midnight - day) return 'yesterday';
+  return at >= midnight - 7 * day ? 'week' : 'older';
+}

@@ -1,0 +1,15 @@
+/** Starts the page. */
+import { createRoot } from 'react-dom/client';
+
+import { App } from './app';
+import { startConnection } from './lib/connection';
+import { applyLanguage } from './lib/i18n';
+import { applyTheme } from './lib/settings';
+import './styles.css';
+
+applyTheme();
+applyLanguage();
+startConnection();
+
+const root = document.getElementById('root');
+if (root) createRoot(root).render(<App />);

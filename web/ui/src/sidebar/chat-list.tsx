@@ -1,0 +1,86 @@
+/** The conversations, by age, with search, and a badge where an approval waits. */
+import { Search } from 'lucide-react';
+import { useMemo, useState } from 'react';
+
+import type { ChatRow } from '../lib/api';
+import { chats } from '../lib/connection';
+import { type AgeGroup, ageGroup } from '../lib/format';
+import { useTranslate } from '../lib/i18n';
+import { useStore } from '../lib/store';
+import { ChatListItem } from './chat-list-item';
+import { leaving } from './deletion';
+
+const GROUPS: readonly AgeGroup[] = ['today', 'yesterday', 'week', 'older'];
+
+export function ChatList({ openId, onOpen }: { openId: string; onOpen: () => void }) {
+  const t = useTranslate();
+  const all = useStore(chats);
+  const gone = useStore(leaving);
+  const [query, setQuery] = useState('');
+  const found = useMemo(() => {
+    const words = query.trim().toLocaleLowerCase().split(/\s+/);
+    return (all ?? []).filter(({ id, title }) => {
+      const text = (title ?? '').toLocaleLowerCase();
+      return !gone.has(id) && words.every((word) => text.includes(word));
+    });
+  }, [all, gone, query]);
+
+  return (
+    <>
+      <label className="relative mx-3 mb-2 block">
+        <span className="sr-only">{t('searchChats')}</span>
+        <Search
+          className="pointer-events-none absolute top-1/2 left-3 size-4 -translate-y-1/2 text-muted-foreground"
+          aria-hidden
+        />
+        <input
+          type="search"
+          value={query}
+          placeholder={t('searchChats')}
+          onChange={(event) => setQuery(event.target.value)}
+          data-testid="chat-search"
+          className="h-9 w-full rounded-lg border border-transparent bg-accent pr-3 pl-9 text-sm placeholder:text-muted-foreground focus:border-ring focus:bg-raised focus:outline-none"
+        />
+      </label>
+      <nav aria-label={t('chats')} className="scroll-quiet min-h-0 flex-1 overflow-y-auto px-2 pb-3" data-testid="chat-list">
+        {found.length === 0 && all !== null && (
+          <p className="px-3 py-4 text-sm text-muted-foreground">
+            {query === '' ? t('noChats') : t('noMatches', { query })}
+          </p>
+        )}
+        {GROUPS.map((group) => (
+          <Group
+            key={group}
+            title={t(group)}
+            rows={found.filter(({ updatedAt }) => ageGroup(updatedAt) === group)}
+            openId={openId}
+            onOpen={onOpen}
+          />
+        ))}
+      </nav>
+    </>
+  );
+}
+
+interface GroupProps {
+  title: string;
+  rows: ChatRow[];
+  openId: string;
+  onOpen: () => void;
+}
+
+function Group({ title, rows, openId, onOpen }: GroupProps) {
+  if (rows.length === 0) return null;
+  return (
+    <section className="mt-3">
+      <h2 className="px-3 pb-1 text-xs font-medium text-muted-foreground">{title}</h2>
+      <ul>
+        {rows.map((row) => (
+          <li key={row.id}>
+            <ChatListItem chat={row} isOpen={row.id === openId} onOpen={onOpen} />
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

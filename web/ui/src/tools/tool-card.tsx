@@ -1,0 +1,193 @@
+/** One tool call: what it is, how far it is, what went in and what came out. */
+import clsx from 'clsx';
+import {
+  Camera,
+  ChevronRight,
+  CircleAlert,
+  CircleCheck,
+  CircleSlash,
+  CloudSun,
+  CreditCard,
+  Database,
+  Dices,
+  Image,
+  LoaderCircle,
+  type LucideIcon,
+  MapPin,
+  Music,
+  ShieldQuestion,
+  Wrench,
+} from 'lucide-react';
+import { useId, useState } from 'react';
+
+import type { Call } from '../chat/calls';
+import type { CallRecord } from '../chat/call-records';
+import { humanName, span } from '../lib/format';
+import { type Key, useTranslate } from '../lib/i18n';
+import { ApprovalDecision, ApprovalQuestion } from './approval';
+import { clientTools } from './client-tools';
+import { ValueView } from './value-view';
+
+interface Props {
+  call: Call;
+  record: CallRecord | undefined;
+  place: { index: number; count: number };
+  onRespond: (approved: boolean, reason?: string) => void;
+  onExpired: () => void;
+}
+
+/** Tools that are known by their names get a picture of their own. */
+const ICONS: readonly (readonly [RegExp, LucideIcon])[] = [
+  [/weather/, CloudSun],
+  [/pay|invoice|order|purchase/, CreditCard],
+  [/database|sql|query/, Database],
+  [/photo|camera/, Camera],
+  [/image|picture|draw/, Image],
+  [/location|place|map/, MapPin],
+  [/bgm|music|track|sound/, Music],
+  [/dice|random/, Dices],
+];
+
+const STATES: Record<Call['state'], { word: Key; icon: LucideIcon; look: string }> = {
+  preparing: { word: 'toolPreparing', icon: LoaderCircle, look: 'text-muted-foreground [&_svg]:animate-spin' },
+  running: { word: 'toolRunning', icon: LoaderCircle, look: 'text-primary [&_svg]:animate-spin' },
+  approved: { word: 'toolRunning', icon: LoaderCircle, look: 'text-primary [&_svg]:animate-spin' },
+  waiting: { word: 'toolWaiting', icon: ShieldQuestion, look: 'text-warning' },
+  denied: { word: 'toolDenied', icon: CircleSlash, look: 'text-muted-foreground' },
+  done: { word: 'toolDone', icon: CircleCheck, look: 'text-success' },
+  failed: { word: 'toolFailed', icon: CircleAlert, look: 'text-danger' },
+};
+
+export function ToolCard({ call, record, place, onRespond, onExpired }: Props) {
+  const t = useTranslate();
+  const details = useId();
+  const [choice, setChoice] = useState<boolean>();
+  const isWaiting = call.state === 'waiting';
+  // A question shows what it is about; a result speaks for itself in the answer.
+  const isOpen = choice ?? (isWaiting || call.state === 'failed');
+  const Icon = ICONS.find(([pattern]) => pattern.test(call.name.toLowerCase()))?.[1] ?? Wrench;
+  const state = STATES[call.state];
+  const runsHere = clientTools.names.has(call.name);
+  const took = tookOf(record);
+  return (
+    <section
+      aria-label={`${humanName(call.name)}: ${t(state.word)}`}
+      data-testid="tool-card"
+      data-tool={call.name}
+      data-state={call.state}
+      className={clsx(
+        'appear my-2.5 rounded-xl border bg-raised text-sm',
+        isWaiting && 'border-warning/50 shadow-float',
+      )}
+    >
+      <button
+        type="button"
+        aria-expanded={isOpen}
+        aria-controls={details}
+        onClick={() => setChoice(!isOpen)}
+        className="flex w-full items-center gap-2.5 rounded-xl px-3 py-2.5 text-left"
+      >
+        <span className="grid size-7 shrink-0 place-items-center rounded-lg bg-muted text-muted-foreground">
+          <Icon className="size-4" aria-hidden />
+        </span>
+        <span className="min-w-0 flex-1 truncate">
+          <span className="font-medium">{humanName(call.name)}</span>
+          {!isOpen && <span className="ml-2 text-muted-foreground">{summaryOf(call.part.input)}</span>}
+        </span>
+        {took !== undefined && (
+          <span className="text-xs text-muted-foreground tabular-nums" data-testid="tool-duration">
+            {took}
+          </span>
+        )}
+        <span className={`flex items-center gap-1.5 text-xs font-medium ${state.look}`} data-testid="tool-state">
+          <state.icon className="size-4" aria-hidden />
+          {t(state.word)}
+        </span>
+        <ChevronRight
+          className={`size-4 text-muted-foreground transition-transform ${isOpen ? 'rotate-90' : ''}`}
+          aria-hidden
+        />
+      </button>
+      {isOpen && (
+        <div id={details} className="border-t px-3.5 pt-2.5 pb-3.5">
+          <Details call={call} runsHere={runsHere} />
+          {isWaiting && (
+            <ApprovalQuestion
+              call={call}
+              record={record}
+              place={place}
+              runsHere={runsHere}
+              onRespond={onRespond}
+              onExpired={onExpired}
+            />
+          )}
+          <ApprovalDecision call={call} record={record} />
+        </div>
+      )}
+    </section>
+  );
+}
+
+function Details({ call, runsHere }: { call: Call; runsHere: boolean }) {
+  const t = useTranslate();
+  const [isRaw, setRaw] = useState(false);
+  const { part } = call;
+  const output = part.state === 'output-available' ? part.output : undefined;
+  const hasOutput = part.state === 'output-available';
+  const error = part.state === 'output-error' ? part.errorText : undefined;
+  return (
+    <>
+      <div className="mb-1 flex items-center justify-between text-xs text-muted-foreground">
+        <span>
+          {t('toolInput')}
+          {runsHere && ` · ${t('runsHere')}`}
+        </span>
+        <button
+          type="button"
+          aria-pressed={isRaw}
+          onClick={() => setRaw(!isRaw)}
+          className="rounded px-1.5 py-0.5 font-mono hover:bg-muted aria-pressed:bg-accent aria-pressed:text-foreground"
+        >
+          {t('toolRaw')}
+        </button>
+      </div>
+      <div data-testid="tool-input">{isRaw ? <Json value={part.input} /> : <ValueView value={part.input ?? {}} />}</div>
+      {hasOutput && (
+        <>
+          <p className="mt-3 mb-1 text-xs text-muted-foreground">{t('toolOutput')}</p>
+          <div data-testid="tool-output">{isRaw ? <Json value={output} /> : <ValueView value={output} />}</div>
+        </>
+      )}
+      {error !== undefined && (
+        <p className="mt-3 rounded-lg bg-danger-soft px-3 py-2 text-danger" data-testid="tool-error">
+          {error}
+        </p>
+      )}
+    </>
+  );
+}
+
+const MAX_JSON = 4_000;
+
+function Json({ value }: { value: unknown }) {
+  const text = JSON.stringify(value, null, 2) ?? '';
+  return (
+    <pre className="scroll-quiet max-h-72 overflow-auto rounded-lg bg-muted p-3 font-mono text-xs" tabIndex={0}>
+      {text.length > MAX_JSON ? `${text.slice(0, MAX_JSON)}…` : text}
+    </pre>
+  );
+}
+
+/** A few of the arguments in one line. */
+function summaryOf(input: unknown): string {
+  if (typeof input !== 'object' || input === null) return '';
+  return Object.values(input)
+    .filter((value) => typeof value === 'string' || typeof value === 'number')
+    .join(', ')
+    .slice(0, 80);
+}
+
+function tookOf(record: CallRecord | undefined): string | undefined {
+  if (record?.startedAt === undefined || record.endedAt === undefined) return undefined;
+  return span(record.endedAt - record.startedAt);
+}

@@ -1,0 +1,18 @@
+/** Copies text, and tells for a moment that it did. */
+import { useCallback, useEffect, useRef, useState } from 'react';
+
+const TOLD_MS = 1_600;
+
+export function useCopy(): [copied: boolean, copy: (text: string) => void] {
+  const [copied, setCopied] = useState(false);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  const copy = useCallback((text: string) => {
+    void navigator.clipboard.writeText(text).then(() => {
+      setCopied(true);
+      clearTimeout(timer.current);
+      timer.current = setTimeout(() => setCopied(false), TOLD_MS);
+    });
+  }, []);
+  return [copied, copy];
+}
