@@ -4,4 +4,5 @@ pub mod adk_server;
 pub mod agent;
 pub mod demo;
 pub mod gemini;
+pub mod gemini_live;
 pub mod tool;
