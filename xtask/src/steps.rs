@@ -217,6 +217,23 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Named,
     },
     Check {
+        name: "adk",
+        what: "the same chats with a real ADK server behind the bridge, restarts included",
+        needs: &[Need::Node, Need::Python],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &[
+                "node",
+                "web/chat/run-remote.mjs",
+                "{target}/debug/adk-bridge",
+                "{python}",
+            ],
+        ],
+        server: None,
+        tally: Tally::Named,
+    },
+    Check {
         name: "google",
         what: "Google's own types accept what the bridge sends to agents",
         needs: &[Need::Python],
@@ -252,6 +269,18 @@ pub(crate) const CHECKS: &[Check] = &[
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],
             &["{python}", "python/check_gemini.py", "{address}"],
+        ],
+        server: Some(&["{target}/debug/adk-bridge", "fake-gemini", "--pace=0ms"]),
+        tally: Tally::Named,
+    },
+    Check {
+        name: "live",
+        what: "Google's own live client works against the scripted Gemini",
+        needs: &[Need::Python],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["{python}", "python/check_live.py", "{address}"],
         ],
         server: Some(&["{target}/debug/adk-bridge", "fake-gemini", "--pace=0ms"]),
         tally: Tally::Named,

@@ -22,7 +22,7 @@ use adk_bridge_agents::demo::scripted_gemini::{Options, serve};
 use adk_bridge_agents::gemini::{Gemini, Settings};
 use adk_bridge_agents::tool::{ServerTool, ToolCall, ToolSpec};
 use adk_bridge_protocol::calls::{Outcome, RunsOn};
-use adk_bridge_protocol::reply::{Limits, Runner};
+use adk_bridge_protocol::reply::Limits;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -96,13 +96,7 @@ async fn chats(directory: &std::path::Path, fault: Fault) -> Chats {
         fault,
     );
     let limits = Limits::default();
-    let tools = Toolbox::new(
-        vec![Arc::new(tool)],
-        Vec::new(),
-        &[],
-        Runner::Bridge,
-        limits,
-    );
+    let tools = Toolbox::new(vec![Arc::new(tool)], Vec::new(), &[], limits);
     let gemini = Gemini::new(Settings {
         base_url: format!("http://{address}"),
         model: "gemini-2.5-flash".into(),

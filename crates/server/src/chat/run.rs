@@ -53,6 +53,7 @@ impl Task {
         let (mut piece, mut joined) = (first, 0);
         let after = loop {
             let read = self.translate(|run, sink| run.events(&piece, sink));
+            self.keep_said().await;
             self.perform_unsent().await;
             self.note_first_chunk();
             failpoint("in", "model");
@@ -81,11 +82,22 @@ impl Task {
             self.readers.make_ready(reply);
         }
         let finished = self.translate(AgentRun::finish);
+        self.keep_said().await;
         self.run = Run::Idle;
         self.perform_unsent().await;
         match finished {
             Ok(()) => self.feed(Input::RunEnded(RunEnd::Done)).await,
             Err(error) => self.run_failed(error).await,
+        }
+    }
+
+    /// Keeps what a remote agent said, before anything comes of it.
+    async fn keep_said(&mut self) {
+        if let Run::Reading(run) = &mut self.run {
+            let said = run.take_said();
+            if !said.is_empty() {
+                self.remember(said).await;
+            }
         }
     }
 
