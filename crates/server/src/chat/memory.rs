@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adk_bridge_agents::agent::{Memory, Past, Recall};
-use adk_bridge_protocol::message::Role;
+use adk_bridge_protocol::message::{Message, Role};
 use serde_json::{Value, json};
 
 use super::kept;
@@ -93,9 +93,8 @@ impl Memory for ChatMemory {
             let stored = self.store.messages(self.chat()).await.map_err(text)?;
             let mut messages: Vec<_> = stored
                 .into_iter()
-                .map(|stored| stored.message)
+                .map(|stored| Cow::<Message>::Owned(stored.message))
                 .take_while(|message| Some(&message.id) != self.before.as_ref())
-                .map(Cow::Owned)
                 .collect();
             if messages.is_empty() {
                 return Ok(Vec::new());

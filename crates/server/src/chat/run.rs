@@ -52,8 +52,7 @@ impl Task {
         let hurried = hurried.is_some_and(|before| before.elapsed() < HURRY);
         let (mut piece, mut joined) = (first, 0);
         let after = loop {
-            let read = self.translate(|run, sink| run.events(&piece, sink));
-            self.keep_said().await;
+            let read = self.translate(|run, sink| run.events(&piece, sink)).await;
             self.perform_unsent().await;
             self.note_first_chunk();
             failpoint("in", "model");
@@ -81,8 +80,7 @@ impl Task {
         if let Some(reply) = &self.reply {
             self.readers.make_ready(reply);
         }
-        let finished = self.translate(AgentRun::finish);
-        self.keep_said().await;
+        let finished = self.translate(AgentRun::finish).await;
         self.run = Run::Idle;
         self.perform_unsent().await;
         match finished {
@@ -91,18 +89,8 @@ impl Task {
         }
     }
 
-    /// Keeps what a remote agent said, before anything comes of it.
-    async fn keep_said(&mut self) {
-        if let Run::Reading(run) = &mut self.run {
-            let said = run.take_said();
-            if !said.is_empty() {
-                self.remember(said).await;
-            }
-        }
-    }
-
     /// Takes events out of the run and feeds them to the reply, until there are no more or they cannot be read.
-    fn translate(
+    async fn translate(
         &mut self,
         read: impl FnOnce(&mut AgentRun, EventSink<'_>) -> Result<(), AgentError>,
     ) -> Result<(), AgentError> {
@@ -112,10 +100,15 @@ impl Task {
         };
         let (outbox, ids, rules) = (&mut self.outbox, &mut self.ids, &*self.shared.tools);
         let now = now();
-        read(run, &mut |event| {
+        let read = read(run, &mut |event| {
             let mut given = Given { now, ids, rules };
             reply.handle(Input::Event(event), &mut given, outbox);
-        })
+        });
+        let said = run.take_said();
+        if !said.is_empty() {
+            self.remember(said).await;
+        }
+        read
     }
 
     pub(super) async fn run_failed(&mut self, error: AgentError) {
