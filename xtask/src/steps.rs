@@ -197,6 +197,41 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Named,
     },
     Check {
+        name: "ui",
+        what: "the page in a real browser, against the real binary",
+        needs: &[Need::Node, Need::Chromium],
+        writes: &[],
+        programs: &[
+            &["npm", "run", "build", "--prefix", "web/ui"],
+            &["cargo", "build", "--package=adk-bridge"],
+            &[
+                "node",
+                "web/e2e/run.mjs",
+                "{target}/debug/adk-bridge",
+                "{target}/e2e",
+            ],
+        ],
+        server: None,
+        tally: Tally::Named,
+    },
+    Check {
+        name: "adk",
+        what: "the same chats with a real ADK server behind the bridge, restarts included",
+        needs: &[Need::Node, Need::Python],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &[
+                "node",
+                "web/chat/run-remote.mjs",
+                "{target}/debug/adk-bridge",
+                "{python}",
+            ],
+        ],
+        server: None,
+        tally: Tally::Named,
+    },
+    Check {
         name: "google",
         what: "Google's own types accept what the bridge sends to agents",
         needs: &[Need::Python],
@@ -232,6 +267,18 @@ pub(crate) const CHECKS: &[Check] = &[
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],
             &["{python}", "python/check_gemini.py", "{address}"],
+        ],
+        server: Some(&["{target}/debug/adk-bridge", "fake-gemini", "--pace=0ms"]),
+        tally: Tally::Named,
+    },
+    Check {
+        name: "live",
+        what: "Google's own live client works against the scripted Gemini",
+        needs: &[Need::Python],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["{python}", "python/check_live.py", "{address}"],
         ],
         server: Some(&["{target}/debug/adk-bridge", "fake-gemini", "--pace=0ms"]),
         tally: Tally::Named,
@@ -307,6 +354,7 @@ fn command(words: &[&str], address: &str, workspace: &Workspace) -> Command {
     let program = words.next().unwrap_or_default();
     let mut command = match program.as_str() {
         "cargo" => process::cargo(),
+        "npm" => process::script("npm"),
         _ => Command::new(program),
     };
     command.args(words).current_dir(&workspace.root);

@@ -1,9 +1,14 @@
 //! The scripted Gemini over a real socket: what it answers, how it fails, and what it refuses.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod answers;
 mod demo;
+mod live;
 mod refusals;
 mod wire;
 

@@ -1,10 +1,15 @@
 //! How a reply is fed, and how the effects that come out are performed.
 
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adk_bridge_agents::agent::{News, Request};
+use adk_bridge_agents::adk_server::AdkServer;
+use adk_bridge_agents::agent::{
+    Agent, AgentError, AgentRun, News, Request, SessionRequest, Starting,
+};
+use adk_bridge_agents::gemini::Gemini;
 use adk_bridge_agents::tool::ToolCall;
 use adk_bridge_protocol::approval::Time;
 use adk_bridge_protocol::calls::Outcome;
@@ -12,12 +17,14 @@ use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::event::Content;
 use adk_bridge_protocol::history;
 use adk_bridge_protocol::message::Message;
-use adk_bridge_protocol::outbox::{Audit, AuditKind, Commit, Effect};
+use adk_bridge_protocol::outbox::{Ask, Audit, AuditKind, Commit, Effect, Outbox};
 use adk_bridge_protocol::reply::{Given, Input, Reply};
 use futures_util::FutureExt as _;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::kept;
+use super::memory::ChatMemory;
 use super::now;
 use super::plan::CutAt;
 use super::run::Run;
@@ -28,6 +35,9 @@ use crate::store::{AuditEntry, ChatRef, Opening, StoreChatState, StoreError};
 
 /// How often a streaming message is stored, so that a crash keeps the partial answer.
 const CHECKPOINT: Duration = Duration::from_secs(1);
+/// How many times as long as a checkpoint took the next one waits. Each writes the whole message: the longer an answer
+/// gets, the rarer they become, so that they never take more than a fiftieth of the time that it takes.
+const CHECKPOINT_REST: u32 = 49;
 
 impl Task {
     pub(super) async fn tool_done(
@@ -75,7 +85,24 @@ impl Task {
         self.perform().await;
     }
 
+    /// Performs what an input brought, and sends what it says.
     pub(super) async fn perform(&mut self) {
+        self.perform_unsent().await;
+        self.send();
+    }
+
+    /// Sends what has been said.
+    pub(super) fn send(&mut self) {
+        self.readers.flush();
+        if self.outbox.effects.last() == Some(&Effect::End) {
+            // A chat that rests keeps no buffers.
+            self.outbox = Outbox::default();
+            failpoint("after", "frames");
+        }
+    }
+
+    /// As [`Task::perform`], where more is about to come that can be sent together with it.
+    pub(super) async fn perform_unsent(&mut self) {
         if self.turn.is_none()
             && self
                 .reply
@@ -109,7 +136,7 @@ impl Task {
                     }
                 }
                 Effect::RunTool { call } => self.run_tool(call),
-                Effect::Ask(_) => self.ask().await,
+                Effect::Ask(ask) => self.ask(ask).await,
                 Effect::CancelRun => self.run = Run::Idle,
                 Effect::End => {
                     if let Some(reply) = &self.reply {
@@ -125,10 +152,6 @@ impl Task {
             }
         }
         self.outbox.effects = effects;
-        self.readers.flush();
-        if self.outbox.effects.last() == Some(&Effect::End) {
-            failpoint("after", "frames");
-        }
     }
 
     pub(super) async fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
@@ -175,13 +198,16 @@ impl Task {
             .iter()
             .filter(|row| row.kind == AuditKind::AnswerRefused)
             .count();
-        self.checkpointed = Instant::now();
+        self.checkpoint_at = Instant::now() + CHECKPOINT;
         self.entries(&commit.audit, at)
     }
 
     pub(super) async fn append_audit(&mut self, audit: &[Audit]) -> Result<(), StoreError> {
         if audit.is_empty() {
             return Ok(());
+        }
+        for row in audit {
+            self.shared.metrics.audited(row.kind);
         }
         let entries = self.entries(audit, now());
         self.shared.store.append_audit(self.chat(), &entries).await
@@ -207,16 +233,17 @@ impl Task {
     }
 
     pub(super) async fn checkpoint(&mut self) {
-        if self.checkpointed.elapsed() < CHECKPOINT || !self.run.is_active() {
+        if Instant::now() < self.checkpoint_at || !self.run.is_active() {
             return;
         }
-        self.checkpointed = Instant::now();
         let Some(record) = self.reply.as_ref().map(Reply::record) else {
             return;
         };
+        let began = Instant::now();
         if let Err(error) = self.shared.store.checkpoint(self.chat(), &record).await {
             tracing::warn!(chat = %self.chat_id, %error, "a checkpoint failed; the answer goes on");
         }
+        self.checkpoint_at = Instant::now() + CHECKPOINT.max(began.elapsed() * CHECKPOINT_REST);
         failpoint("after", "checkpoint");
     }
 
@@ -259,7 +286,8 @@ impl Task {
         let (id, limit) = (id.to_owned(), self.shared.tool_timeout);
         self.tools.spawn(async move {
             failpoint("before", "tool");
-            let run = AssertUnwindSafe(tool.run(run)).catch_unwind();
+            // A tool may break down before it has made its future.
+            let run = AssertUnwindSafe(async { tool.run(run).await }).catch_unwind();
             let outcome = match tokio::time::timeout(limit, run).await {
                 Ok(Ok(outcome)) => outcome,
                 // A call that is never settled would block its chat.
@@ -274,23 +302,90 @@ impl Task {
         });
     }
 
-    pub(super) async fn ask(&mut self) {
+    pub(super) async fn ask(&mut self, ask: &Ask) {
         failpoint("before", "model");
-        let mut messages = self.history.clone();
-        if let Some(reply) = &self.reply
-            && !reply.message().parts.is_empty()
-        {
-            messages.push(reply.message().clone());
-        }
+        let shared = self.shared.clone();
+        self.run = Run::Starting(match &shared.agent {
+            Agent::Gemini(gemini) => self.ask_model(gemini).await,
+            Agent::Adk(server) => self.ask_server(server, ask).await,
+        });
+    }
+
+    /// A model is told everything every time.
+    async fn ask_model(&mut self, gemini: &Gemini) -> Starting {
+        let current = self.reply.iter().map(Reply::message);
+        let mut messages: Vec<Cow<'_, Message>> = self
+            .history
+            .iter()
+            .chain(current.filter(|message| !message.parts.is_empty()))
+            .map(Cow::Borrowed)
+            .collect();
         kept::inline(&self.shared.files, self.chat(), &mut messages).await;
-        let request = Request {
-            chat_id: &self.chat_id,
-            user: &self.user,
-            contents: history::contents(&messages),
-            news: News::Message(Content::default()),
+        let starting = gemini.start(&Request {
+            contents: history::contents(messages.iter().map(Cow::as_ref)),
             tools: self.shared.tools.specs(),
+        });
+        Box::pin(async move { starting.await.map(AgentRun::Gemini) })
+    }
+
+    /// An ADK server remembers: it is told what is new.
+    async fn ask_server(&mut self, server: &AdkServer, ask: &Ask) -> Starting {
+        let (news, before) = match ask {
+            Ask::Responses(responses) => (News::Responses(responses.clone()), None),
+            Ask::History => {
+                let mut last: Vec<_> = self.history.last().map(Cow::Borrowed).into_iter().collect();
+                kept::inline(&self.shared.files, self.chat(), &mut last).await;
+                let parts: Vec<_> = last
+                    .iter()
+                    .flat_map(|message| history::user_parts(message))
+                    .collect();
+                let content = json!(Content::new("user", parts));
+                (
+                    News::Message(content),
+                    self.history.last().map(|last| last.id.clone()),
+                )
+            }
         };
-        self.run = Run::Starting(self.shared.agent.start(&request));
+        match self.shared.store.chat(self.chat()).await {
+            Ok(chat) => self.generation = chat.map_or(0, |chat| chat.generation),
+            Err(error) => {
+                return Box::pin(std::future::ready(Err(AgentError {
+                    message: "the chat cannot be read from the store; try again".into(),
+                    detail: error.to_string(),
+                })));
+            }
+        }
+        let starting = server.clone().start(SessionRequest {
+            chat_id: self.chat_id.clone(),
+            user: self.user.clone(),
+            generation: self.generation,
+            news,
+            memory: Arc::new(ChatMemory {
+                store: self.shared.store.clone(),
+                files: self.shared.files.clone(),
+                user: self.user.clone(),
+                chat_id: self.chat_id.clone(),
+                generation: self.generation,
+                before,
+                known: self.session.clone(),
+            }),
+        });
+        Box::pin(async move { starting.await.map(AgentRun::Adk) })
+    }
+
+    /// Keeps what a remote agent said, for the day that it has forgotten it.
+    pub(super) async fn remember(&mut self, said: Vec<String>) {
+        let Some(message_id) = self.reply.as_ref().map(|reply| reply.message().id.clone()) else {
+            return;
+        };
+        let kept = self
+            .shared
+            .store
+            .append_events(self.chat(), self.generation, &message_id, said)
+            .await;
+        if let Err(error) = kept {
+            tracing::warn!(chat = %self.chat_id, %error, "what the agent of chat {} said cannot be kept word by word", self.chat_id);
+        }
     }
 
     pub(super) fn turn_begins(&mut self) {

@@ -18,7 +18,7 @@ use super::request::ChatRequest;
 use super::task::{Command, Task, ended, new_id};
 use super::{late, now};
 use crate::error::AppError;
-use crate::store::ChatRef;
+use crate::store::{ChatRef, StoreError};
 
 impl Task {
     /// The running message, or one that was running when the page was given the others: it may have ended since.
@@ -83,6 +83,10 @@ impl Task {
             }
             Plan::Submit { messages, cut } => {
                 self.begin_turn(transport, request.dialect);
+                if let Err(error) = self.refuse_riding(&request).await {
+                    let _ = answer.send(Err(error.into()));
+                    return;
+                }
                 let (dialect, sdk) = (request.dialect, request.sdk);
                 let begun = self.begin(dialect, sdk, messages, cut.as_ref()).await;
                 let _ = answer.send(begun);
@@ -99,6 +103,30 @@ impl Task {
         let stream = readers.attach(reader, reply, theirs);
         readers.finish_with(reply);
         stream
+    }
+
+    /// Shows the audit what a new message brings along of answers to older ones that are not ours.
+    async fn refuse_riding(&mut self, request: &ChatRequest) -> Result<(), StoreError> {
+        if !self.known {
+            return Ok(());
+        }
+        let current = self.reply.as_ref().map(Reply::message);
+        let stored = |id: &str| {
+            self.history
+                .iter()
+                .chain(current)
+                .find(|ours| ours.id == id)
+        };
+        let (_, older) = request
+            .messages
+            .split_last()
+            .unwrap_or((request.last(), &[]));
+        let mut refused = late::riding_along(older, stored, request.dialect);
+        if !refused.is_empty() {
+            let rows = self.shared.store.audit(self.chat()).await?;
+            refused.retain(|audit| !late::is_recorded(audit, &rows));
+        }
+        self.append_audit(&refused).await
     }
 
     /// Takes new messages into the history and begins to answer them. The first commit of the reply stores both: a crash

@@ -48,10 +48,9 @@ pub async fn index(State(app): State<App>, headers: HeaderMap) -> Result<Respons
             .headers_mut()
             .insert(name, HeaderValue::from_static(value));
     }
-    response.headers_mut().insert(
-        "permissions-policy",
-        HeaderValue::from_static(PERMISSIONS),
-    );
+    response
+        .headers_mut()
+        .insert("permissions-policy", HeaderValue::from_static(PERMISSIONS));
     nosniff(&mut response);
     Ok(response)
 }
@@ -116,10 +115,7 @@ fn stored(path: &str, keep: &'static str, asked: &HeaderMap) -> Option<Response>
         headers.insert(header::ETAG, tag);
     }
     if let Some(encoding) = encoding {
-        headers.insert(
-            header::CONTENT_ENCODING,
-            HeaderValue::from_static(encoding),
-        );
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
     }
     Some(response)
 }
@@ -140,12 +136,20 @@ fn accepts(accepted: &str, name: &str) -> bool {
 
 fn tag_of(file: &EmbeddedFile) -> String {
     let hash = file.metadata.sha256_hash();
-    let short: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let short: String = hash
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("\"{short}\"")
 }
 
-/// What a build may hold; anything else, the compressed forms included, has no address.
+/// What a build may hold; anything else, the compressed forms included, has no address. Nor has a path that leads
+/// upwards: a debug build reads its files from the disk.
 fn media_type(path: &str) -> Option<&'static str> {
+    if path.split(['/', '\\']).any(|name| name == "..") {
+        return None;
+    }
     Some(match path.rsplit_once('.')?.1 {
         "html" => "text/html; charset=utf-8",
         "js" => "text/javascript; charset=utf-8",
@@ -193,7 +197,13 @@ mod tests {
         for path in ["index.html", "assets/index-1a2b.js", "assets/a.b.css"] {
             assert!(media_type(path).is_some(), "{path}");
         }
-        for path in ["assets/index.js.br", "assets/index.js.gz", "assets/x", ".vite/manifest.json"] {
+        for path in [
+            "assets/index.js.br",
+            "assets/index.js.gz",
+            "assets/x",
+            ".vite/manifest.json",
+            "assets/../index.html",
+        ] {
             assert!(media_type(path).is_none(), "{path}");
         }
     }

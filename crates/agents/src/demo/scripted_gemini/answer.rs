@@ -10,7 +10,7 @@ use super::arithmetic;
 use super::error::ApiError;
 use super::request::{Conversation, Request};
 use super::results::{describe, summary};
-use super::script::{Call, Failure, Step, parse};
+use super::script::{Call, Failure, Line, Step, parse};
 use super::sentence::understand;
 use crate::demo::picture;
 
@@ -36,6 +36,8 @@ pub(super) enum Piece {
     Whole(Value),
     /// A picture of this.
     Picture(String),
+    /// The connection of a live conversation suffers.
+    Line(Line),
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -90,7 +92,11 @@ pub(super) fn decide(request: &Request<'_>, contents: &Value, failures: &Failure
             break;
         }
     }
-    if answer.pieces.is_empty() && !round.contains(&Step::Empty) {
+    let says_nothing = answer
+        .pieces
+        .iter()
+        .all(|piece| matches!(piece, Piece::Line(_)));
+    if says_nothing && !round.contains(&Step::Empty) {
         answer.fill();
     }
     answer
@@ -125,8 +131,7 @@ impl Answer {
             Step::Calls(calls) => return self.call(calls, request),
             Step::Fail { how, .. } => {
                 if fails_again() {
-                    self.fail(*how);
-                    return false;
+                    return self.fail(*how, request);
                 }
             }
         }
@@ -232,8 +237,20 @@ impl Answer {
         self.say(words);
     }
 
-    fn fail(&mut self, how: Failure) {
+    /// Returns whether anything may follow.
+    fn fail(&mut self, how: Failure, request: &Request<'_>) -> bool {
         self.end = match how {
+            Failure::Live(_) if !request.live => {
+                self.say("That happens to live connections only.".into());
+                return false;
+            }
+            Failure::Live(line) => {
+                self.pieces.push(Piece::Line(line));
+                return match line {
+                    Line::GoAway(_) => true,
+                    Line::Drop { after } | Line::Close { after, .. } => !after.is_zero(),
+                };
+            }
             Failure::Http(code) => End::Refused(ApiError::of_code(code)),
             Failure::HttpMidway(code) => End::Broken(ApiError::of_code(code)),
             Failure::Cut => End::Cut,
@@ -246,6 +263,7 @@ impl Answer {
             Failure::MaxTokens => End::MaxTokens,
             Failure::Malformed => End::Malformed,
         };
+        false
     }
 
     /// Gives an answer that has no words those that its end calls for.

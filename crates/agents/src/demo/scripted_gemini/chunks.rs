@@ -243,6 +243,7 @@ fn parts(
                             tokens: 1,
                         }
                     })),
+                    Piece::Line(_) => Box::new(std::iter::empty()),
                     Piece::Whole(part) => Box::new(std::iter::once(Spoken {
                         part,
                         tokens: CALL_TOKENS,
@@ -361,7 +362,7 @@ fn letters(text: &str) -> impl Iterator<Item = String> {
 }
 
 /// A text word by word, each with the white space that follows it; scripts without spaces a few letters at a time.
-fn words(text: String) -> impl Iterator<Item = String> + Send {
+pub(super) fn words(text: String) -> impl Iterator<Item = String> + Send {
     const LONGEST: usize = 16;
     const WIDE: usize = 4;
     let mut at = 0;

@@ -105,6 +105,10 @@ impl ApiError {
         }
     }
 
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(super) fn body(&self) -> Value {
         let mut error = json!({
             "code": self.code,

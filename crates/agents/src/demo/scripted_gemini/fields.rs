@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::error::ApiError;
 
 /// What a place in a request may hold.
-enum Shape {
+pub(super) enum Shape {
     /// Whatever JSON there is.
     Any,
     Text,
@@ -85,7 +85,7 @@ static COUNT: Shape = Message(&[
     ),
 ]);
 
-const CONTENT: Shape = Message(&[("role", Text), ("parts", List(&PART))]);
+pub(super) const CONTENT: Shape = Message(&[("role", Text), ("parts", List(&PART))]);
 
 const PART: Shape = Message(&[
     ("text", Text),
@@ -131,14 +131,15 @@ const PART: Shape = Message(&[
     ("part_metadata", Struct),
 ]);
 
-const BLOB: Shape = Message(&[("mime_type", Text), ("data", Bytes), ("display_name", Text)]);
+pub(super) const BLOB: Shape =
+    Message(&[("mime_type", Text), ("data", Bytes), ("display_name", Text)]);
 const FILE: Shape = Message(&[
     ("mime_type", Text),
     ("file_uri", Text),
     ("display_name", Text),
 ]);
 
-const TOOL: Shape = Message(&[
+pub(super) const TOOL: Shape = Message(&[
     (
         "function_declarations",
         List(&Message(&[
@@ -189,7 +190,7 @@ const SCHEMA: Shape = Message(&[
     ("ref", Text),
 ]);
 
-const TOOL_CONFIG: Shape = Message(&[
+pub(super) const TOOL_CONFIG: Shape = Message(&[
     (
         "function_calling_config",
         Message(&[
@@ -202,7 +203,7 @@ const TOOL_CONFIG: Shape = Message(&[
     ("include_server_side_tool_invocations", Bool),
 ]);
 
-const GENERATION_CONFIG: Shape = Message(&[
+pub(super) const GENERATION_CONFIG: Shape = Message(&[
     ("stop_sequences", List(&Text)),
     ("response_mime_type", Text),
     ("response_schema", Any),
@@ -234,7 +235,8 @@ const GENERATION_CONFIG: Shape = Message(&[
     ("audio_transcription_config", Any),
 ]);
 
-fn check(value: Value, shape: &Shape, path: &mut String) -> Result<Value, ApiError> {
+/// Checks a value and gives its fields their names in camel case.
+pub(super) fn check(value: Value, shape: &Shape, path: &mut String) -> Result<Value, ApiError> {
     // Protocol buffers know no null: it stands for an absent field.
     if value.is_null() {
         return Ok(value);

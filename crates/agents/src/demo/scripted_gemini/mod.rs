@@ -8,6 +8,7 @@ mod arithmetic;
 mod chunks;
 mod error;
 mod fields;
+pub mod live;
 mod models;
 mod request;
 mod results;
@@ -63,6 +64,8 @@ pub struct Options {
     pub call_ids: bool,
     /// How the lines of a stream end.
     pub line_end: LineEnd,
+    /// How long a live connection lasts; it is warned a minute, or a quarter of it, before its end.
+    pub live_limit: Duration,
 }
 
 /// Google ends lines with CR and LF, some proxies with LF alone.
@@ -80,6 +83,7 @@ impl Default for Options {
             slow_pace: SLOW_PACE,
             call_ids: false,
             line_end: LineEnd::CrLf,
+            live_limit: live::CONNECTION_LIMIT,
         }
     }
 }
@@ -101,6 +105,7 @@ pub fn router(options: Options) -> Router {
     let scripted = Arc::new(Scripted {
         options,
         failures: Failures::default(),
+        handles: live::Handles::default(),
         answers: AtomicU64::new(0),
     });
     Router::new()
@@ -109,6 +114,7 @@ pub fn router(options: Options) -> Router {
             "/{version}/models/{target}",
             get(get_model).post(post_model),
         )
+        .route("/ws/{service}", get(live::connect))
         .fallback(async || ApiError::of_code(404))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(scripted)
@@ -117,6 +123,7 @@ pub fn router(options: Options) -> Router {
 struct Scripted {
     options: Options,
     failures: Failures,
+    handles: live::Handles,
     answers: AtomicU64,
 }
 
@@ -237,9 +244,13 @@ impl Scripted {
         Ok((Chunks::new(answer, frame), pace))
     }
 
+    fn next_number(&self) -> u64 {
+        self.answers.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// Differs for every answer, and is the same in every run of the same requests.
     fn response_id(&self, body: &Value) -> String {
-        let number = self.answers.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number();
         let digest = Sha256::digest(format!("{number} {}", body["contents"]));
         URL_SAFE_NO_PAD.encode(&digest[..15])
     }

@@ -15,6 +15,8 @@ pub(super) struct Request<'v> {
     pub(super) wants_images: bool,
     pub(super) wants_thoughts: bool,
     pub(super) streams_args: bool,
+    /// Whether it was spoken or written in a live conversation.
+    pub(super) live: bool,
 }
 
 /// What the model may use.
@@ -73,6 +75,7 @@ impl<'v> Request<'v> {
             wants_thoughts: config["thinkingConfig"]["includeThoughts"] == true,
             streams_args: body["toolConfig"]["functionCallingConfig"]["streamFunctionCallArguments"]
                 == true,
+            live: false,
         })
     }
 

@@ -6,7 +6,12 @@
 //!         | "say" TEXT | "think" TEXT | "long" N | "slow" [N] | "empty"
 //!         | failure [ "once" | "twice" | N "times" ]         fails that often for the same contents, then goes on
 //! failure = "http" CODE [ "midway" ] | "cut" [ "before" ] | "safety" | "blocked" | "max tokens" | "malformed"
+//!         | "go away" SPAN | "drop" [ "after" SPAN ] | "close" CODE [ "after" SPAN ]      live connections only
 //! ```
+//!
+//! What happens to a live connection after a while does not keep the next steps from following.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -50,12 +55,30 @@ pub(super) enum Failure {
     Blocked,
     MaxTokens,
     Malformed,
+    Live(Line),
+}
+
+/// What befalls the connection of a live conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Line {
+    /// A warning; the connection is closed when the time is over.
+    GoAway(Duration),
+    Drop {
+        after: Duration,
+    },
+    Close {
+        code: u16,
+        after: Duration,
+    },
 }
 
 /// Longer answers are of no use, and a request must not be able to ask for one without end.
 const MAX_WORDS: usize = 1_000_000;
 /// Long enough to be stopped in the middle by hand.
 const SLOW_WORDS: usize = 40;
+
+/// No test waits longer.
+const LONGEST_SPAN: Duration = Duration::from_secs(3_600);
 
 /// Reads a script; a text in any other form is `None`.
 pub(super) fn parse(text: &str) -> Option<Vec<Step>> {
@@ -125,9 +148,41 @@ fn failing(words: &[&str], times: Option<u32>) -> Option<Step> {
         ["blocked"] => Failure::Blocked,
         ["max", "tokens"] => Failure::MaxTokens,
         ["malformed"] => Failure::Malformed,
+        ["go", "away", left] => Failure::Live(Line::GoAway(span(left)?)),
+        ["drop", after @ ..] => Failure::Live(Line::Drop {
+            after: delay(after)?,
+        }),
+        ["close", code, after @ ..] => Failure::Live(Line::Close {
+            code: code
+                .parse()
+                .ok()
+                .filter(|code| (1000..5000).contains(code))?,
+            after: delay(after)?,
+        }),
         _ => return None,
     };
     Some(Step::Fail { how, times })
+}
+
+fn delay(words: &[&str]) -> Option<Duration> {
+    match words {
+        [] => Some(Duration::ZERO),
+        ["after", after] => span(after),
+        _ => None,
+    }
+}
+
+/// `2s`, `500ms`.
+fn span(text: &str) -> Option<Duration> {
+    let milliseconds = match text.strip_suffix("ms") {
+        Some(number) => number.parse().ok()?,
+        None => text
+            .strip_suffix('s')?
+            .parse::<u64>()
+            .ok()?
+            .checked_mul(1_000)?,
+    };
+    Some(Duration::from_millis(milliseconds)).filter(|span| *span <= LONGEST_SPAN)
 }
 
 fn calls(text: &str) -> Option<(Step, &str)> {
@@ -263,6 +318,32 @@ mod tests {
             ("max tokens", vec![fail(Failure::MaxTokens, None)]),
             ("malformed", vec![fail(Failure::Malformed, None)]),
             ("empty", vec![Step::Empty]),
+            (
+                "go away 2s then say bye",
+                vec![
+                    fail(Failure::Live(Line::GoAway(Duration::from_secs(2))), None),
+                    say("bye"),
+                ],
+            ),
+            (
+                "close 1011 once",
+                vec![fail(
+                    Failure::Live(Line::Close {
+                        code: 1011,
+                        after: Duration::ZERO,
+                    }),
+                    Some(1),
+                )],
+            ),
+            (
+                "drop after 50ms twice",
+                vec![fail(
+                    Failure::Live(Line::Drop {
+                        after: Duration::from_millis(50),
+                    }),
+                    Some(2),
+                )],
+            ),
             ("long 7", vec![Step::Long(7)]),
             ("long 99999999999", vec![Step::Long(MAX_WORDS)]),
             ("slow", vec![Step::Slow(SLOW_WORDS)]),
@@ -290,6 +371,10 @@ mod tests {
             "call a b",
             "call a {} and more",
             "safety first",
+            "go away",
+            "drop it",
+            "close 11",
+            "drop after 2h",
         ];
         for text in sentences {
             assert_eq!(parse(text), None, "{text}");

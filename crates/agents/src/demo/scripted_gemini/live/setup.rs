@@ -1,0 +1,106 @@
+//! The first message of a live connection: what is agreed on for all of it.
+
+use serde_json::Value;
+
+use super::super::error::ApiError;
+use super::super::models;
+
+/// The codes with which Google closes: the message was wrong, or what it asks for is not to be had.
+pub(super) const INVALID: u16 = 1007;
+pub(super) const NOT_FOUND: u16 = 1008;
+pub(super) const INTERNAL: u16 = 1011;
+
+/// Why a connection is closed.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Refusal {
+    pub(super) code: u16,
+    pub(super) reason: String,
+}
+
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) model: String,
+    /// Whether answers are spoken; otherwise they are written.
+    pub(super) speaks: bool,
+    pub(super) tools: Value,
+    pub(super) generation_config: Value,
+    pub(super) detects_activity: bool,
+    pub(super) silence_ms: Option<usize>,
+    /// Whether the user's speech stops the model's.
+    pub(super) interrupts: bool,
+    pub(super) input_transcription: bool,
+    pub(super) output_transcription: bool,
+    /// Whether handles are wanted.
+    pub(super) resumption: bool,
+    pub(super) handle: Option<String>,
+}
+
+impl Refusal {
+    pub(super) fn new(code: u16, reason: impl Into<String>) -> Self {
+        Self {
+            code,
+            reason: reason.into(),
+        }
+    }
+}
+
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Self {
+        Self::new(INVALID, error.message())
+    }
+}
+
+impl Setup {
+    /// Reads a checked setup.
+    pub(super) fn read(version: &str, setup: &Value) -> Result<Self, Refusal> {
+        let named = setup["model"].as_str().unwrap_or_default();
+        let model = named.strip_prefix("models/").unwrap_or_default().to_owned();
+        if !models::is_known(&model) {
+            let shown = named.strip_prefix("models/").unwrap_or(named);
+            let missing = ApiError::no_model(version, shown, "bidiGenerateContent");
+            return Err(Refusal::new(NOT_FOUND, missing.message()));
+        }
+        let modalities = setup["generationConfig"]["responseModalities"].as_array();
+        let speaks = match modalities.map(Vec::as_slice) {
+            None | Some([]) => true,
+            Some([one]) if one == "AUDIO" => true,
+            Some([one]) if one == "TEXT" => false,
+            Some(_) => {
+                return Err(Refusal::new(
+                    INVALID,
+                    "Request contains an invalid argument: one response modality, AUDIO or TEXT, can be set.",
+                ));
+            }
+        };
+        if !speaks && model.contains("native-audio") {
+            return Err(Refusal::new(
+                INVALID,
+                "Cannot extract voices from a non-audio request.",
+            ));
+        }
+        let realtime = &setup["realtimeInputConfig"];
+        let detection = &realtime["automaticActivityDetection"];
+        Ok(Self {
+            speaks,
+            tools: setup["tools"].clone(),
+            generation_config: setup["generationConfig"].clone(),
+            detects_activity: detection["disabled"] != true,
+            silence_ms: detection["silenceDurationMs"]
+                .as_u64()
+                .and_then(|ms| usize::try_from(ms).ok()),
+            interrupts: realtime["activityHandling"] != "NO_INTERRUPTION",
+            input_transcription: setup["inputAudioTranscription"].is_object(),
+            output_transcription: setup["outputAudioTranscription"].is_object(),
+            resumption: setup["sessionResumption"].is_object(),
+            handle: setup["sessionResumption"]["handle"]
+                .as_str()
+                .map(str::to_owned),
+            model,
+        })
+    }
+
+    /// Models before the third say that their turn is complete as soon as they have called.
+    pub(super) fn completes_at_call(&self) -> bool {
+        !self.model.starts_with("gemini-3")
+    }
+}
