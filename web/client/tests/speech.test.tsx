@@ -65,12 +65,14 @@ const shown = () => page.chat.messages.map((message) => [message.role, message.p
 
 describe('a turn that the server begins', () => {
   it('comes behind what the user said, without any request', async () => {
-    heard('what is', false);
-    heard('what is the time', true);
+    heard('what ', false);
+    heard('is the', false);
+    await page.until(() => expect(shown()).toEqual([['user', 'what is the']]));
+    heard('What is the time?', true);
     tell(1, 'a1', 'half past nine');
     await page.until(() => expect(page.text).toBe('half past nine'));
     await page.rest();
-    expect(shown()).toEqual([['user', 'what is the time'], ['assistant', 'half past nine']]);
+    expect(shown()).toEqual([['user', 'What is the time?'], ['assistant', 'half past nine']]);
     expect(frames('message')).toEqual([]);
     expect(frames('audio_config')).toEqual([{ type: 'audio_config', wire: 'binary' }]);
   });
