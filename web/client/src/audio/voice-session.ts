@@ -17,7 +17,7 @@ import { AudioPlayer } from './audio-player.js';
 import { AudioRecorder } from './audio-recorder.js';
 import type { PlayerState } from './player-core.js';
 import type { RecordedChunk } from './recorder-core.js';
-import { SileroDetector, type SileroFiles } from './silero-detector.js';
+import type { SileroDetector, SileroFiles } from './silero-detector.js';
 import { VoiceGate } from './voice-gate.js';
 
 /** How the user tells that it is their turn. */
@@ -198,18 +198,18 @@ export class VoiceSession {
   async #loadSilero(recorder: AudioRecorder): Promise<void> {
     const { silero: files } = this.#options;
     if (files === undefined) return;
-    const detector = new SileroDetector({
-      ...files,
-      onStart: () => {
-        this.#gate.open();
-        this.#speech('start');
-      },
-      onEnd: () => {
-        this.#gate.close();
-        this.#speech('end');
-      },
-    });
+    const onStart = () => {
+      this.#gate.open();
+      this.#speech('start');
+    };
+    const onEnd = () => {
+      this.#gate.close();
+      this.#speech('end');
+    };
+    let detector: SileroDetector;
     try {
+      const { SileroDetector } = await import('./silero-detector.js');
+      detector = new SileroDetector({ ...files, onStart, onEnd });
       await detector.open();
     } catch {
       return; // The other detector goes on.

@@ -1,6 +1,7 @@
 /** What the tests run inside a real browser. */
 
-import { AudioPlayer, AudioRecorder, CameraFrames, SileroDetector, VoiceSession, type VoiceConnection } from '../../src/index.js';
+import { AudioPlayer, AudioRecorder, CameraFrames, VoiceSession, type VoiceConnection } from '../../src/index.js';
+import { SileroDetector } from '../../src/audio/silero-detector.js';
 
 interface Captured {
   /** The first frame of the audio clock. */
