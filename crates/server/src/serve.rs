@@ -23,6 +23,7 @@ use crate::config::{AgentKind, Config, Overrides};
 use crate::connections::{self, HEAD_TIME};
 use crate::files::Files;
 use crate::router::{App, router};
+use crate::sockets::Sockets;
 use crate::store::DataDir;
 use crate::store::sqlite::SqliteStore;
 
@@ -80,9 +81,11 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
     config.server.listen = address;
     let open = chats.boot().await?;
     banner(&config, &directory, open);
+    let sockets = Sockets::new(config.server.max_sockets, chats.shared().metrics.clone());
     let app = App {
         config: Arc::new(config),
         chats: chats.clone(),
+        sockets: sockets.clone(),
     };
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = tokio::spawn(connections::serve(
@@ -99,6 +102,7 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
     let _ = stop.send(());
     let gone = async {
         chats.shut_down().await;
+        sockets.close().await;
         serving.await
     };
     match tokio::time::timeout(GOING, gone).await {

@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use adk_bridge::chat::live::{AnswerTo, Via};
 use adk_bridge::chat::request::ChatRequest;
 use adk_bridge::chat::toolbox::Toolbox;
 use adk_bridge::chat::{Chats, Command, Shared};
@@ -121,8 +122,8 @@ async fn say(chats: &Chats, id: &str, text: &str) -> Vec<Value> {
     let mut answer = chats
         .ask("alice", "chat-1", |answer| Command::Post {
             request,
-            transport: "http",
-            answer,
+            via: Via::HTTP,
+            answer: AnswerTo::Request(answer),
         })
         .await
         .unwrap()

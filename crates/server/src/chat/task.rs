@@ -14,12 +14,14 @@ use adk_bridge_protocol::dialect::{Dialect, Reader};
 use adk_bridge_protocol::message::{Message, Role};
 use adk_bridge_protocol::outbox::Outbox;
 use adk_bridge_protocol::reply::{Input, Record, Reply, Why};
+use adk_bridge_protocol::wire::live::Close;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::kept::{Pictures, ReplyIds};
+use super::live::{AnswerTo, Live, LiveCommand, Via};
 use super::memory::Known;
 use super::readers::{Answer, Readers};
 use super::request::ChatRequest;
@@ -37,6 +39,8 @@ const MAX_LEFT_OUT: usize = 16;
 /// A task without anything to do goes away; its chat is in the store. What follows a turn by itself, such as a client
 /// tool's output, comes sooner than this, and what a human writes comes later than any time that is worth its memory.
 const IDLE: Duration = Duration::from_secs(2);
+/// How long what a live connection has missed is remembered for the next one.
+const LIVE_IDLE: Duration = Duration::from_secs(60);
 /// How long tools may go on when the server is being stopped; it has to be gone after five seconds.
 const LAST_TOOLS: Duration = Duration::from_secs(3);
 
@@ -44,8 +48,8 @@ const LAST_TOOLS: Duration = Duration::from_secs(3);
 pub enum Command {
     Post {
         request: ChatRequest,
-        transport: &'static str,
-        answer: oneshot::Sender<Result<Answer, AppError>>,
+        via: Via,
+        answer: AnswerTo,
     },
     Resume {
         dialect: Dialect,
@@ -65,6 +69,7 @@ pub enum Command {
         outcome: Outcome,
         answer: oneshot::Sender<Result<(), AppError>>,
     },
+    Live(LiveCommand),
     /// The chat is being deleted: everything stops.
     Close {
         answer: oneshot::Sender<()>,
@@ -108,6 +113,7 @@ pub(super) struct Task {
     /// A commit failed: what is in memory is worth nothing any more.
     pub(super) lost: bool,
     pub(super) pictures: Arc<Pictures>,
+    pub(super) live: Live,
     /// The turn that is open, for the log and the metrics.
     pub(super) turn: Option<Turn>,
     /// When the request came that the next turn is for.
@@ -125,6 +131,7 @@ pub(super) struct Turn {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin {
     pub(super) transport: &'static str,
+    pub(super) connection: Option<Uuid>,
     pub(super) dialect: Dialect,
 }
 
@@ -165,11 +172,13 @@ impl Task {
                 command = commands.recv() => match command {
                     Some(Command::Close { answer }) => {
                         task.stop_everything().await;
+                        task.live.close(Close::NOT_FOUND);
                         let _ = answer.send(());
                         return refuse_all(task.queue, commands, AppError::not_found("chat")).await;
                     }
                     Some(Command::ShutDown { answer }) => {
                         task.shut_down().await;
+                        task.live.close(Close::GOING_AWAY);
                         let _ = answer.send(());
                         return;
                     }
@@ -183,6 +192,7 @@ impl Task {
                     task.progress(progress).await;
                 }
                 () = task.readers.room(), if !room => {}
+                () = task.live.gone() => task.live.leave(),
                 () = alarm.as_mut() => {
                     if task.ring().await && commands.is_empty() {
                         return;
@@ -200,6 +210,7 @@ impl Task {
             ids: ReplyIds::new(shared.files.clone()),
             readers: Readers::new(shared.metrics.clone()),
             pictures: Arc::default(),
+            live: Live::default(),
             turn: None,
             arrived: None,
             shared,
@@ -218,6 +229,7 @@ impl Task {
             turn_id: new_id("turn"),
             origin: Origin {
                 transport: "none",
+                connection: None,
                 dialect: Dialect::Native,
             },
             refused: 0,
@@ -258,9 +270,9 @@ impl Task {
         match command {
             Command::Post {
                 request,
-                transport,
+                via,
                 answer,
-            } => self.post(request, transport, answer).await,
+            } => self.post(request, via, answer).await,
             Command::Resume {
                 dialect,
                 sdk,
@@ -294,6 +306,7 @@ impl Task {
             } => {
                 let _ = answer.send(self.tool_output(&call_id, outcome).await);
             }
+            Command::Live(command) => self.live_command(command).await,
             Command::Close { .. } | Command::ShutDown { .. } => {}
         }
     }
@@ -342,9 +355,13 @@ impl Task {
         }
     }
 
-    pub(super) fn begin_turn(&mut self, transport: &'static str, dialect: Dialect) {
+    pub(super) fn begin_turn(&mut self, via: Via, dialect: Dialect) {
         self.turn_id = new_id("turn");
-        self.origin = Origin { transport, dialect };
+        self.origin = Origin {
+            transport: via.transport,
+            connection: via.connection,
+            dialect,
+        };
     }
 
     /// Goes on with requests that waited for started tools.
@@ -367,6 +384,7 @@ impl Task {
         !self.run.is_active()
             && self.tools.is_empty()
             && self.readers.is_empty()
+            && self.live.is_empty()
             && self.queue.is_empty()
             && self.reply.as_ref().and_then(Reply::deadline).is_none()
     }
@@ -400,7 +418,12 @@ impl Task {
     fn idle_until(&self) -> Instant {
         // The newest page that was not given the last message stands first, and only this task knows of it.
         let asked_for = self.left_out.front().map(|(_, until)| *until);
-        (self.active_at + IDLE).max(asked_for.unwrap_or(self.active_at))
+        let idle = if self.live.was_used() {
+            LIVE_IDLE
+        } else {
+            IDLE
+        };
+        (self.active_at + idle).max(asked_for.unwrap_or(self.active_at))
     }
 
     async fn stop_everything(&mut self) {
@@ -465,7 +488,15 @@ async fn refuse_all(
     }
     for command in queue {
         match command {
-            Command::Post { answer, .. } => drop(answer.send(Err(refusal.clone()))),
+            Command::Post {
+                answer: AnswerTo::Request(answer),
+                ..
+            } => drop(answer.send(Err(refusal.clone()))),
+            Command::Live(LiveCommand::Sit { answer, .. }) => {
+                drop(answer.send(Err(refusal.clone())));
+            }
+            // The connection is being closed.
+            Command::Post { .. } | Command::Live(_) => {}
             Command::ToolOutput { answer, .. } => drop(answer.send(Err(refusal.clone()))),
             Command::Resume { answer, .. } => drop(answer.send(None)),
             Command::Listed { answer, .. }
