@@ -217,6 +217,22 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Named,
     },
     Check {
+        name: "client",
+        what: "the front end library with AI SDK versions 6 and 7, and its audio in a real browser",
+        needs: &[Need::Node, Need::Chromium, Need::Espeak],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &[
+                "node",
+                "web/client/scripts/test.mjs",
+                "{target}/debug/adk-bridge",
+            ],
+        ],
+        server: None,
+        tally: Tally::Named,
+    },
+    Check {
         name: "ui",
         what: "the page in a real browser, against the real binary",
         needs: &[Need::Node, Need::Chromium],
