@@ -19,7 +19,7 @@ import { startServer } from './server.mjs';
 import { Visit } from './visit.mjs';
 
 // Most of a test's time is waiting; more at once would make the machine's speed part of the tests.
-const AT_ONCE = 2;
+const AT_ONCE = 3;
 
 // Tests that wait for a question to expire have a server on which it does so soon.
 const HASTY = '[demo]\npace = "0ms"\n[approval]\ntimeout = "2s"\n';

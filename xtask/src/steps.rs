@@ -197,6 +197,23 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Named,
     },
     Check {
+        name: "adk",
+        what: "the same chats with a real ADK server behind the bridge, restarts included",
+        needs: &[Need::Node, Need::Python],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &[
+                "node",
+                "web/chat/run-remote.mjs",
+                "{target}/debug/adk-bridge",
+                "{python}",
+            ],
+        ],
+        server: None,
+        tally: Tally::Named,
+    },
+    Check {
         name: "ui",
         what: "the page in a real browser, against the real binary",
         needs: &[Need::Node, Need::Chromium],
@@ -209,23 +226,6 @@ pub(crate) const CHECKS: &[Check] = &[
                 "web/e2e/run.mjs",
                 "{target}/debug/adk-bridge",
                 "{target}/e2e",
-            ],
-        ],
-        server: None,
-        tally: Tally::Named,
-    },
-    Check {
-        name: "adk",
-        what: "the same chats with a real ADK server behind the bridge, restarts included",
-        needs: &[Need::Node, Need::Python],
-        writes: &[],
-        programs: &[
-            &["cargo", "build", "--package=adk-bridge"],
-            &[
-                "node",
-                "web/chat/run-remote.mjs",
-                "{target}/debug/adk-bridge",
-                "{python}",
             ],
         ],
         server: None,
