@@ -9,9 +9,11 @@
 //! | module | knows |
 //! |---|---|
 //! | [`router`] | all doors on one page |
+//! | [`connections`] | how clients are connected |
 //! | [`auth`] | who asks, and from where they may |
 //! | [`transport`] | requests in, answers out |
 //! | [`chat`] | one task per chat: the reply, the agent's run, tools, readers |
+//! | [`sockets`] | open WebSockets, and the tickets that open them |
 //! | [`store`] | what survives a restart |
 //! | [`files`] | binary content beside the store |
 //! | [`metrics`], [`telemetry`] | what is counted, what is logged |
@@ -22,6 +24,7 @@
 pub mod auth;
 pub mod chat;
 pub mod config;
+pub mod connections;
 pub mod error;
 mod failpoint;
 pub mod fake_gemini;
@@ -29,6 +32,7 @@ pub mod files;
 pub mod metrics;
 pub mod router;
 pub mod serve;
+pub mod sockets;
 pub mod store;
 pub mod telemetry;
 pub mod translate;

@@ -20,8 +20,10 @@ use tokio::sync::oneshot;
 use crate::chat::toolbox::Toolbox;
 use crate::chat::{Chats, Shared};
 use crate::config::{AgentKind, Config, Overrides};
+use crate::connections::{self, HEAD_TIME};
 use crate::files::Files;
 use crate::router::{App, router};
+use crate::sockets::Sockets;
 use crate::store::DataDir;
 use crate::store::sqlite::SqliteStore;
 
@@ -79,25 +81,32 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
     config.server.listen = address;
     let open = chats.boot().await?;
     banner(&config, &directory, open);
+    let sockets = Sockets::new(config.server.max_sockets, chats.shared().metrics.clone());
     let app = App {
         config: Arc::new(config),
         chats: chats.clone(),
+        sockets: sockets.clone(),
     };
     let (stop, stopped) = oneshot::channel::<()>();
-    let server = axum::serve(listener, router(app)).with_graceful_shutdown(async {
-        let _ = stopped.await;
-    });
-    let serving = tokio::spawn(server.into_future());
+    let serving = tokio::spawn(connections::serve(
+        listener,
+        router(app),
+        HEAD_TIME,
+        async {
+            let _ = stopped.await;
+        },
+    ));
     announce(address)?;
     shutdown().await;
     tracing::info!("the server stops");
     let _ = stop.send(());
     let gone = async {
         chats.shut_down().await;
+        sockets.close().await;
         serving.await
     };
     match tokio::time::timeout(GOING, gone).await {
-        Ok(served) => served??,
+        Ok(served) => served?,
         Err(_) => tracing::warn!("some connections did not end in time; they are cut"),
     }
     crate::store::Store::close(&*store).await?;

@@ -35,6 +35,13 @@ export {
 } from './build-use-chat-options.js';
 export type { JournalStorage } from './call-journal.js';
 export {
+  ChunkLog,
+  parseChunkLog,
+  playChunkLog,
+  type ChunkLogEntry,
+  type PlayChunkLogOptions,
+} from './chunk-log.js';
+export {
   ClientTools,
   defineClientTools,
   type ClientToolContext,

@@ -6,6 +6,7 @@
 //!   tool's image   ─┘                                          └─▶ everybody else: the address
 //! ```
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -181,10 +182,16 @@ pub(super) async fn recognise(
     }
 }
 
-/// Puts content back into messages for the model, the newest first, as far as a request may hold it.
-pub(super) async fn inline(files: &Files, chat: ChatRef<'_>, messages: &mut [Message]) {
+/// Puts content back into messages for the model, the newest first, as far as a request may hold it. Only those that
+/// hold files are copied.
+pub(super) async fn inline(files: &Files, chat: ChatRef<'_>, messages: &mut [Cow<'_, Message>]) {
     let mut room = MAX_INLINE_BYTES;
-    for message in messages.iter_mut().rev() {
+    for message in messages
+        .iter_mut()
+        .rev()
+        .filter(|message| has_files(message))
+    {
+        let message = message.to_mut();
         let of_user = message.role == Role::User;
         for part in message.parts.iter_mut().rev() {
             let Part::File(file) = part else {

@@ -1,24 +1,23 @@
 //! What requests do to a chat: they answer, submit, resume, or bring the output of a tool.
 
 use adk_bridge_protocol::calls::Outcome;
-use adk_bridge_protocol::chunk::Sdk;
-use adk_bridge_protocol::dialect::{Dialect, Reader};
+use adk_bridge_protocol::dialect::Reader;
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::Commit;
 use adk_bridge_protocol::reply::{
     Answer as ClientAnswer, Given, Input, Mode, Reply, Why, answers_of,
 };
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::kept;
+use super::live::{AnswerTo, Via};
 use super::plan::{CutAt, Plan, plan};
 use super::readers::{Answer, Readers};
 use super::request::ChatRequest;
 use super::task::{Command, Task, ended, new_id};
 use super::{late, now};
 use crate::error::AppError;
-use crate::store::ChatRef;
+use crate::store::{ChatRef, StoreError};
 
 impl Task {
     /// The running message, or one that was running when the page was given the others: it may have ended since.
@@ -34,12 +33,7 @@ impl Task {
         left_out.then(|| self.once(reader, reply, None))
     }
 
-    pub(super) async fn post(
-        &mut self,
-        mut request: ChatRequest,
-        transport: &'static str,
-        answer: oneshot::Sender<Result<Answer, AppError>>,
-    ) {
+    pub(super) async fn post(&mut self, mut request: ChatRequest, via: Via, answer: AnswerTo) {
         self.arrived = Some(Instant::now());
         if let Some(theirs) = request.messages.last_mut()
             && let Some(ours) = self.history.iter().find(|ours| ours.id == theirs.id)
@@ -49,7 +43,7 @@ impl Task {
         let current = self.reply.as_ref().map(Reply::message);
         match plan(&request, &self.history, current, self.known) {
             Plan::Answer(message) => {
-                self.begin_turn(transport, request.dialect);
+                self.begin_turn(via, request.dialect);
                 let reader = self
                     .reader(request.dialect, request.sdk, message.as_ref())
                     .await;
@@ -62,34 +56,43 @@ impl Task {
                             Ok(()) => Ok(self.once(reader, &ended(older), Some(request.last()))),
                             Err(error) => Err(error.into()),
                         };
-                        let _ = answer.send(stream);
-                        return;
+                        return self.deliver(answer, stream, false);
                     }
                     _ => return,
                 };
                 let theirs = request.last();
-                let stream = self.readers.attach(reader, reply, Some(theirs));
-                let _ = answer.send(Ok(stream));
+                if !self.live.reads(&answer) {
+                    let stream = self.readers.attach(reader, reply, Some(theirs));
+                    self.deliver(answer, Ok(stream), true);
+                }
                 let answers = answers_of(theirs);
-                self.feed(Input::Answers(&answers, Some(Mode::Http))).await;
+                self.feed(Input::Answers(&answers, Some(via.mode))).await;
             }
             Plan::Submit { .. } if self.is_unfinished() => {
                 self.feed(Input::Close(Why::Superseded)).await;
                 self.queue.push_back(Command::Post {
                     request,
-                    transport,
+                    via,
                     answer,
                 });
             }
             Plan::Submit { messages, cut } => {
-                self.begin_turn(transport, request.dialect);
-                let (dialect, sdk) = (request.dialect, request.sdk);
-                let begun = self.begin(dialect, sdk, messages, cut.as_ref()).await;
-                let _ = answer.send(begun);
+                self.begin_turn(via, request.dialect);
+                let opened = match self.refuse_riding(&request).await {
+                    Ok(()) => self.open(via.mode, messages, cut.as_ref()).await,
+                    Err(error) => Err(error.into()),
+                };
+                match opened {
+                    Ok(unanswered) => {
+                        let reader = self.reader(request.dialect, request.sdk, None).await;
+                        let stream = self.readers.attach(reader, &unanswered, None);
+                        self.deliver(answer, Ok(stream), true);
+                        self.perform().await;
+                    }
+                    Err(error) => self.not_appended(answer, error),
+                }
             }
-            Plan::Refuse(error) => {
-                let _ = answer.send(Err(error));
-            }
+            Plan::Refuse(error) => self.deliver(answer, Err(error), false),
         }
     }
 
@@ -101,15 +104,39 @@ impl Task {
         stream
     }
 
-    /// Takes new messages into the history and begins to answer them. The first commit of the reply stores both: a crash
-    /// leaves no question that nobody answers.
-    async fn begin(
+    /// Shows the audit what a new message brings along of answers to older ones that are not ours.
+    async fn refuse_riding(&mut self, request: &ChatRequest) -> Result<(), StoreError> {
+        if !self.known {
+            return Ok(());
+        }
+        let current = self.reply.as_ref().map(Reply::message);
+        let stored = |id: &str| {
+            self.history
+                .iter()
+                .chain(current)
+                .find(|ours| ours.id == id)
+        };
+        let (_, older) = request
+            .messages
+            .split_last()
+            .unwrap_or((request.last(), &[]));
+        let mut refused = late::riding_along(older, stored, request.dialect);
+        if !refused.is_empty() {
+            let rows = self.shared.store.audit(self.chat()).await?;
+            refused.retain(|audit| !late::is_recorded(audit, &rows));
+        }
+        self.append_audit(&refused).await
+    }
+
+    /// Takes new messages into the history and begins a reply to them. The first commit of the reply stores both: a crash
+    /// leaves no question that nobody answers. Gives the reply as it was before: its reader has to see everything that
+    /// the beginning brings, which is still to be performed.
+    async fn open(
         &mut self,
-        dialect: Dialect,
-        sdk: Sdk,
+        mode: Mode,
         mut messages: Vec<Message>,
         cut: Option<&CutAt>,
-    ) -> Result<Answer, AppError> {
+    ) -> Result<Reply, AppError> {
         let store = self.shared.store.clone();
         let chat = ChatRef {
             user: &self.user,
@@ -129,7 +156,7 @@ impl Task {
                 ids: &mut self.ids,
                 rules: &*self.shared.tools,
             };
-            reply.handle(Input::Begin(Mode::Http), &mut given, &mut self.outbox);
+            reply.handle(Input::Begin(mode), &mut given, &mut self.outbox);
         }
         let commit = self.outbox.take_commit().unwrap_or_else(|| Commit {
             record: reply.record(),
@@ -145,12 +172,8 @@ impl Task {
         self.history.extend(messages);
         self.known = true;
         self.pictures.clear();
-        // The reader has to see everything that the beginning brings.
-        let reader = self.reader(dialect, sdk, None).await;
-        let stream = self.readers.attach(reader, &unanswered, None);
         self.reply = Some(reply);
-        self.perform().await;
-        Ok(stream)
+        Ok(unanswered)
     }
 
     pub(super) async fn tool_output(

@@ -4,22 +4,24 @@
 //! reply, perform the effects that come out, in order.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adk_bridge_protocol::approval::Time;
 use adk_bridge_protocol::calls::Outcome;
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::{Dialect, Reader};
 use adk_bridge_protocol::message::{Message, Role};
 use adk_bridge_protocol::outbox::Outbox;
 use adk_bridge_protocol::reply::{Input, Record, Reply, Why};
+use adk_bridge_protocol::wire::live::Close;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::kept::{Pictures, ReplyIds};
+use super::live::{AnswerTo, Live, LiveCommand, Via};
 use super::memory::Known;
 use super::readers::{Answer, Readers};
 use super::request::ChatRequest;
@@ -34,8 +36,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const LEFT_OUT: Duration = Duration::from_secs(10);
 /// How many such pages are remembered: no user loads one chat more often at once.
 const MAX_LEFT_OUT: usize = 16;
-/// A task without anything to do goes away; its chat is in the store.
-const IDLE: Duration = Duration::from_secs(60);
+/// A task without anything to do goes away; its chat is in the store. What follows a turn by itself, such as a client
+/// tool's output, comes sooner than this, and what a human writes comes later than any time that is worth its memory.
+const IDLE: Duration = Duration::from_secs(2);
+/// How long what a live connection has missed is remembered for the next one.
+const LIVE_IDLE: Duration = Duration::from_secs(60);
 /// How long tools may go on when the server is being stopped; it has to be gone after five seconds.
 const LAST_TOOLS: Duration = Duration::from_secs(3);
 
@@ -43,8 +48,8 @@ const LAST_TOOLS: Duration = Duration::from_secs(3);
 pub enum Command {
     Post {
         request: ChatRequest,
-        transport: &'static str,
-        answer: oneshot::Sender<Result<Answer, AppError>>,
+        via: Via,
+        answer: AnswerTo,
     },
     Resume {
         dialect: Dialect,
@@ -64,6 +69,7 @@ pub enum Command {
         outcome: Outcome,
         answer: oneshot::Sender<Result<(), AppError>>,
     },
+    Live(LiveCommand),
     /// The chat is being deleted: everything stops.
     Close {
         answer: oneshot::Sender<()>,
@@ -97,11 +103,17 @@ pub(super) struct Task {
     pub(super) turn_id: String,
     pub(super) origin: Origin,
     pub(super) refused: usize,
-    pub(super) checkpointed: Instant,
+    /// When the message is stored next while the agent speaks.
+    pub(super) checkpoint_at: Instant,
+    /// When something last happened.
+    active_at: Instant,
+    /// When the agent's last piece came.
+    pub(super) read_at: Option<Instant>,
     pub(super) ids: ReplyIds,
     /// A commit failed: what is in memory is worth nothing any more.
     pub(super) lost: bool,
     pub(super) pictures: Arc<Pictures>,
+    pub(super) live: Live,
     /// The turn that is open, for the log and the metrics.
     pub(super) turn: Option<Turn>,
     /// When the request came that the next turn is for.
@@ -119,6 +131,7 @@ pub(super) struct Turn {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin {
     pub(super) transport: &'static str,
+    pub(super) connection: Option<Uuid>,
     pub(super) dialect: Dialect,
 }
 
@@ -137,22 +150,35 @@ impl Task {
             return refuse_all(task.queue, commands, refusal).await;
         }
         task.feed(Input::Boot).await;
+        // One alarm for everything that time brings. It may ring too early, and is then set anew: setting it costs more
+        // than a look at the clock, and most of what it is set for is put off by whatever happens.
+        let mut alarm = pin!(tokio::time::sleep(KEEP_ALIVE));
+        let mut rang = false;
         loop {
             if task.lost {
                 return task.let_go().await;
             }
-            let deadline = task.deadline();
             let room = task.readers.have_room();
+            if !std::mem::take(&mut rang) {
+                task.active_at = Instant::now();
+            }
+            if let Some(due) = task.due()
+                && due < alarm.deadline()
+            {
+                alarm.as_mut().reset(due);
+            }
             tokio::select! {
                 biased;
                 command = commands.recv() => match command {
                     Some(Command::Close { answer }) => {
                         task.stop_everything().await;
+                        task.live.close(Close::NOT_FOUND);
                         let _ = answer.send(());
                         return refuse_all(task.queue, commands, AppError::not_found("chat")).await;
                     }
                     Some(Command::ShutDown { answer }) => {
                         task.shut_down().await;
+                        task.live.close(Close::GOING_AWAY);
                         let _ = answer.send(());
                         return;
                     }
@@ -166,16 +192,13 @@ impl Task {
                     task.progress(progress).await;
                 }
                 () = task.readers.room(), if !room => {}
-                () = tokio::time::sleep_until(deadline.at), if deadline.due => {
-                    task.feed(Input::Tick).await;
-                }
-                () = tokio::time::sleep(KEEP_ALIVE), if !task.readers.is_empty() => {
-                    task.readers.keep_alive();
-                }
-                () = tokio::time::sleep(IDLE), if task.is_idle() => {
-                    if commands.is_empty() {
+                () = task.live.gone() => task.live.leave(),
+                () = alarm.as_mut() => {
+                    if task.ring().await && commands.is_empty() {
                         return;
                     }
+                    rang = true;
+                    alarm.as_mut().reset(Instant::now() + KEEP_ALIVE);
                 }
             }
             task.take_queued().await;
@@ -187,6 +210,7 @@ impl Task {
             ids: ReplyIds::new(shared.files.clone()),
             readers: Readers::new(shared.metrics.clone()),
             pictures: Arc::default(),
+            live: Live::default(),
             turn: None,
             arrived: None,
             shared,
@@ -205,10 +229,13 @@ impl Task {
             turn_id: new_id("turn"),
             origin: Origin {
                 transport: "none",
+                connection: None,
                 dialect: Dialect::Native,
             },
             refused: 0,
-            checkpointed: Instant::now(),
+            checkpoint_at: Instant::now(),
+            active_at: Instant::now(),
+            read_at: None,
             lost: false,
         }
     }
@@ -243,9 +270,9 @@ impl Task {
         match command {
             Command::Post {
                 request,
-                transport,
+                via,
                 answer,
-            } => self.post(request, transport, answer).await,
+            } => self.post(request, via, answer).await,
             Command::Resume {
                 dialect,
                 sdk,
@@ -279,6 +306,7 @@ impl Task {
             } => {
                 let _ = answer.send(self.tool_output(&call_id, outcome).await);
             }
+            Command::Live(command) => self.live_command(command).await,
             Command::Close { .. } | Command::ShutDown { .. } => {}
         }
     }
@@ -327,9 +355,13 @@ impl Task {
         }
     }
 
-    pub(super) fn begin_turn(&mut self, transport: &'static str, dialect: Dialect) {
+    pub(super) fn begin_turn(&mut self, via: Via, dialect: Dialect) {
         self.turn_id = new_id("turn");
-        self.origin = Origin { transport, dialect };
+        self.origin = Origin {
+            transport: via.transport,
+            connection: via.connection,
+            dialect,
+        };
     }
 
     /// Goes on with requests that waited for started tools.
@@ -352,17 +384,46 @@ impl Task {
         !self.run.is_active()
             && self.tools.is_empty()
             && self.readers.is_empty()
+            && self.live.is_empty()
             && self.queue.is_empty()
             && self.reply.as_ref().and_then(Reply::deadline).is_none()
     }
 
-    fn deadline(&self) -> Deadline {
-        let at = self.reply.as_ref().and_then(Reply::deadline);
-        let wait = at.map_or(0, |at: Time| at.saturating_sub(now()));
-        Deadline {
-            due: at.is_some(),
-            at: Instant::now() + Duration::from_millis(wait),
+    /// When the alarm has to ring at the latest.
+    fn due(&self) -> Option<Instant> {
+        let tick = self.reply.as_ref().and_then(Reply::deadline).map(|at| {
+            let wait = at.saturating_sub(now());
+            Instant::now() + Duration::from_millis(wait)
+        });
+        let comment = (!self.readers.is_empty()).then(|| self.active_at + KEEP_ALIVE);
+        let end = self.is_idle().then(|| self.idle_until());
+        tick.into_iter().chain(comment).chain(end).min()
+    }
+
+    /// Does what time brings. Says whether the task may leave.
+    async fn ring(&mut self) -> bool {
+        let at = Instant::now();
+        let tick = self.reply.as_ref().and_then(Reply::deadline);
+        if tick.is_some_and(|tick| tick <= now()) {
+            self.feed(Input::Tick).await;
+            self.active_at = at;
         }
+        if !self.readers.is_empty() && at >= self.active_at + KEEP_ALIVE {
+            self.readers.keep_alive();
+            self.active_at = at;
+        }
+        self.is_idle() && at >= self.idle_until()
+    }
+
+    fn idle_until(&self) -> Instant {
+        // The newest page that was not given the last message stands first, and only this task knows of it.
+        let asked_for = self.left_out.front().map(|(_, until)| *until);
+        let idle = if self.live.was_used() {
+            LIVE_IDLE
+        } else {
+            IDLE
+        };
+        (self.active_at + idle).max(asked_for.unwrap_or(self.active_at))
     }
 
     async fn stop_everything(&mut self) {
@@ -399,11 +460,6 @@ impl Task {
     }
 }
 
-struct Deadline {
-    due: bool,
-    at: Instant,
-}
-
 pub fn new_id(kind: &str) -> String {
     format!("{kind}_{}", Uuid::new_v4().simple())
 }
@@ -432,7 +488,15 @@ async fn refuse_all(
     }
     for command in queue {
         match command {
-            Command::Post { answer, .. } => drop(answer.send(Err(refusal.clone()))),
+            Command::Post {
+                answer: AnswerTo::Request(answer),
+                ..
+            } => drop(answer.send(Err(refusal.clone()))),
+            Command::Live(LiveCommand::Sit { answer, .. }) => {
+                drop(answer.send(Err(refusal.clone())));
+            }
+            // The connection is being closed.
+            Command::Post { .. } | Command::Live(_) => {}
             Command::ToolOutput { answer, .. } => drop(answer.send(Err(refusal.clone()))),
             Command::Resume { answer, .. } => drop(answer.send(None)),
             Command::Listed { answer, .. }

@@ -14,6 +14,7 @@ const KAISER_BETA = 8;
 /** Rates that have almost nothing in common are approximated by so many phases. */
 const MAX_PHASES = 1024;
 
+/** A stream of samples at one rate, made into one at another. */
 export class Resampler {
   readonly #from: number;
   readonly #to: number;

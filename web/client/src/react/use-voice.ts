@@ -49,7 +49,6 @@ export function useVoice<Message extends UIMessage>(
   // The session takes its options when it starts; another device is another session.
   const session = useMemo(
     () => (live === undefined ? undefined : new VoiceSession(live as LiveChatTransport, { ...options, mode })),
-    // eslint-disable-next-line react-hooks/exhaustive-deps
     [live, deviceId],
   );
   useEffect(() => () => session?.stop(), [session]);
