@@ -14,6 +14,7 @@ import { conversationTests } from './conversations.mjs';
 import { costTests } from './cost.mjs';
 import { deliveryTests } from './delivery.mjs';
 import { inspectorTests } from './inspector.mjs';
+import { liveTests } from './live.mjs';
 import { lookTests } from './look.mjs';
 import { startServer } from './server.mjs';
 import { Visit } from './visit.mjs';
@@ -37,6 +38,7 @@ const tests = [
   ...conversationTests,
   ...connectionTests,
   ...inspectorTests,
+  ...liveTests,
   ...lookTests,
   ...deliveryTests,
   ...costTests,
