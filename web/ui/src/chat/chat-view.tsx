@@ -13,6 +13,7 @@ import { prepareMarkdown } from './answer-text';
 import { ApprovalBar } from './approval-bar';
 import { waitingCalls } from './calls';
 import { Composer } from './composer';
+import { LiveNotice } from './live-notice';
 import { MessageList } from './message-list';
 import { ErrorNotice } from './notices';
 import { Queue } from './queue';
@@ -81,6 +82,7 @@ export function ChatView({ session }: { session: ChatSession }) {
           </IconButton>
         )}
         <MiniPlayer />
+        {session.live !== undefined && <LiveNotice live={session.live} />}
         {session.live !== undefined && isVoiceOn && (
           <Suspense>
             <VoiceBar live={session.live} />
