@@ -380,7 +380,7 @@ impl Task {
     }
 
     /// A message could not be taken into the chat.
-    pub(super) fn not_appended(&mut self, to: AnswerTo, error: AppError) {
+    pub(super) fn not_begun(&mut self, to: AnswerTo, error: AppError) {
         match to {
             // Somebody else has a chat of this name.
             AnswerTo::Live { connection, .. } if error.status == StatusCode::NOT_FOUND => {
