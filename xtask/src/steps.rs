@@ -197,7 +197,7 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Named,
     },
     Check {
-        name: "adk",
+name: "adk",
         what: "the same chats with a real ADK server behind the bridge, restarts included",
         needs: &[Need::Node, Need::Python],
         writes: &[],
@@ -208,6 +208,22 @@ pub(crate) const CHECKS: &[Check] = &[
                 "web/chat/run-remote.mjs",
                 "{target}/debug/adk-bridge",
                 "{python}",
+            ],
+        ],
+        server: None,
+        tally: Tally::Named,
+    },
+    Check {
+        name: "client",
+        what: "the front end library with AI SDK versions 6 and 7, and its audio in a real browser",
+        needs: &[Need::Node, Need::Chromium, Need::Espeak],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &[
+                "node",
+                "web/client/scripts/test.mjs",
+                "{target}/debug/adk-bridge",
             ],
         ],
         server: None,
