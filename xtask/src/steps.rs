@@ -197,7 +197,7 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Named,
     },
     Check {
-name: "adk",
+        name: "adk",
         what: "the same chats with a real ADK server behind the bridge, restarts included",
         needs: &[Need::Node, Need::Python],
         writes: &[],
