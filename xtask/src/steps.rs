@@ -217,6 +217,23 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Named,
     },
     Check {
+        name: "adk",
+        what: "the same chats with a real ADK server behind the bridge, restarts included",
+        needs: &[Need::Node, Need::Python],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &[
+                "node",
+                "web/chat/run-remote.mjs",
+                "{target}/debug/adk-bridge",
+                "{python}",
+            ],
+        ],
+        server: None,
+        tally: Tally::Named,
+    },
+    Check {
         name: "client",
         what: "the front end library with AI SDK versions 6 and 7, and its audio in a real browser",
         needs: &[Need::Node, Need::Chromium, Need::Espeak],
@@ -245,23 +262,6 @@ pub(crate) const CHECKS: &[Check] = &[
                 "web/e2e/run.mjs",
                 "{target}/debug/adk-bridge",
                 "{target}/e2e",
-            ],
-        ],
-        server: None,
-        tally: Tally::Named,
-    },
-    Check {
-        name: "adk",
-        what: "the same chats with a real ADK server behind the bridge, restarts included",
-        needs: &[Need::Node, Need::Python],
-        writes: &[],
-        programs: &[
-            &["cargo", "build", "--package=adk-bridge"],
-            &[
-                "node",
-                "web/chat/run-remote.mjs",
-                "{target}/debug/adk-bridge",
-                "{python}",
             ],
         ],
         server: None,
