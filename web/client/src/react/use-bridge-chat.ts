@@ -6,10 +6,12 @@ import { useCallback, useEffect, useRef, useState } from 'react';
 
 import { loadMessages, stopTurn } from '../bridge-requests.js';
 import { buildUseChatOptions, type BuildUseChatOptions } from '../build-use-chat-options.js';
+import { ClientTools } from '../client-tools.js';
 import { followServerTurns } from '../live/follow-server-turns.js';
 import type { LiveChatTransport } from '../live/live-chat-transport.js';
 import type { ConnectionState } from '../live/live-socket.js';
 import { transcriptionOf, withTranscription } from '../live/transcription.js';
+import type { SendAutomaticallyWhen } from '../send-automatically-when.js';
 import { constant, useObservable } from './use-observable.js';
 
 /** Options of {@link useBridgeChat}; those that make up the connection count when the chat's `id` changes. */
@@ -46,9 +48,10 @@ export function useBridgeChat<Message extends UIMessage = UIMessage>(
 ): BridgeChat<Message> {
   const latest = useRef(options);
   latest.current = options;
-  const { id, clientTools, resume = true, throttleMs } = options;
+  const { id, resume = true, throttleMs } = options;
+  const clientTools = toolsOf(options);
 
-  const { chat, live } = useBridge(latest, id);
+  const { chat, live, predicate } = useBridge(latest, id);
   const helpers = useChat<Message>({
     chat,
     // A live connection brings a running turn by itself.
@@ -61,6 +64,11 @@ export function useBridgeChat<Message extends UIMessage = UIMessage>(
     // What a tool throws is reported to the model; a rejection here is the chat's own, which shows it as its error.
     clientTools?.run(chat).catch(() => {});
   }, [chat, clientTools, messages, status]);
+
+  useEffect(() => {
+    // Without a message the chat sends what was answered, in the name of the message that holds it.
+    if (status === 'ready' && predicate.takeOlderAnswers({ messages })) void chat.sendMessage();
+  }, [chat, predicate, messages, status]);
 
   useEffect(() => {
     const leave = live === undefined ? () => {} : connect(chat, live, latest);
@@ -82,6 +90,7 @@ interface Bridge<Message extends UIMessage> {
   readonly id: string;
   readonly chat: Chat<Message>;
   readonly live: LiveChatTransport<Message> | undefined;
+  readonly predicate: SendAutomaticallyWhen;
 }
 
 type Latest<Message extends UIMessage> = { readonly current: UseBridgeChatOptions<Message> };
@@ -107,7 +116,7 @@ function makeBridge<Message extends UIMessage>(latest: Latest<Message>, id: stri
     onError: (error) => latest.current.onError?.(error),
     onFinish: (event) => latest.current.onFinish?.(event),
   });
-  return { id, chat, live };
+  return { id, chat, live, predicate: init.sendAutomaticallyWhen };
 }
 
 /** Opens the connection and lets the chat take what comes unasked; returns how to leave it. */
@@ -156,7 +165,7 @@ async function stopEverywhere<Message extends UIMessage>(
   live: LiveChatTransport<Message> | undefined,
   options: UseBridgeChatOptions<Message>,
 ): Promise<void> {
-  options.clientTools?.cancel();
+  toolsOf(options)?.cancel();
   if (live === undefined) await stopTurn(options, chat.id).catch(() => chat.stop());
   else live.interrupt();
   const isBusy = () => chat.status === 'submitted' || chat.status === 'streaming';
@@ -173,6 +182,10 @@ async function stopEverywhere<Message extends UIMessage>(
     if (!isBusy()) finish();
   });
   if (isBusy()) await chat.stop();
+}
+
+function toolsOf({ clientTools }: { clientTools?: ClientTools | readonly string[] | undefined }): ClientTools | undefined {
+  return clientTools instanceof ClientTools ? clientTools : undefined;
 }
 
 const IDLE_STATE: ConnectionState = { status: 'idle' };
