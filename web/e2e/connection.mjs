@@ -17,6 +17,7 @@ export const connectionTests = [
         await visit.get('connection').getByText(/Trying again/).waitFor();
         await visit.say('say typed while away');
         await visit.get('error').waitFor();
+        assert.equal(await visit.get('queue').count(), 0, 'shown twice');
         await visit.picture('away');
         await server.start();
         await visit.sees('typed while away');

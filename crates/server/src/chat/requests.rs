@@ -89,7 +89,7 @@ impl Task {
                         self.deliver(answer, Ok(stream), true);
                         self.perform().await;
                     }
-                    Err(error) => self.not_appended(answer, error),
+                    Err(error) => self.not_begun(answer, error),
                 }
             }
             Plan::Refuse(error) => self.deliver(answer, Err(error), false),

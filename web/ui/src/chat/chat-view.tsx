@@ -13,6 +13,7 @@ import { prepareMarkdown } from './answer-text';
 import { ApprovalBar } from './approval-bar';
 import { waitingCalls } from './calls';
 import { Composer } from './composer';
+import { LiveNotice } from './live-notice';
 import { MessageList } from './message-list';
 import { ErrorNotice } from './notices';
 import { Queue } from './queue';
@@ -35,6 +36,11 @@ export function ChatView({ session }: { session: ChatSession }) {
   const isBusy = status === 'submitted' || status === 'streaming';
   const last = messages.at(-1);
   const waiting = useMemo(() => waitingCalls(last), [last]);
+  // What failed on its way is shown as a message, and stays in the queue until the server has it.
+  const waitingItems = useMemo(
+    () => queue.filter(({ id }) => !messages.some((message) => message.id === id)),
+    [queue, messages.length],
+  );
   const isEmpty = loading === 'ready' && messages.length === 0;
 
   useEffect(() => {
@@ -81,15 +87,13 @@ export function ChatView({ session }: { session: ChatSession }) {
           </IconButton>
         )}
         <MiniPlayer />
+        {session.live !== undefined && <LiveNotice live={session.live} />}
         {session.live !== undefined && isVoiceOn && (
           <Suspense>
             <VoiceBar live={session.live} />
           </Suspense>
         )}
-        <Queue
-          queue={queue.filter(({ id }) => !session.isSending(id))}
-          onRemove={(id) => session.removeQueued(id)}
-        />
+        <Queue queue={waitingItems} onRemove={(id) => session.removeQueued(id)} />
         <ApprovalBar calls={waiting} session={session} />
         <Composer key={session.id} session={session} isBusy={isBusy} isAsked={waiting.length > 0} onSent={toEnd} />
       </div>

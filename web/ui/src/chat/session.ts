@@ -46,6 +46,7 @@ export class ChatSession {
   #known = 0;
   #sending: string | undefined;
   #isSyncing = false;
+  #isOwnChange = false;
   #recoveriesLeft = MAX_RECOVERIES;
 
   constructor(
@@ -258,14 +259,8 @@ export class ChatSession {
     if (next === undefined || this.isBusy || this.#sending !== undefined || this.chat.status === 'error') return;
     if (!evenWhileAsked && waitingCalls(this.chat.messages.at(-1)).length > 0) return;
     this.#sending = next.id;
-    this.#change({ queue: this.state.get().queue });
     const text = next.text === '' ? [] : [{ type: 'text' as const, text: next.text }];
     void this.chat.sendMessage({ id: next.id, role: 'user', parts: [...next.files, ...text] });
-  }
-
-  /** The message that is being sent is shown as a message, no longer as one that waits. */
-  isSending(id: string): boolean {
-    return this.#sending === id;
   }
 
   #accepted(): void {
@@ -288,8 +283,10 @@ export class ChatSession {
   #settled(): void {
     if (this.chat.status !== 'ready' || this.state.get().loading !== 'ready') return;
     void clientTools.run(this.chat);
-    void refresh().then(() => {
-      if (!this.isBusy) this.#known = this.#listedAt() ?? this.#known;
+    // The change that the list tells next is this chat's own turn.
+    this.#isOwnChange = true;
+    void refresh().finally(() => {
+      this.#isOwnChange = false;
     });
     if (this.chat.messages.at(-1)?.parts.some((part) => part.type.startsWith('tool-')) === true) void this.loadAudit();
     this.#sendNext();
@@ -308,7 +305,9 @@ export class ChatSession {
 
   #listChanged(): void {
     const at = this.#listedAt();
-    if (at !== undefined && at !== this.#known && !this.isBusy) void this.sync();
+    if (at === undefined || at === this.#known || this.isBusy) return;
+    if (this.#isOwnChange) this.#known = at;
+    else void this.sync();
   }
 
   #listedAt(): number | undefined {
