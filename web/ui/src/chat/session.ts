@@ -21,7 +21,7 @@ import { createStore } from '../lib/store';
 import { onTabsChange, tellTabs } from '../lib/tabs';
 import { clientTools } from '../tools/client-tools';
 import { type CallRecord, recordsOf } from './call-records';
-import { waitingCalls } from './calls';
+import { hasOpenCalls, waitingCalls } from './calls';
 import { chatOptions } from './chat-options';
 import { hasUnsentAnswers, isNetworkFailure, lastUserMessage, reconciled } from './reconcile';
 
@@ -31,6 +31,8 @@ export interface SessionState {
   queue: Waiting[];
   audit: AuditRow[];
   records: ReadonlyMap<string, CallRecord>;
+  /** Answers that the user cut off by speaking. */
+  cut: ReadonlySet<string>;
 }
 
 /** So often a request is repeated while the server seems to be there; then the user decides. */
@@ -47,6 +49,7 @@ export class ChatSession {
   #sending: string | undefined;
   #isSyncing = false;
   #isOwnChange = false;
+  #hasSpoken = false;
   #recoveriesLeft = MAX_RECOVERIES;
 
   constructor(
@@ -58,6 +61,7 @@ export class ChatSession {
       queue: keptQueue(id),
       audit: [],
       records: new Map(),
+      cut: new Set(),
     });
     const { live, ...options } = chatOptions(id, mode, () => this.#accepted());
     this.live = live;
@@ -223,6 +227,7 @@ export class ChatSession {
       following.stop,
       live.on('data', (part) => this.#heard(part)),
       live.on('stale', () => void this.sync()),
+      live.on('interrupted', () => this.#markCut()),
     ];
   }
 
@@ -230,7 +235,14 @@ export class ChatSession {
   #heard(part: { type: string; data?: unknown }): void {
     const spoken = transcriptionOf(part);
     if (spoken === undefined) return;
+    this.#hasSpoken = true;
     this.chat.messages = withTranscription(this.chat.messages, spoken, this.live?.currentMessageId);
+  }
+
+  #markCut(): void {
+    const spoken = this.chat.messages.findLast((message) => message.role === 'assistant');
+    const id = this.live?.currentMessageId ?? spoken?.id;
+    if (id !== undefined) this.#change({ cut: new Set(this.state.get().cut).add(id) });
   }
 
   async #fetchMessages(): Promise<void> {
@@ -283,8 +295,10 @@ export class ChatSession {
   #settled(): void {
     if (this.chat.status !== 'ready' || this.state.get().loading !== 'ready') return;
     void clientTools.run(this.chat);
-    // The change that the list tells next is this chat's own turn.
-    this.#isOwnChange = true;
+    // The change that the list tells next is this chat's own turn; but for older questions that it has settled, and
+    // for the recording of what the user said, which only the server has.
+    this.#isOwnChange = !this.#hasSpoken && !this.chat.messages.slice(0, -1).some(hasOpenCalls);
+    this.#hasSpoken = false;
     void refresh().finally(() => {
       this.#isOwnChange = false;
     });
