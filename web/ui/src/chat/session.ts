@@ -251,13 +251,13 @@ export class ChatSession {
     this.#known = stored.updatedAt;
     const messages = reconciled(this.chat.messages, stored.messages);
     if (messages !== this.chat.messages) this.chat.messages = messages;
-    const queue = this.state.get().queue.filter((item) => !messages.some((message) => message.id === item.id));
-    if (queue.length !== this.state.get().queue.length) this.#setQueue(queue);
+    this.#dropArrived(messages);
     if (messages.some((message) => message.parts.some((part) => part.type.startsWith('tool-')))) void this.loadAudit();
   }
 
   async #resume(): Promise<void> {
-    await this.chat.resumeStream();
+    // A live connection brings what runs by itself, and one that was given up must not be opened unasked.
+    if (this.live === undefined) await this.chat.resumeStream();
     this.#settled();
   }
 
@@ -277,10 +277,15 @@ export class ChatSession {
 
   #accepted(): void {
     this.#recoveriesLeft = MAX_RECOVERIES;
-    if (this.#sending === undefined) return;
-    const sent = this.#sending;
     this.#sending = undefined;
-    this.removeQueued(sent);
+    this.#dropArrived(this.chat.messages);
+  }
+
+  /** What is among the messages that the server has waits no longer. */
+  #dropArrived(messages: readonly UIMessage[]): void {
+    const { queue } = this.state.get();
+    const left = queue.filter((item) => !messages.some((message) => message.id === item.id));
+    if (left.length !== queue.length) this.#setQueue(left);
   }
 
   #statusChanged(): void {
