@@ -73,6 +73,26 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::CargoTest,
     },
     Check {
+        name: "kill",
+        what: "the release build, killed at random moments, loses nothing that it has told",
+        needs: &[],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--release", "--package=adk-bridge"],
+            &[
+                "env",
+                "ADK_BRIDGE_TEST_BINARY={target}/release/adk-bridge",
+                "cargo",
+                "test",
+                "--workspace",
+                "--test=crash",
+                "killed_at_random",
+            ],
+        ],
+        server: None,
+        tally: Tally::CargoTest,
+    },
+    Check {
         name: "fold",
         what: "generated streams fold as in the AI SDK packages",
         needs: &[Need::Node],

@@ -186,6 +186,19 @@ it('stop ends the turn on the server, and the page shows how far it came', async
   expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' });
 });
 
+it('stop without a connection ends the turn when there is one', async () => {
+  const page = await opened();
+  void page.chat.sendMessage({ text: 'slow 400' });
+  await page.until(() => expect(page.text.split(' ').length).toBeGreaterThan(2));
+  proxy.isUp = false;
+  proxy.cut();
+  await page.until(() => expect(page.chat.connection.status).not.toBe('open'));
+  await page.chat.stop();
+  expect(page.chat.status).toBe('ready');
+  proxy.isUp = true;
+  await vi.waitFor(async () => expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' }), 10_000);
+});
+
 it('leaving the page does not end the turn, and the next page takes it up', async () => {
   const before = await opened();
   void before.chat.sendMessage({ text: 'slow 10' });

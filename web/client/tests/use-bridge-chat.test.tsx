@@ -118,6 +118,20 @@ describe.each([
     expect(page.sent).toHaveLength(2);
   });
 
+  it('a client tool that the page runs by itself, named only', async () => {
+    const page = open({ mode, dialect, clientTools: ['take_photo'] });
+    await page.say(PHOTO);
+    await page.answer('take_photo', true);
+    await page.rest();
+    expect(page.sent).toHaveLength(1);
+    const { toolCallId = '' } = page.tool('take_photo');
+    await page.chat.addToolOutput({ tool: 'take_photo', toolCallId, output: { photo: 'data:,' } });
+    await page.until(() => expect(page.text).not.toBe(''));
+    await page.rest();
+    expect(page.sent).toHaveLength(2);
+    expect(page.tool('take_photo').output).toEqual({ photo: 'data:,' });
+  });
+
   it('a denied client tool never runs, and the denial is sent at once', async () => {
     const take = vi.fn();
     const page = open({ mode, dialect, clientTools: defineClientTools({ take_photo: take }) });

@@ -48,15 +48,18 @@ function tones(text: string): Int16Array {
   return out;
 }
 
-function speak(text: string): void {
+/** Faster than anybody speaks, but never faster than the connection takes it. */
+async function speak(text: string): Promise<void> {
   const all = tones(text);
-  for (let at = 0; at < all.length; at += 320) page.chat.live?.sendAudio(all.subarray(at, at + 320));
+  for (let at = 0; at < all.length; at += 320) {
+    await page.until(() => expect(page.chat.live?.sendAudio(all.subarray(at, at + 320))).toBe(true));
+  }
 }
 
 const said = () => page.chat.messages.map(({ role, parts }) => [role, parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join(' ')]);
 
 it('what was said becomes a message, the answer comes as words and as sound, and nothing is requested', async () => {
-  speak('say good morning');
+  await speak('say good morning');
   await page.until(() => expect(marks).toEqual(['turn-start', 'turn-end']));
   await page.rest();
   expect(said()).toEqual([['user', 'say good morning'], ['assistant', 'good morning']]);
@@ -65,14 +68,14 @@ it('what was said becomes a message, the answer comes as words and as sound, and
   const stored = await server.messages(page.id);
   expect(stored.map(({ id }) => id)).toEqual(page.chat.messages.map(({ id }) => id));
 
-  speak('say and again');
+  await speak('say and again');
   await page.until(() => expect(said().at(-1)).toEqual(['assistant', 'and again']));
   await page.rest();
   expect(said()).toHaveLength(4);
 });
 
 it.each([true, false])('an approval by voice (%s) works as in writing', async (approved) => {
-  speak('call process_payment {"amount":50,"recipient":"Hanako"}');
+  await speak('call process_payment {"amount":50,"recipient":"Hanako"}');
   await page.until(() => expect(page.tools.map(({ state }) => state)).toEqual(['approval-requested']));
   await page.rest();
   await page.answer('process_payment', approved);
@@ -83,7 +86,7 @@ it.each([true, false])('an approval by voice (%s) works as in writing', async (a
 });
 
 it('a connection that is lost while the model speaks loses no word', async () => {
-  speak('slow 12');
+  await speak('slow 12');
   await page.until(() => expect(page.text).not.toBe(''));
   proxy.cut();
   await page.until(() => expect(page.chat.connection.status).not.toBe('open'));

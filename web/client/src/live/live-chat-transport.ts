@@ -96,6 +96,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
   #isFollowed = false;
   #sequence = 0;
   #turn = 0;
+  #owesInterrupt = false;
   #staleTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(options: LiveChatTransportOptions = {}) {
@@ -149,6 +150,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
   /** Closes the connection in order. Turns go on at the server; `connect` comes back to them. */
   close(): void {
     clearTimeout(this.#staleTimer);
+    this.#owesInterrupt = false;
     this.#socket.close();
     this.#desk.fail(new DOMException('the connection was closed', 'AbortError'));
     this.#serverTurns.set(0);
@@ -161,9 +163,10 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     return () => listeners.delete(listener);
   }
 
-  /** Stops what the model says, and the turn with it. */
+  /** Stops what the model says, and the turn with it; without a connection, as soon as there is one. */
   interrupt(reason?: string): void {
-    this.#socket.send({ type: 'interrupt', ...(reason !== undefined && { reason }) });
+    const isSent = this.#socket.send({ type: 'interrupt', ...(reason !== undefined && { reason }) });
+    this.#owesInterrupt = !isSent && this.#socket.state.get().status !== 'idle';
   }
 
   /** Asks for spoken or written answers. */
@@ -294,6 +297,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
 
   #opened(): void {
     this.#socket.send({ type: 'audio_config', wire: this.#wire });
+    if (this.#owesInterrupt) this.interrupt();
     this.#flush();
     const inDoubt = (this.#desk.waiting as PendingSend[]).filter((send) => send.isInDoubt);
     if (!this.#desk.isTorn && inDoubt.length === 0) return;
@@ -345,7 +349,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     const isWaiting = this.#desk.waiting.includes(send);
     if (!send.stream.isOpen && !isWaiting) return;
     if (isWaiting && !send.isSent) this.#desk.drop(send);
-    if (send.isSent) this.interrupt();
+    if (send.isSent || send.isInDoubt) this.interrupt();
     send.stream.fail(new DOMException('the request was stopped', 'AbortError'));
   }
 

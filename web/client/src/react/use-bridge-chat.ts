@@ -6,6 +6,7 @@ import { useCallback, useEffect, useRef, useState } from 'react';
 
 import { loadMessages, stopTurn } from '../bridge-requests.js';
 import { buildUseChatOptions, type BuildUseChatOptions } from '../build-use-chat-options.js';
+import { ClientTools } from '../client-tools.js';
 import { followServerTurns } from '../live/follow-server-turns.js';
 import type { LiveChatTransport } from '../live/live-chat-transport.js';
 import type { ConnectionState } from '../live/live-socket.js';
@@ -47,7 +48,8 @@ export function useBridgeChat<Message extends UIMessage = UIMessage>(
 ): BridgeChat<Message> {
   const latest = useRef(options);
   latest.current = options;
-  const { id, clientTools, resume = true, throttleMs } = options;
+  const { id, resume = true, throttleMs } = options;
+  const clientTools = toolsOf(options);
 
   const { chat, live, predicate } = useBridge(latest, id);
   const helpers = useChat<Message>({
@@ -163,7 +165,7 @@ async function stopEverywhere<Message extends UIMessage>(
   live: LiveChatTransport<Message> | undefined,
   options: UseBridgeChatOptions<Message>,
 ): Promise<void> {
-  options.clientTools?.cancel();
+  toolsOf(options)?.cancel();
   if (live === undefined) await stopTurn(options, chat.id).catch(() => chat.stop());
   else live.interrupt();
   const isBusy = () => chat.status === 'submitted' || chat.status === 'streaming';
@@ -180,6 +182,10 @@ async function stopEverywhere<Message extends UIMessage>(
     if (!isBusy()) finish();
   });
   if (isBusy()) await chat.stop();
+}
+
+function toolsOf({ clientTools }: { clientTools?: ClientTools | readonly string[] | undefined }): ClientTools | undefined {
+  return clientTools instanceof ClientTools ? clientTools : undefined;
 }
 
 const IDLE_STATE: ConnectionState = { status: 'idle' };
