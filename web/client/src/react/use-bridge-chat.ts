@@ -110,7 +110,7 @@ function makeBridge<Message extends UIMessage>(latest: Latest<Message>, id: stri
     ...init,
     ...(generateId !== undefined && { generateId }),
     onData: (part) => {
-      takeTranscription(chat, live, part);
+      takeTranscription(chat, part);
       latest.current.onData?.(part);
     },
     onError: (error) => latest.current.onError?.(error),
@@ -128,7 +128,7 @@ function connect<Message extends UIMessage>(
   const following = followServerTurns(chat, live);
   const stops = [
     live.on('data', (part) => {
-      takeTranscription(chat, live, part);
+      takeTranscription(chat, part);
       latest.current.onData?.(part as Parameters<NonNullable<ChatInit<Message>['onData']>>[0]);
     }),
     live.on('stale', () => void reload(chat, latest.current)),
@@ -141,11 +141,10 @@ function connect<Message extends UIMessage>(
 
 function takeTranscription<Message extends UIMessage>(
   chat: Chat<Message>,
-  live: LiveChatTransport<Message> | undefined,
   part: { type: string; data?: unknown },
 ): void {
   const spoken = transcriptionOf(part);
-  if (spoken !== undefined) chat.messages = withTranscription(chat.messages, spoken, live?.currentMessageId);
+  if (spoken !== undefined) chat.messages = withTranscription(chat.messages, spoken);
 }
 
 /** What ended unseen is loaded; a failure leaves the chat in its error, from which the user may try again. */
