@@ -8,36 +8,65 @@ import { join } from 'node:path';
 // A debug build on a busy machine takes a few seconds to start.
 const START_LIMIT_MS = 30_000;
 
-/** Starts a server; `toml` is its configuration beside what all tests share. */
-export async function startServer(binary, toml = '') {
+/** Starts a server on a fresh data directory; `toml` is its configuration beside the agent's. */
+export async function startServer(binary, toml = '', agent = DEMO) {
   const directory = mkdtempSync(join(tmpdir(), 'adk-bridge-chat-'));
   const config = join(directory, 'adk-bridge.toml');
-  writeFileSync(config, `${SHARED}\n${toml}`);
-  const args = ['serve', '--config', config, '--listen', '127.0.0.1:0', '--data-dir', join(directory, 'data')];
-  const child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-  let log = '';
-  child.stderr.on('data', (piece) => (log += piece));
-  const url = await new Promise((resolve, reject) => {
-    let out = '';
-    const timer = setTimeout(() => reject(new Error(`the server did not start:\n${log}`)), START_LIMIT_MS);
-    const settle = (how, value) => (clearTimeout(timer), how(value));
-    child.on('error', (error) => settle(reject, error));
-    child.on('exit', (code) => settle(reject, new Error(`the server ended with ${code}:\n${log}`)));
-    child.stdout.on('data', (piece) => {
-      out += piece;
-      const found = /listening on (http:\/\/\S+)/.exec(out);
-      if (found !== null) settle(resolve, found[1]);
-    });
-  });
-  const stop = () =>
-    new Promise((resolve) => {
-      child.on('exit', resolve);
-      child.kill('SIGKILL');
-    }).then(() => rmSync(directory, { recursive: true, force: true }));
-  return { url, stop, log: () => log, ...doors(url) };
+  writeFileSync(config, `${agent}\n${toml}`);
+  const launch = (listen) =>
+    startProcess(
+      binary,
+      ['serve', '--config', config, '--listen', listen, '--data-dir', join(directory, 'data')],
+      /listening on (http:\/\/\S+)/,
+    );
+  let running = await launch('127.0.0.1:0');
+  let earlier = '';
+  const { url } = running;
+  return {
+    url,
+    log: () => earlier + running.log(),
+    stop: async () => {
+      await running.kill();
+      rmSync(directory, { recursive: true, force: true });
+    },
+    /** What a crash and a new start are: the same data at the same address; `between` happens while nobody is there. */
+    restart: async (between = async () => {}) => {
+      await running.kill();
+      earlier += running.log();
+      await between();
+      running = await launch(url.slice('http://'.length));
+    },
+    ...doors(url),
+  };
 }
 
-const SHARED = `
+/** Starts a program and waits until it says where it is: the first group of `ready`. */
+export async function startProcess(program, args, ready, options = {}) {
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'], ...options });
+  let log = '';
+  const url = await new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`${program} did not start:\n${log}`)), START_LIMIT_MS);
+    const settle = (how, value) => (clearTimeout(timer), how(value));
+    child.on('error', (error) => settle(reject, error));
+    child.on('exit', (code) => settle(reject, new Error(`${program} ended with ${code}:\n${log}`)));
+    const read = (piece) => {
+      log += piece;
+      const found = ready.exec(log);
+      if (found !== null) settle(resolve, found[1]);
+    };
+    child.stdout.on('data', read);
+    child.stderr.on('data', read);
+  });
+  const kill = () =>
+    new Promise((resolve) => {
+      if (child.exitCode !== null || child.signalCode !== null) return resolve();
+      child.on('exit', () => resolve());
+      child.kill('SIGKILL');
+    });
+  return { url, kill, log: () => log };
+}
+
+const DEMO = `
 [demo]
 pace = "0ms"
 
@@ -61,6 +90,7 @@ function doors(url) {
   return {
     /** What a page loads: the messages that have ended or wait for an answer. */
     messages: async (id, query = '') => (await json(`/api/chats/${id}${query}`)).messages,
+    agent: () => json('/api/agent'),
     audit: (id) => json(`/api/audit?chat=${id}`),
     stopTurn: (id) => post(`/api/chat/${id}/stop`, {}),
     toolOutput: (id, body) => post(`/api/chat/${id}/tool-output`, body),

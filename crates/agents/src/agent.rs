@@ -4,12 +4,16 @@
 //! passes through here for every few words: an enum hands it on without a box or a virtual call.
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use adk_bridge_protocol::event::{Content, Event};
+use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::Response;
 use adk_bridge_protocol::reply::Runner;
 use bytes::Bytes;
+use serde_json::Value;
 
+use crate::adk_server::{AdkRun, AdkServer};
 use crate::gemini::{Gemini, GeminiRun};
 use crate::tool::ToolSpec;
 
@@ -17,35 +21,62 @@ use crate::tool::ToolSpec;
 #[derive(Debug, Clone)]
 pub enum Agent {
     Gemini(Gemini),
+    Adk(AdkServer),
 }
 
 /// One answer of an agent, as it comes.
 #[derive(Debug)]
 pub enum AgentRun {
     Gemini(GeminiRun),
+    Adk(AdkRun),
 }
 
 /// An answer that is being asked for. Dropping it takes the question back.
 pub type Starting = Pin<Box<dyn Future<Output = Result<AgentRun, AgentError>> + Send>>;
 
-/// What an agent is asked.
+/// What an agent is asked that is told everything every time.
 #[derive(Debug)]
 pub struct Request<'r> {
-    pub chat_id: &'r str,
-    pub user: &'r str,
-    /// The conversation, for agents that are told everything every time.
     pub contents: Vec<Content<'r>>,
-    /// What is new, for agents that remember the rest.
-    pub news: News<'r>,
     pub tools: &'r [ToolSpec],
+}
+
+/// What an agent is asked that remembers what it was told.
+pub struct SessionRequest {
+    pub chat_id: String,
+    pub user: String,
+    /// How often the history was cut: every cut makes the agent's own memory void.
+    pub generation: u64,
+    pub news: News,
+    pub memory: Arc<dyn Memory>,
 }
 
 /// What has happened since an agent was asked last.
 #[derive(Debug)]
-pub enum News<'r> {
-    Message(Content<'r>),
-    Responses(&'r [Response]),
+pub enum News {
+    /// The user has written this content.
+    Message(Value),
+    Responses(Vec<Response>),
 }
+
+/// What is kept of a chat for an agent that remembers; read when the agent has forgotten.
+pub trait Memory: Send + Sync {
+    /// How the agent knows this generation of the conversation, in its own words; nothing where it does not yet.
+    fn session(&self) -> Recall<'_, Option<Value>>;
+    fn set_session(&self, session: Value) -> Recall<'_, ()>;
+    /// Everything before the news, oldest first; the reply that the news belong to comes last.
+    fn past(&self) -> Recall<'_, Vec<Past>>;
+}
+
+/// One message of the past.
+#[derive(Debug)]
+pub struct Past {
+    pub message: Message,
+    /// What the agent said in it and was told in between, as it went over the wire.
+    pub said: Vec<String>,
+}
+
+pub type Recall<'m, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'm>>;
 
 /// Why an agent did not answer. The message is for the user, the detail for the log.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -63,6 +94,7 @@ impl Agent {
     pub fn runner(&self) -> Runner {
         match self {
             Self::Gemini(_) => Runner::Bridge,
+            Self::Adk(_) => Runner::Remote,
         }
     }
 
@@ -70,16 +102,7 @@ impl Agent {
     pub fn model(&self) -> Option<&str> {
         match self {
             Self::Gemini(gemini) => Some(gemini.model()),
-        }
-    }
-
-    /// Asks the agent.
-    pub fn start(&self, request: &Request<'_>) -> Starting {
-        match self {
-            Self::Gemini(gemini) => {
-                let starting = gemini.start(request);
-                Box::pin(async move { starting.await.map(AgentRun::Gemini) })
-            }
+            Self::Adk(_) => None,
         }
     }
 }
@@ -89,6 +112,7 @@ impl AgentRun {
     pub async fn read(&mut self) -> Result<Option<Bytes>, AgentError> {
         match self {
             Self::Gemini(run) => run.read().await,
+            Self::Adk(run) => run.read().await,
         }
     }
 
@@ -96,6 +120,7 @@ impl AgentRun {
     pub fn events(&mut self, piece: &[u8], sink: EventSink<'_>) -> Result<(), AgentError> {
         match self {
             Self::Gemini(run) => run.events(piece, sink),
+            Self::Adk(run) => run.events(piece, sink),
         }
     }
 
@@ -103,6 +128,15 @@ impl AgentRun {
     pub fn finish(&mut self, sink: EventSink<'_>) -> Result<(), AgentError> {
         match self {
             Self::Gemini(run) => run.finish(sink),
+            Self::Adk(run) => run.finish(),
+        }
+    }
+
+    /// What is to be remembered of the run since the last time; see [`Past::said`].
+    pub fn take_said(&mut self) -> Vec<String> {
+        match self {
+            Self::Gemini(_) => Vec::new(),
+            Self::Adk(run) => run.take_said(),
         }
     }
 }

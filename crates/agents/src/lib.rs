@@ -1,5 +1,6 @@
 //! Who answers: the agents that the bridge can talk to.
 
+pub mod adk_server;
 pub mod agent;
 pub mod demo;
 pub mod gemini;

@@ -55,6 +55,7 @@ pub enum AgentKind {
     #[default]
     Demo,
     Gemini,
+    Adk,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -62,7 +63,14 @@ pub enum AgentKind {
 pub struct Agent {
     pub kind: AgentKind,
     pub model: String,
-    pub base_url: String,
+    /// Google's where the agent is Gemini, this machine's where it is an ADK server, unless it is set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// The app of an ADK server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub app: Option<String>,
+    /// Added to every request to an ADK server.
+    pub headers: Headers,
     /// The environment variable that holds the key, so that the file holds none.
     pub api_key_env: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +81,11 @@ pub struct Agent {
     pub max_steps: u32,
     pub client_tools: Vec<ClientTool>,
 }
+
+/// Names and values, of which the values may be secret.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Headers(BTreeMap<String, String>);
 
 /// A tool of the front end's own: told to the model, run by the front end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -209,12 +222,70 @@ impl Config {
                 "the environment variable that it names is not set; put the model's API key there",
             );
         }
+        if self.agent.kind == AgentKind::Adk {
+            return self.agent.check_adk();
+        }
         Ok(())
     }
 }
 
-/// An error quotes the value that is wrong; below `auth` that may be a key.
+impl Agent {
+    pub fn base_url(&self) -> &str {
+        match (&self.base_url, self.kind) {
+            (Some(url), _) => url,
+            (None, AgentKind::Adk) => LOCAL_ADK,
+            (None, AgentKind::Demo | AgentKind::Gemini) => GOOGLE,
+        }
+    }
+
+    /// What an ADK server's agent has of its own cannot be set here.
+    fn check_adk(&self) -> Result<(), ConfigError> {
+        let (key, problem) = if self.app.as_deref().is_none_or(str::is_empty) {
+            (
+                "agent.app",
+                "name the app of the ADK server; GET /list-apps there lists them",
+            )
+        } else if !self.client_tools.is_empty() {
+            (
+                "agent.client_tools",
+                "an ADK agent has its own: make it a LongRunningFunctionTool there, and the front end runs it",
+            )
+        } else if self.tools.is_some() {
+            ("agent.tools", "an ADK agent has its own tools")
+        } else if self.instruction.is_some() {
+            ("agent.instruction", "an ADK agent has its own instruction")
+        } else {
+            return Ok(());
+        };
+        Err(ConfigError::Value {
+            key,
+            problem: problem.to_owned(),
+        })
+    }
+}
+
+impl Headers {
+    pub fn pairs(&self) -> Vec<(String, String)> {
+        let pairs = self.0.iter();
+        pairs
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+}
+
+/// Where Google serves its models.
+const GOOGLE: &str = "https://generativelanguage.googleapis.com";
+/// Where `adk api_server` and `adk web` listen by themselves.
+const LOCAL_ADK: &str = "http://127.0.0.1:8000";
+
+/// An error quotes the value that is wrong; below `auth` and in headers that may be a secret.
 fn without_secrets(error: figment::Error) -> ConfigError {
+    if error.path.iter().any(|key| key == "headers") {
+        return ConfigError::Value {
+            key: "agent.headers",
+            problem: "write { NAME = \"value\" }, with text for every value".to_owned(),
+        };
+    }
     if error.path.first().is_some_and(|section| section == "auth") {
         return ConfigError::Value {
             key: "auth.api_keys",
@@ -258,7 +329,9 @@ impl Default for Agent {
         Self {
             kind: AgentKind::Demo,
             model: "gemini-2.5-flash".into(),
-            base_url: "https://generativelanguage.googleapis.com".into(),
+            base_url: None,
+            app: None,
+            headers: Headers::default(),
             api_key_env: "GEMINI_API_KEY".into(),
             instruction: None,
             tools: None,
@@ -299,6 +372,13 @@ impl Default for Demo {
         Self {
             pace: Span(Duration::from_millis(30)),
         }
+    }
+}
+
+/// A value is never printed.
+impl std::fmt::Debug for Headers {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_set().entries(self.0.keys()).finish()
     }
 }
 
@@ -404,13 +484,27 @@ mod tests {
                 "[[agent.client_tools]]\nname = \"no spaces\"",
                 "client_tools",
             ),
+            ("[agent]\nkind = \"adk\"", "agent.app"),
+            (
+                "[agent]\nkind = \"adk\"\napp = \"a\"\ninstruction = \"b\"",
+                "agent.instruction",
+            ),
+            (
+                "[agent]\nkind = \"adk\"\napp = \"a\"\ntools = []",
+                "agent.tools",
+            ),
+            (
+                "[agent]\nkind = \"adk\"\napp = \"a\"\n[[agent.client_tools]]\nname = \"b\"",
+                "agent.client_tools",
+            ),
+            ("[agent]\nheaders = { a = 1 }", "agent.headers"),
         ];
         for (toml, key) in cases {
             let figment =
                 Figment::from(Serialized::defaults(Config::default())).merge(Toml::string(toml));
             let error = match figment.extract::<Config>() {
                 Ok(config) => config.check().unwrap_err().to_string(),
-                Err(error) => error.to_string(),
+                Err(error) => without_secrets(error).to_string(),
             };
             assert!(error.contains(key), "{toml}: {error}");
         }
@@ -436,6 +530,8 @@ mod tests {
         let mut config = Config::default();
         config.agent.instruction = Some(String::new());
         config.agent.tools = Some(Vec::new());
+        config.agent.base_url = Some(String::new());
+        config.agent.app = Some(String::new());
         config.store.url = Some(String::new());
         let tool = ClientTool {
             name: String::new(),

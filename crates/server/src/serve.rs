@@ -6,12 +6,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use adk_bridge_agents::adk_server::{self, AdkServer};
 use adk_bridge_agents::agent::Agent;
 use adk_bridge_agents::demo::tools::{Options as ToolOptions, demo_tools};
 use adk_bridge_agents::gemini::{Gemini, Settings};
 use adk_bridge_agents::tool::ToolSpec;
 use adk_bridge_protocol::calls::RunsOn;
-use adk_bridge_protocol::reply::{Limits, Runner};
+use adk_bridge_protocol::reply::Limits;
 use anyhow::{Context as _, bail};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -62,7 +63,7 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
     let max_file_bytes = config.server.max_body_bytes as u64;
     let files = Arc::new(Files::open(&data, store.clone(), max_file_bytes).await?);
     let agent = agent(&config).await?;
-    let tools = Arc::new(toolbox(&config, &directory, agent.runner())?);
+    let tools = Arc::new(toolbox(&config, &directory, &agent).await?);
     let chats = Chats::new(Shared {
         store: store.clone(),
         agent,
@@ -114,10 +115,12 @@ pub(crate) fn announce(address: std::net::SocketAddr) -> std::io::Result<()> {
 /// What somebody who starts it wants to know at once.
 fn banner(config: &Config, directory: &Path, open: usize) {
     eprintln!("adk-bridge {}", env!("CARGO_PKG_VERSION"));
-    eprintln!(
-        "  agent      {:?}, model {}",
-        config.agent.kind, config.agent.model
-    );
+    match (config.agent.kind, &config.agent.app) {
+        (AgentKind::Adk, Some(app)) => {
+            eprintln!("  agent      {app:?} of an ADK server");
+        }
+        (kind, _) => eprintln!("  agent      {kind:?}, model {}", config.agent.model),
+    }
     eprintln!("  data       {}", directory.display());
     eprintln!("  page       http://{}/", config.server.listen);
     if config.auth.api_keys.is_empty() {
@@ -135,11 +138,18 @@ async fn agent(config: &Config) -> anyhow::Result<Agent> {
     let (base_url, api_key) = match settings.kind {
         AgentKind::Demo => (scripted_gemini(config).await?, "demo".to_owned()),
         AgentKind::Gemini => (
-            settings.base_url.clone(),
+            settings.base_url().to_owned(),
             std::env::var(&settings.api_key_env).with_context(|| {
                 format!("agent.api_key_env: {} is not set", settings.api_key_env)
             })?,
         ),
+        AgentKind::Adk => {
+            return Ok(Agent::Adk(AdkServer::new(adk_server::Settings {
+                base_url: settings.base_url().to_owned(),
+                app: settings.app.clone().unwrap_or_default(),
+                headers: settings.headers.pairs(),
+            })?));
+        }
     };
     Ok(Agent::Gemini(Gemini::new(Settings {
         base_url,
@@ -162,7 +172,24 @@ async fn scripted_gemini(config: &Config) -> anyhow::Result<String> {
     Ok(format!("http://{address}"))
 }
 
-fn toolbox(config: &Config, directory: &Path, runner: Runner) -> anyhow::Result<Toolbox> {
+async fn toolbox(config: &Config, directory: &Path, agent: &Agent) -> anyhow::Result<Toolbox> {
+    let limits = Limits {
+        approval_timeout: config.approval.timeout.millis(),
+        client_timeout: config.tools.client_timeout.millis(),
+        max_steps: config.agent.max_steps,
+        max_answer_bytes: config.server.max_answer_bytes,
+    };
+    if let Agent::Adk(server) = agent {
+        let guarded = config.approval.tools.clone();
+        if guarded.is_empty() {
+            // There are only warnings to give, and the server need not be there yet.
+            let server = server.clone();
+            tokio::spawn(async move { look_at(&server, &[]).await });
+        } else {
+            look_at(server, &guarded).await?;
+        }
+        return Ok(Toolbox::remote(config.approval.tools.clone(), limits));
+    }
     let demo = demo_tools(ToolOptions {
         database: Some(directory.join("sample.sqlite")),
         ..ToolOptions::default()
@@ -198,19 +225,53 @@ fn toolbox(config: &Config, directory: &Path, runner: Runner) -> anyhow::Result<
         .into_iter()
         .filter(|tool| chosen(&tool.spec().name))
         .collect();
-    let limits = Limits {
-        approval_timeout: config.approval.timeout.millis(),
-        client_timeout: config.tools.client_timeout.millis(),
-        max_steps: config.agent.max_steps,
-        max_answer_bytes: config.server.max_answer_bytes,
-    };
     Ok(Toolbox::new(
         server,
         client,
         &config.approval.tools,
-        runner,
         limits,
     )?)
+}
+
+/// Says at once what would go wrong later, as far as the ADK server tells; it may come up after the bridge.
+async fn look_at(server: &AdkServer, guarded: &[String]) -> anyhow::Result<()> {
+    let (app, url) = (server.app(), server.url());
+    let info = match server.app_info().await {
+        Ok(info) => info,
+        Err(error) => {
+            tracing::warn!(detail = %error.detail, "{error}");
+            None
+        }
+    };
+    if info.is_none() {
+        let apps = server.apps().await;
+        if !apps.is_empty() && apps.iter().all(|name| name != app) {
+            tracing::warn!(
+                "the ADK server at {url} has no app {app:?}, only {}; correct agent.app",
+                apps.join(", ")
+            );
+        }
+    }
+    let Some(info) = info else {
+        if !guarded.is_empty() {
+            tracing::warn!(
+                "the ADK server at {url} does not tell the tools of {app:?}: a tool of approval.tools that it runs \
+                 without asking ends the answer with an error"
+            );
+        }
+        return Ok(());
+    };
+    for name in guarded {
+        match info.tools.iter().find(|tool| tool.name == *name) {
+            None => bail!("approval.tools: the app {app:?} has no tool named {name:?}"),
+            Some(tool) if tool.runs_on == RunsOn::Client => {}
+            Some(_) => tracing::info!(
+                "{name} is run by the ADK server, which must ask for confirmation itself (require_confirmation); a run \
+                 without it ends the answer with an error"
+            ),
+        }
+    }
+    Ok(())
 }
 
 /// Ends with Ctrl-C, or when the operating system asks.

@@ -43,6 +43,8 @@ pub(super) struct Repeat {
     codes: usize,
     has_text: bool,
     has_thought: bool,
+    has_file: bool,
+    has_code: bool,
 }
 
 /// How many bytes to pass over; `All` where a complete event contradicts what has been shown.
@@ -62,6 +64,8 @@ impl Repeat {
                 codes: 0,
                 has_text: false,
                 has_thought: false,
+                has_file: false,
+                has_code: false,
             };
         }
         let of_kind = |thought: bool| {
@@ -77,6 +81,12 @@ impl Repeat {
             codes: translator.codes,
             has_text: of_kind(false).next().is_some(),
             has_thought: of_kind(true).next().is_some(),
+            has_file: parts
+                .iter()
+                .any(|part| part.inline_data.is_some() || part.file_data.is_some()),
+            has_code: parts
+                .iter()
+                .any(|part| part.executable_code.is_some() || part.code_execution_result.is_some()),
         }
     }
 
@@ -110,6 +120,12 @@ impl Repeat {
         }
         if self.has_thought {
             translator.thought = Streamed::default();
+        }
+        if self.has_file {
+            translator.files = 0;
+        }
+        if self.has_code {
+            translator.codes = 0;
         }
     }
 }

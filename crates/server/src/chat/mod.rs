@@ -2,6 +2,7 @@
 
 mod kept;
 mod late;
+mod memory;
 mod perform;
 mod plan;
 pub mod readers;
@@ -17,10 +18,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use adk_bridge_agents::agent::Agent;
+use adk_bridge_agents::tool::ToolSpec;
 use adk_bridge_protocol::approval::Time;
 use adk_bridge_protocol::calls::Calls;
 use adk_bridge_protocol::dialect::{Dialect, project};
-use adk_bridge_protocol::message::{Message, Role};
+use adk_bridge_protocol::message::{Message, Part, Role};
 use tokio::sync::{mpsc, oneshot};
 
 pub use task::{Command, new_id};
@@ -238,17 +240,34 @@ impl Chats {
                 kept::inline_images(&self.shared.files, chat, &mut stored.message).await;
             }
         }
-        let messages = shown
-            .into_iter()
-            .map(|stored| match (dialect, &open) {
-                (Dialect::Native, _) => stored.message,
-                (Dialect::Adk, _) if stored.message.role != Role::Assistant => stored.message,
-                (Dialect::Adk, Some(record)) if record.message.id == stored.message.id => {
-                    project(&stored.message, &record.calls, record.ended.is_some())
-                }
-                (Dialect::Adk, _) => project(&stored.message, &Calls::default(), true),
-            })
-            .collect();
+        let mut messages = Vec::with_capacity(shown.len());
+        for stored in shown {
+            let message = stored.message;
+            let as_it_is = dialect == Dialect::Native || message.role != Role::Assistant;
+            messages.push(if as_it_is {
+                message
+            } else if let Some(record) = open
+                .as_ref()
+                .filter(|record| record.message.id == message.id)
+            {
+                project(&message, &record.calls, record.ended.is_some())
+            } else if message
+                .parts
+                .iter()
+                .filter_map(Part::as_tool)
+                .any(|tool| tool.approval.is_some())
+            {
+                // The record knows in which words was asked.
+                let record = store.reply(chat, &message.id).await?;
+                project(
+                    &message,
+                    &record.map(|record| record.calls).unwrap_or_default(),
+                    true,
+                )
+            } else {
+                project(&message, &Calls::default(), true)
+            });
+        }
         Ok((found, messages))
     }
 
@@ -290,6 +309,22 @@ impl Chats {
 
     pub async fn file(&self, user: &str, id: &str) -> Result<(FileRow, tokio::fs::File), AppError> {
         Ok(self.shared.files.read(user, id).await?)
+    }
+
+    /// The tools of the agent; those of a remote one as far as it tells.
+    pub async fn tools(&self) -> Vec<ToolSpec> {
+        let Agent::Adk(server) = &self.shared.agent else {
+            return self.shared.tools.specs().to_vec();
+        };
+        let info = server.app_info().await.unwrap_or_else(|error| {
+            tracing::warn!(detail = %error.detail, "{error}");
+            None
+        });
+        let mut tools = info.unwrap_or_default().tools;
+        for tool in &mut tools {
+            tool.needs_approval = self.shared.tools.is_guarded(&tool.name);
+        }
+        tools
     }
 
     /// Counters for Prometheus.

@@ -4,7 +4,11 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adk_bridge_agents::agent::{News, Request};
+use adk_bridge_agents::adk_server::AdkServer;
+use adk_bridge_agents::agent::{
+    Agent, AgentError, AgentRun, News, Request, SessionRequest, Starting,
+};
+use adk_bridge_agents::gemini::Gemini;
 use adk_bridge_agents::tool::ToolCall;
 use adk_bridge_protocol::approval::Time;
 use adk_bridge_protocol::calls::Outcome;
@@ -12,12 +16,14 @@ use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::event::Content;
 use adk_bridge_protocol::history;
 use adk_bridge_protocol::message::Message;
-use adk_bridge_protocol::outbox::{Audit, AuditKind, Commit, Effect};
+use adk_bridge_protocol::outbox::{Ask, Audit, AuditKind, Commit, Effect};
 use adk_bridge_protocol::reply::{Given, Input, Reply};
 use futures_util::FutureExt as _;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::kept;
+use super::memory::ChatMemory;
 use super::now;
 use super::plan::CutAt;
 use super::run::Run;
@@ -109,7 +115,7 @@ impl Task {
                     }
                 }
                 Effect::RunTool { call } => self.run_tool(call),
-                Effect::Ask(_) => self.ask().await,
+                Effect::Ask(ask) => self.ask(ask).await,
                 Effect::CancelRun => self.run = Run::Idle,
                 Effect::End => {
                     if let Some(reply) = &self.reply {
@@ -274,8 +280,17 @@ impl Task {
         });
     }
 
-    pub(super) async fn ask(&mut self) {
+    pub(super) async fn ask(&mut self, ask: &Ask) {
         failpoint("before", "model");
+        let shared = self.shared.clone();
+        self.run = Run::Starting(match &shared.agent {
+            Agent::Gemini(gemini) => self.ask_model(gemini).await,
+            Agent::Adk(server) => self.ask_server(server, ask).await,
+        });
+    }
+
+    /// A model is told everything every time.
+    async fn ask_model(&mut self, gemini: &Gemini) -> Starting {
         let mut messages = self.history.clone();
         if let Some(reply) = &self.reply
             && !reply.message().parts.is_empty()
@@ -283,14 +298,68 @@ impl Task {
             messages.push(reply.message().clone());
         }
         kept::inline(&self.shared.files, self.chat(), &mut messages).await;
-        let request = Request {
-            chat_id: &self.chat_id,
-            user: &self.user,
+        let starting = gemini.start(&Request {
             contents: history::contents(&messages),
-            news: News::Message(Content::default()),
             tools: self.shared.tools.specs(),
+        });
+        Box::pin(async move { starting.await.map(AgentRun::Gemini) })
+    }
+
+    /// An ADK server remembers: it is told what is new.
+    async fn ask_server(&mut self, server: &AdkServer, ask: &Ask) -> Starting {
+        let (news, before) = match ask {
+            Ask::Responses(responses) => (News::Responses(responses.clone()), None),
+            Ask::History => {
+                let mut last: Vec<Message> = self.history.last().cloned().into_iter().collect();
+                kept::inline(&self.shared.files, self.chat(), &mut last).await;
+                let parts: Vec<_> = last.iter().flat_map(history::user_parts).collect();
+                let content = json!(Content::new("user", parts));
+                (
+                    News::Message(content),
+                    self.history.last().map(|last| last.id.clone()),
+                )
+            }
         };
-        self.run = Run::Starting(self.shared.agent.start(&request));
+        match self.shared.store.chat(self.chat()).await {
+            Ok(chat) => self.generation = chat.map_or(0, |chat| chat.generation),
+            Err(error) => {
+                return Box::pin(std::future::ready(Err(AgentError {
+                    message: "the chat cannot be read from the store; try again".into(),
+                    detail: error.to_string(),
+                })));
+            }
+        }
+        let starting = server.clone().start(SessionRequest {
+            chat_id: self.chat_id.clone(),
+            user: self.user.clone(),
+            generation: self.generation,
+            news,
+            memory: Arc::new(ChatMemory {
+                store: self.shared.store.clone(),
+                files: self.shared.files.clone(),
+                user: self.user.clone(),
+                chat_id: self.chat_id.clone(),
+                generation: self.generation,
+                before,
+                known: self.session.clone(),
+            }),
+        });
+        Box::pin(async move { starting.await.map(AgentRun::Adk) })
+    }
+
+    /// Keeps what a remote agent said, for the day that it has forgotten it.
+    pub(super) async fn remember(&mut self, said: Vec<String>) {
+        let Some(message_id) = self.reply.as_ref().map(|reply| reply.message().id.clone()) else {
+            return;
+        };
+        let kept = self
+            .shared
+            .store
+            .append_events(self.chat(), self.generation, &message_id, said)
+            .await;
+        if let Err(error) = kept {
+            tracing::warn!(chat = %self.chat_id, %error, "what the agent of chat {} said cannot be kept word by word", self.chat_id);
+        }
     }
 
     pub(super) fn turn_begins(&mut self) {

@@ -49,6 +49,10 @@ impl Task {
             };
             reply.handle(Input::Event(event), &mut given, outbox);
         });
+        let said = run.take_said();
+        if !said.is_empty() {
+            self.remember(said).await;
+        }
         self.perform().await;
         self.note_first_chunk();
         failpoint("in", "model");
@@ -76,6 +80,10 @@ impl Task {
             };
             reply.handle(Input::Event(event), &mut given, outbox);
         });
+        let said = run.take_said();
+        if !said.is_empty() {
+            self.remember(said).await;
+        }
         self.perform().await;
         match finished {
             Ok(()) => self.feed(Input::RunEnded(RunEnd::Done)).await,

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::kept::{Pictures, ReplyIds};
+use super::memory::Known;
 use super::readers::{Answer, Readers};
 use super::request::ChatRequest;
 use super::run::Run;
@@ -80,6 +81,10 @@ pub(super) struct Task {
     /// The messages before the current reply.
     pub(super) history: Vec<Message>,
     pub(super) known: bool,
+    /// How often the history was cut, as of the last time that a remote agent was asked.
+    pub(super) generation: u64,
+    /// How a remote agent knows the chat.
+    pub(super) session: Known,
     pub(super) reply: Option<Reply>,
     pub(super) readers: Readers,
     pub(super) outbox: Outbox,
@@ -189,6 +194,8 @@ impl Task {
             chat_id,
             history: Vec::new(),
             known: false,
+            generation: 0,
+            session: Known::default(),
             reply: None,
             outbox: Outbox::default(),
             run: Run::Idle,

@@ -12,6 +12,8 @@ pub struct Toolbox {
     specs: Vec<ToolSpec>,
     server: HashMap<String, Arc<dyn ServerTool>>,
     runner: Runner,
+    /// For tools that a remote agent runs: those that must not run unasked.
+    guarded: Vec<String>,
     limits: Limits,
 }
 
@@ -29,7 +31,6 @@ impl Toolbox {
         server: Vec<Arc<dyn ServerTool>>,
         client: Vec<ToolSpec>,
         approval: &[String],
-        runner: Runner,
         limits: Limits,
     ) -> Result<Self, ToolboxError> {
         let mut specs: Vec<ToolSpec> = server.iter().map(|tool| tool.spec().clone()).collect();
@@ -52,9 +53,21 @@ impl Toolbox {
         Ok(Self {
             specs,
             server,
-            runner,
+            runner: Runner::Bridge,
+            guarded: Vec::new(),
             limits,
         })
+    }
+
+    /// The tools are the agent's own: the bridge knows only which of them must not run unasked.
+    pub fn remote(guarded: Vec<String>, limits: Limits) -> Self {
+        Self {
+            specs: Vec::new(),
+            server: HashMap::new(),
+            runner: Runner::Remote,
+            guarded,
+            limits,
+        }
     }
 
     pub fn specs(&self) -> &[ToolSpec] {
@@ -63,7 +76,12 @@ impl Toolbox {
 
     /// Whether a reply may ever ask a human: a reader of dialect `adk` must then wait with what it shows.
     pub fn may_ask(&self) -> bool {
-        self.specs.iter().any(|spec| spec.needs_approval)
+        self.runner == Runner::Remote || self.specs.iter().any(|spec| spec.needs_approval)
+    }
+
+    /// Whether a tool of a remote agent must not run unasked.
+    pub fn is_guarded(&self, name: &str) -> bool {
+        self.guarded.iter().any(|guarded| guarded == name)
     }
 
     pub fn server_tool(&self, name: &str) -> Option<Arc<dyn ServerTool>> {
@@ -77,6 +95,13 @@ impl Rules for Toolbox {
     }
 
     fn tool(&self, name: &str) -> Option<ToolRule> {
+        if self.runner == Runner::Remote {
+            return Some(ToolRule {
+                runs_on: RunsOn::Remote,
+                needs_approval: self.is_guarded(name),
+                idempotent: false,
+            });
+        }
         let spec = self.specs.iter().find(|spec| spec.name == name)?;
         let runs = spec.runs_on != RunsOn::Server || self.server.contains_key(name);
         runs.then(|| spec.rule())

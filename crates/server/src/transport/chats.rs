@@ -14,6 +14,7 @@ use super::chat::{View, check_json};
 use crate::auth::User;
 use crate::chat::new_id;
 use crate::chat::request::{dialect_of, not_json};
+use crate::config::AgentKind;
 use crate::error::AppError;
 use crate::router::App;
 
@@ -111,9 +112,8 @@ static INSTANCE: LazyLock<String> = LazyLock::new(|| new_id("instance"));
 pub async fn agent(State(app): State<App>) -> Json<Value> {
     let tools: Vec<Value> = app
         .chats
-        .shared()
-        .tools
-        .specs()
+        .tools()
+        .await
         .iter()
         .map(|tool| {
             json!({
@@ -128,8 +128,13 @@ pub async fn agent(State(app): State<App>) -> Json<Value> {
             })
         })
         .collect();
+    let settings = &app.config.agent;
+    let name = match &settings.app {
+        Some(name) if settings.kind == AgentKind::Adk => json!(name),
+        _ => json!(settings.kind),
+    };
     Json(json!({
-        "name": app.config.agent.kind,
+        "name": name,
         "model": app.chats.shared().agent.model(),
         "liveModel": null,
         "modalities": ["text"],

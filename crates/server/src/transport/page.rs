@@ -48,10 +48,9 @@ pub async fn index(State(app): State<App>, headers: HeaderMap) -> Result<Respons
             .headers_mut()
             .insert(name, HeaderValue::from_static(value));
     }
-    response.headers_mut().insert(
-        "permissions-policy",
-        HeaderValue::from_static(PERMISSIONS),
-    );
+    response
+        .headers_mut()
+        .insert("permissions-policy", HeaderValue::from_static(PERMISSIONS));
     nosniff(&mut response);
     Ok(response)
 }
@@ -116,10 +115,7 @@ fn stored(path: &str, keep: &'static str, asked: &HeaderMap) -> Option<Response>
         headers.insert(header::ETAG, tag);
     }
     if let Some(encoding) = encoding {
-        headers.insert(
-            header::CONTENT_ENCODING,
-            HeaderValue::from_static(encoding),
-        );
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
     }
     Some(response)
 }
@@ -140,7 +136,11 @@ fn accepts(accepted: &str, name: &str) -> bool {
 
 fn tag_of(file: &EmbeddedFile) -> String {
     let hash = file.metadata.sha256_hash();
-    let short: String = hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let short: String = hash
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("\"{short}\"")
 }
 
@@ -193,7 +193,12 @@ mod tests {
         for path in ["index.html", "assets/index-1a2b.js", "assets/a.b.css"] {
             assert!(media_type(path).is_some(), "{path}");
         }
-        for path in ["assets/index.js.br", "assets/index.js.gz", "assets/x", ".vite/manifest.json"] {
+        for path in [
+            "assets/index.js.br",
+            "assets/index.js.gz",
+            "assets/x",
+            ".vite/manifest.json",
+        ] {
             assert!(media_type(path).is_none(), "{path}");
         }
     }

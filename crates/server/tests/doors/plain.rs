@@ -168,12 +168,30 @@ async fn a_chat_gets_the_title_that_its_user_gives_it() {
     };
     let long = format!(r#"{{"title": "{}"}}"#, "word ".repeat(40));
     let cases = [
-        ("one", r#"{"title": "Trip to  Kyoto\n"}"#, 204, "", "Trip to Kyoto"),
-        ("one", r#"{"title": " "}"#, 422, "bad_title", "Trip to Kyoto"),
+        (
+            "one",
+            r#"{"title": "Trip to  Kyoto\n"}"#,
+            204,
+            "",
+            "Trip to Kyoto",
+        ),
+        (
+            "one",
+            r#"{"title": " "}"#,
+            422,
+            "bad_title",
+            "Trip to Kyoto",
+        ),
         ("one", r#"{"title": 5}"#, 422, "bad_title", "Trip to Kyoto"),
         ("one", r#"{}"#, 422, "bad_title", "Trip to Kyoto"),
         ("one", "no json", 400, "bad_json", "Trip to Kyoto"),
-        ("two", r#"{"title": "x"}"#, 404, "not_found", "Trip to Kyoto"),
+        (
+            "two",
+            r#"{"title": "x"}"#,
+            404,
+            "not_found",
+            "Trip to Kyoto",
+        ),
         ("one", r#"{"title": "京都旅行"}"#, 204, "", "京都旅行"),
     ];
     for (chat, body, status, code, title) in cases {

@@ -1,0 +1,157 @@
+//! What an ADK server tells of an app: who is in it, and their tools.
+
+use adk_bridge_protocol::calls::RunsOn;
+use serde_json::{Value, json};
+
+use super::talk::{Failure, Talk};
+use crate::agent::AgentError;
+use crate::tool::ToolSpec;
+
+/// The words by which ADK tells a model that a tool answers later. No field says it.
+const LONG_RUNNING: &str = "This is a long-running operation.";
+
+/// An app as the server describes it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AppInfo {
+    pub description: String,
+    /// The tools of all its agents. Whether one asks for confirmation is not told.
+    pub tools: Vec<ToolSpec>,
+}
+
+pub(super) async fn ask(talk: &Talk) -> Result<Option<AppInfo>, AgentError> {
+    match talk.get(&["apps", talk.app(), "app-info"]).await {
+        Ok(info) => Ok(Some(read(&info))),
+        // Servers in other languages, old ones, and apps whose root is no model have nothing to tell.
+        Err(Failure::NotFound(_) | Failure::Refused(_)) => Ok(None),
+        Err(failure) => Err(failure.into_error()),
+    }
+}
+
+/// The names of the server's apps; none where it does not tell.
+pub(super) async fn names(talk: &Talk) -> Vec<String> {
+    let names = talk.get(&["list-apps"]).await.unwrap_or_default();
+    serde_json::from_value(names).unwrap_or_default()
+}
+
+fn read(info: &Value) -> AppInfo {
+    let text = |of: &Value, key: &str| {
+        of.get(key)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let agents = info.get("agents").and_then(Value::as_object);
+    let declared = agents
+        .into_iter()
+        .flat_map(|agents| agents.values())
+        .filter_map(|agent| agent.get("tools")?.as_array())
+        .flatten()
+        .filter_map(|tool| {
+            let camel = tool.get("functionDeclarations");
+            camel
+                .or_else(|| tool.get("function_declarations"))?
+                .as_array()
+        })
+        .flatten();
+    let mut tools: Vec<ToolSpec> = Vec::new();
+    for tool in declared {
+        let (name, description) = (text(tool, "name"), text(tool, "description"));
+        if name.is_empty() || tools.iter().any(|other| other.name == name) {
+            continue;
+        }
+        let schema = [
+            "parametersJsonSchema",
+            "parameters_json_schema",
+            "parameters",
+        ]
+        .iter()
+        .find_map(|key| tool.get(key).filter(|schema| schema.is_object()));
+        tools.push(ToolSpec {
+            runs_on: if description.contains(LONG_RUNNING) {
+                RunsOn::Client
+            } else {
+                RunsOn::Remote
+            },
+            name,
+            description,
+            input_schema: schema.map_or_else(|| json!({"type": "object"}), json_schema),
+            needs_approval: false,
+            idempotent: false,
+        });
+    }
+    AppInfo {
+        description: text(info, "description"),
+        tools,
+    }
+}
+
+/// Google's own schemas name types in capitals.
+fn json_schema(schema: &Value) -> Value {
+    match schema {
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| {
+                let value = match value {
+                    Value::String(kind) if key == "type" => json!(kind.to_lowercase()),
+                    other => json_schema(other),
+                };
+                (key.clone(), value)
+            })
+            .collect(),
+        Value::Array(items) => items.iter().map(json_schema).collect(),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_of_all_agents_are_read() {
+        let info = json!({"name": "a", "rootAgentName": "root", "description": "d", "agents": {
+            "root": {"tools": [
+                {"functionDeclarations": [{"name": "get", "description": "Gets.",
+                    "parametersJsonSchema": {"type": "object", "properties": {"type": {"type": "string"}}}}]},
+                {"functionDeclarations": [{"name": "pick", "description": format!("Picks. NOTE: {LONG_RUNNING}")}]},
+            ]},
+            "sub": {"tools": [{"function_declarations": [
+                {"name": "get"}, {"name": "old", "parameters": {"type": "OBJECT", "properties": {"n": {"type": "INTEGER"}}}},
+                {}, null,
+            ]}, {"googleSearch": {}}]},
+            "none": {}, "odd": null,
+        }});
+        let read = read(&info);
+        assert_eq!(read.description, "d");
+        let tools: Vec<_> = read
+            .tools
+            .iter()
+            .map(|tool| (tool.name.as_str(), tool.runs_on))
+            .collect();
+        assert_eq!(
+            tools,
+            [
+                ("get", RunsOn::Remote),
+                ("pick", RunsOn::Client),
+                ("old", RunsOn::Remote)
+            ]
+        );
+        assert_eq!(
+            read.tools[0].input_schema["properties"]["type"]["type"],
+            "string"
+        );
+        assert_eq!(read.tools[1].input_schema, json!({"type": "object"}));
+        assert_eq!(
+            read.tools[2].input_schema,
+            json!({"type": "object", "properties": {"n": {"type": "integer"}}})
+        );
+        for odd in [
+            json!(null),
+            json!([]),
+            json!({"agents": []}),
+            json!({"agents": {"a": {"tools": {}}}}),
+        ] {
+            assert_eq!(super::read(&odd), AppInfo::default());
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What the bridge sends to an ADK server, and what it does not.
+
+use serde_json::json;
+
+use crate::stand_in::{Asked, StandIn, events, fine, ok, refused, well};
+use crate::support::{Bridge, JSON, asking, folded, refused as refused_to_start, text_of};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn configured_headers_are_sent_and_those_of_browsers_are_not() {
+    let stand_in = StandIn::start(well).await;
+    let toml =
+        stand_in.toml() + "headers = { authorization = \"Bearer s3cret\", x-tenant = \"blue\" }\n";
+    let bridge = Bridge::configured(&toml);
+    let headers = [
+        JSON,
+        ("origin", &format!("http://{}", bridge.address)),
+        ("cookie", "session=1"),
+        ("referer", "http://page/"),
+        ("user-agent", "Browser"),
+        ("x-forwarded-for", "10.0.0.1"),
+        ("accept-language", "ja"),
+    ];
+    let body = asking("c", "hello").to_string();
+    let mut answer = bridge.open("POST", "/api/chat", &headers, &body).await;
+    assert_eq!(text_of(&folded(&answer.events().await)), "fine");
+    let asked = stand_in.asked("/");
+    assert!(asked.len() >= 2, "{asked:?}");
+    for Asked { head, .. } in &asked {
+        assert!(head.contains("\nauthorization: bearer s3cret"), "{head}");
+        assert!(head.contains("\nx-tenant: blue"), "{head}");
+        for foreign in [
+            "origin",
+            "cookie",
+            "referer",
+            "browser",
+            "forwarded",
+            "language",
+        ] {
+            assert!(!head.contains(foreign), "{foreign} in {head}");
+        }
+    }
+    assert!(!bridge.log().contains("s3cret"), "{}", bridge.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_session_for_one_chat() {
+    let stand_in = StandIn::start(well).await;
+    let bridge = Bridge::configured(&stand_in.toml());
+    for text in ["one", "two"] {
+        bridge.ask("chat/1?", text).await.events().await;
+    }
+    let created = stand_in.asked("/sessions");
+    assert_eq!(created.len(), 1, "{created:?}");
+    assert_eq!(created[0].path, "/apps/app/users/local/sessions");
+    assert_eq!(created[0].body, json!({"sessionId": "chat/1?"}));
+    let runs: Vec<_> = stand_in
+        .asked("/run_sse")
+        .into_iter()
+        .map(|asked| asked.body)
+        .collect();
+    let run = |text: &str| {
+        json!({
+            "appName": "app", "userId": "local", "sessionId": "chat/1?", "streaming": true,
+            "newMessage": {"role": "user", "parts": [{"text": text}]},
+        })
+    };
+    assert_eq!(runs, [run("one"), run("two")]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_names_sessions_itself() {
+    let stand_in = StandIn::start(|asked| {
+        let named = asked.body.get("sessionId");
+        match asked.path.as_str() {
+            path if path.ends_with("/sessions") && named.is_some() => refused(
+                400,
+                "application/json",
+                r#"{"detail":"User-provided session ids are not supported"}"#,
+            ),
+            path if path.ends_with("/sessions") => ok(&json!({"id": "17"})),
+            "/run_sse" if named != Some(&json!("17")) => {
+                refused(404, "application/json", r#"{"detail":"Session not found"}"#)
+            }
+            _ => well(asked),
+        }
+    })
+    .await;
+    let bridge = Bridge::configured(&stand_in.toml());
+    for _ in 0..2 {
+        let events = bridge.ask("c", "hello").await.events().await;
+        assert_eq!(text_of(&folded(&events)), "fine");
+    }
+    assert_eq!(stand_in.asked("/sessions").len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_artifact_that_cannot_be_had_does_not_stop_the_answer() {
+    let saved = json!({"author": "app", "actions": {"artifactDelta": {"a/b.png": 3, "": null}}});
+    let stream = format!("data: {saved}\n\n{}", fine());
+    let stand_in = StandIn::start(move |asked| match asked.path.as_str() {
+        "/run_sse" => events(&stream),
+        _ => well(asked),
+    })
+    .await;
+    let bridge = Bridge::configured(&stand_in.toml());
+    let answer = bridge.ask("c", "hello").await.events().await;
+    assert_eq!(text_of(&folded(&answer)), "fine");
+    let asked = stand_in.asked("/artifacts/a%2Fb.png/versions/3");
+    assert_eq!(asked.len(), 1, "{:?}", stand_in.asked("/"));
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused_at_the_start() {
+    let adk = "[agent]\nkind = \"adk\"\napp = \"a\"\n";
+    for (toml, words) in [
+        ("base_url = \"somewhere\"", "agent.base_url"),
+        ("base_url = \"ftp://x/\"", "agent.base_url"),
+        ("headers = { \"a b\" = \"c\" }", "agent.headers"),
+        ("headers = { a = \"s3cret\\u0000\" }", "agent.headers"),
+    ] {
+        let said = refused_to_start(&format!("{adk}{toml}\n"), |_| {});
+        assert!(
+            said.contains(words) && !said.contains("s3cret"),
+            "{toml}: {said}"
+        );
+    }
+}

@@ -1,0 +1,40 @@
+// A real ADK server of Google's, with the scripted agents of `python/adk_agents`.
+
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+import { startProcess } from './server.mjs';
+
+const AGENTS = join(dirname(fileURLToPath(import.meta.url)), '../../python/adk_agents');
+const READY = /Uvicorn running on (http:\/\/\S+)/;
+
+/** Starts a server; `sessions` says where it keeps them. */
+export async function startAdkServer(python, sessions = 'memory://') {
+  const launch = (port) =>
+    startProcess(
+      python,
+      ['-m', 'google.adk.cli', 'api_server', '--port', port, '--session_service_uri', sessions, '--artifact_service_uri', 'memory://', AGENTS],
+      READY,
+      { env: { ...process.env, PYTHONDONTWRITEBYTECODE: '1' } },
+    );
+  let running = await launch('0');
+  const { url } = running;
+  return {
+    url,
+    kill: () => running.kill(),
+    start: async () => {
+      running = await launch(new URL(url).port);
+    },
+    /** The same address, and only what `sessions` kept. */
+    restart: async () => {
+      await running.kill();
+      running = await launch(new URL(url).port);
+    },
+    log: () => running.log(),
+  };
+}
+
+/** The bridge's configuration for an app of it. */
+export function agentOf(url, app) {
+  return `[agent]\nkind = "adk"\nbase_url = "${url}"\napp = "${app}"\n`;
+}
