@@ -155,9 +155,11 @@ async function reloadHeld(kit, { usual }) {
   await gone.say(TRACK);
   await gone.answer('change_bgm', true);
   await gone.until(() => gone.posts[1]?.status === 200, 'the turn to be held');
-  await gone.chat.stop();
+  await gone.disconnect();
   const loaded = await gone.reload();
-  await loaded.rest();
+  // One that is told of the answer sends it again and again until there is an output, and never comes to rest.
+  const isTold = () => loaded.tools.some((part) => part.state === 'approval-responded');
+  await (kit.overSocket ? loaded.until(isTold, 'the answer') : loaded.rest());
   // v6 cannot be told of the answer by a stream, and may ask again; the answer is the same.
   if (loaded.questions.length > 0) await loaded.answer('change_bgm', true);
   await loaded.output('change_bgm', OUTPUT);

@@ -175,7 +175,7 @@ async function disconnect(kit, { usual }) {
   const gone = new Session(usual, kit);
   void gone.chat.sendMessage({ text: 'slow 6 then call get_weather {"location":"Tokyo"} then say done' });
   await gone.until(() => gone.text.length > 0, 'the first words');
-  await gone.chat.stop();
+  await gone.disconnect();
   const finished = async () => {
     const message = (await usual.messages(gone.id)).at(-1);
     return message.role === 'assistant' && message;
@@ -195,7 +195,7 @@ async function disconnectRunning(kit, { usual }) {
   await gone.say(PAY);
   await gone.answer('process_payment', true);
   await gone.until(() => gone.posts[1]?.status === 200, 'the answer to be taken');
-  await gone.chat.stop();
+  await gone.disconnect();
   const loaded = await gone.reload();
   await loaded.rest();
   assert.equal(loaded.tool('process_payment').output.balance, 950);
@@ -207,7 +207,7 @@ async function comeBack(kit, { usual }) {
   const session = new Session(usual, kit);
   void session.chat.sendMessage({ text: 'slow 8' });
   await session.until(() => session.text.length > 0, 'the first words');
-  await session.chat.stop();
+  await session.disconnect();
   await session.chat.resumeStream();
   await session.rest();
   assert.equal(session.chat.messages.length, 2);

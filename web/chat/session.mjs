@@ -9,11 +9,13 @@ import { Chat as Chat3 } from 'ai-sdk-react-3';
 import { Chat as Chat4 } from 'ai-sdk-react-4';
 
 import { chunksOf } from './server.mjs';
+import { socketTransport } from './socket-transport.mjs';
 
 /** The clients that everything is tried with. */
 export const KITS = [
   { name: 'v6', sdk: 6, Chat: Chat3, ai: ai6 },
   { name: 'v7', sdk: 7, Chat: Chat4, ai: ai7 },
+  { name: 'v7 over a WebSocket', sdk: 7, Chat: Chat4, ai: ai7, overSocket: true },
 ];
 
 export const CONFIRMATION = 'adk_request_confirmation';
@@ -42,15 +44,27 @@ export class Session {
     this.chat = new kit.Chat({
       id: this.id,
       messages: options.messages,
-      transport: new kit.ai.DefaultChatTransport({
-        api: `${server.url}/api/chat${this.query}`,
-        body,
-        fetch: (url, init) => this.#fetch(url, init),
-      }),
+      transport: (this.transport = this.#transport(body)),
       sendAutomaticallyWhen: this.predicate,
       onToolCall: options.onToolCall && ((event) => options.onToolCall(event, this)),
       // An error is a state that tests look at.
       onError: () => {},
+    });
+  }
+
+  /** What the end of a connection is; over a socket a stop of the client's is one for the server too. */
+  async disconnect() {
+    if (this.kit.overSocket) this.transport.close();
+    else await this.chat.stop();
+  }
+
+  #transport(body) {
+    const { server, kit } = this;
+    if (kit.overSocket) return socketTransport(server, body, (request) => this.#keep(request));
+    return new kit.ai.DefaultChatTransport({
+      api: `${server.url}/api/chat${this.query}`,
+      body,
+      fetch: (url, init) => this.#fetch(url, init),
     });
   }
 
@@ -65,11 +79,7 @@ export class Session {
   async #fetch(url, init) {
     const method = init?.method ?? 'GET';
     const request = { method, body: init?.body && JSON.parse(init.body), text: '' };
-    this.requests.push(request);
-    if (this.posts.length > (this.options.limit ?? REQUEST_LIMIT)) {
-      this.looped = true;
-      throw new Error('too many requests: the client is going round in circles');
-    }
+    this.#keep(request);
     const response = await fetch(url, init);
     request.status = response.status;
     if (response.body === null) return response;
@@ -82,6 +92,14 @@ export class Session {
     });
     const { status, headers } = response;
     return new Response(response.body.pipeThrough(keep), { status, headers });
+  }
+
+  #keep(request) {
+    this.requests.push(request);
+    if (this.posts.length > (this.options.limit ?? REQUEST_LIMIT)) {
+      this.looped = true;
+      throw new Error('too many requests: the client is going round in circles');
+    }
   }
 
   get posts() {

@@ -159,6 +159,11 @@ impl Reader {
         self.cursor = (self.view == View::Held).then_some(cursor);
     }
 
+    /// The message as its client has it when it has read everything so far.
+    pub fn whole(&self, reply: &Reply) -> Message {
+        self.project(reply).into_owned()
+    }
+
     /// Passes on frames of the outbox, as far as this reader sees them.
     pub fn frames(
         &mut self,

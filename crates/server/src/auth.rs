@@ -79,7 +79,7 @@ fn preflight(asked: &HeaderMap) -> Response {
     response
 }
 
-fn unauthorized() -> Response {
+pub fn unauthorized() -> Response {
     let refusal = AppError::new(
         StatusCode::UNAUTHORIZED,
         "unauthorized",
@@ -153,7 +153,8 @@ fn listed_origin(app: &App, headers: &HeaderMap) -> Option<HeaderValue> {
         .then(|| origin.clone())
 }
 
-fn user_of(app: &App, headers: &HeaderMap) -> Option<String> {
+/// The user whose key a request names.
+pub fn user_of(app: &App, headers: &HeaderMap) -> Option<String> {
     let keys = &app.config.auth.api_keys;
     if keys.is_empty() {
         return Some(LOCAL.to_owned());

@@ -33,6 +33,8 @@ pub struct Server {
     pub allowed_origins: Vec<String>,
     pub max_body_bytes: usize,
     pub max_answer_bytes: usize,
+    /// How many WebSockets one user may have open.
+    pub max_sockets: usize,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -119,6 +121,8 @@ pub struct Tools {
 #[serde(default, deny_unknown_fields)]
 pub struct Live {
     pub keep_recordings: bool,
+    /// How often the client of a WebSocket is asked for a sign of life.
+    pub heartbeat: Span,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -204,6 +208,9 @@ impl Config {
                     "every key needs a user, and no key may occur twice",
                 );
             }
+        }
+        if self.live.heartbeat.0.is_zero() {
+            return bad("live.heartbeat", "it must be longer than nothing");
         }
         if self.agent.max_steps == 0 {
             return bad("agent.max_steps", "at least one step is needed");
@@ -320,6 +327,8 @@ impl Default for Server {
             // A few photographs as data URLs.
             max_body_bytes: 32 * 1024 * 1024,
             max_answer_bytes: 16 * 1024 * 1024,
+            // A person has a few tabs; a program with one key may serve many people.
+            max_sockets: 1000,
         }
     }
 }
@@ -363,6 +372,8 @@ impl Default for Live {
     fn default() -> Self {
         Self {
             keep_recordings: true,
+            // Proxies commonly close after a minute of silence.
+            heartbeat: Span(Duration::from_secs(20)),
         }
     }
 }

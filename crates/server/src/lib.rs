@@ -12,6 +12,7 @@
 //! | [`auth`] | who asks, and from where they may |
 //! | [`transport`] | requests in, answers out |
 //! | [`chat`] | one task per chat: the reply, the agent's run, tools, readers |
+//! | [`sockets`] | open WebSockets, and the tickets that open them |
 //! | [`store`] | what survives a restart |
 //! | [`files`] | binary content beside the store |
 //! | [`metrics`], [`telemetry`] | what is counted, what is logged |
@@ -29,6 +30,7 @@ pub mod files;
 pub mod metrics;
 pub mod router;
 pub mod serve;
+pub mod sockets;
 pub mod store;
 pub mod telemetry;
 pub mod translate;

@@ -38,6 +38,7 @@ pub struct Metrics {
     tool_runs: [AtomicU64; TOOL_RUNS.len()],
     agent_failures: AtomicU64,
     readers: AtomicU64,
+    sockets: AtomicU64,
     /// One more than there are limits: the last bucket has none.
     delays: [AtomicU64; DELAYS.len() + 1],
     delay_millis: AtomicU64,
@@ -93,6 +94,14 @@ impl Metrics {
 
     pub fn reader_went(&self) {
         self.readers.fetch_sub(1, Relaxed);
+    }
+
+    pub fn socket_opened(&self) {
+        self.sockets.fetch_add(1, Relaxed);
+    }
+
+    pub fn socket_closed(&self) {
+        self.sockets.fetch_sub(1, Relaxed);
     }
 
     /// The time from a request to the first thing that the agent said.
@@ -154,6 +163,11 @@ impl Metrics {
             "Clients that read a turn.",
             self.readers.load(Relaxed),
         );
+        page.gauge("sockets", "Open WebSockets.", self.sockets.load(Relaxed));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let tasks = runtime.metrics().num_alive_tasks();
+            page.gauge("tasks", "Tasks of the runtime.", tasks as u64);
+        }
         self.delays(&mut page);
         page.text
     }

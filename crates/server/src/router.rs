@@ -11,6 +11,7 @@ use crate::auth;
 use crate::chat::Chats;
 use crate::config::Config;
 use crate::error::in_one_form;
+use crate::sockets::Sockets;
 use crate::telemetry;
 use crate::transport::{self, page};
 
@@ -19,6 +20,7 @@ use crate::transport::{self, page};
 pub struct App {
     pub config: Arc<Config>,
     pub chats: Chats,
+    pub sockets: Arc<Sockets>,
 }
 
 pub fn router(app: App) -> Router {
@@ -43,6 +45,7 @@ pub fn router(app: App) -> Router {
         .route("/api/audit", get(transport::chats::audit))
         .route("/api/agent", get(transport::chats::agent))
         .route("/api/files/{id}", get(transport::files::download))
+        .route("/api/ticket", post(transport::handshake::ticket))
         // What is counted.
         .route("/metrics", get(transport::chats::metrics))
         .route(
@@ -53,6 +56,9 @@ pub fn router(app: App) -> Router {
         .layer(middleware::from_fn_with_state(app.clone(), auth::guard));
     Router::new()
         .merge(doors)
+        // WebSockets: a browser opens them with a ticket.
+        .route("/live", get(transport::live::open))
+        .route("/api/chat/ws", get(transport::ai_sdk_ws::open))
         // For everybody: the page, and whether the server lives.
         .route("/", get(page::index))
         .route("/assets/{*path}", get(page::asset))

@@ -22,6 +22,7 @@ use crate::chat::{Chats, Shared};
 use crate::config::{AgentKind, Config, Overrides};
 use crate::files::Files;
 use crate::router::{App, router};
+use crate::sockets::Sockets;
 use crate::store::DataDir;
 use crate::store::sqlite::SqliteStore;
 
@@ -79,9 +80,11 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
     config.server.listen = address;
     let open = chats.boot().await?;
     banner(&config, &directory, open);
+    let sockets = Sockets::new(config.server.max_sockets, chats.shared().metrics.clone());
     let app = App {
         config: Arc::new(config),
         chats: chats.clone(),
+        sockets: sockets.clone(),
     };
     let (stop, stopped) = oneshot::channel::<()>();
     let server = axum::serve(listener, router(app)).with_graceful_shutdown(async {
@@ -94,6 +97,7 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
     let _ = stop.send(());
     let gone = async {
         chats.shut_down().await;
+        sockets.close().await;
         serving.await
     };
     match tokio::time::timeout(GOING, gone).await {

@@ -1,7 +1,7 @@
 //! What travels between the bridge and its two sides, as bytes: SSE, the frames of `/live`, and AI SDK v7's own frames.
 
 pub mod ai_sdk_ws;
-mod frame;
+pub mod frame;
 mod lines;
 pub mod live;
 pub mod recording;

@@ -2,6 +2,7 @@
 
 mod kept;
 mod late;
+pub mod live;
 mod memory;
 mod perform;
 mod plan;
@@ -96,20 +97,29 @@ impl Chats {
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
     ) -> Result<T, AppError> {
         let (answer, wait) = oneshot::channel();
-        let mut command = command(answer);
+        self.tell(user, chat_id, command(answer)).await?;
+        wait.await.map_err(|_| {
+            AppError::unavailable("the chat could not be stored or loaded; try again in a moment")
+        })
+    }
+
+    /// Sends a command that answers elsewhere.
+    pub async fn tell(
+        &self,
+        user: &str,
+        chat_id: &str,
+        mut command: Command,
+    ) -> Result<(), AppError> {
         loop {
             if self.closing.load(Ordering::Relaxed) {
                 return Err(AppError::unavailable(GOING_AWAY));
             }
             match self.sender(user, chat_id).send(command).await {
-                Ok(()) => break,
+                Ok(()) => return Ok(()),
                 // The task was just leaving; the next one takes it.
                 Err(mpsc::error::SendError(back)) => command = back,
             }
         }
-        wait.await.map_err(|_| {
-            AppError::unavailable("the chat could not be stored or loaded; try again in a moment")
-        })
     }
 
     /// Stores what every chat has come to and ends it; tools that run get a moment to finish.

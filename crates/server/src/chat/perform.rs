@@ -65,6 +65,7 @@ impl Task {
 
     /// Feeds one input to the reply and performs what comes of it.
     pub(super) async fn feed(&mut self, input: Input<'_>) {
+        let standing_by = self.stand_by(&input).await;
         let Some(reply) = &mut self.reply else {
             return;
         };
@@ -78,7 +79,14 @@ impl Task {
             };
             reply.handle(input, &mut given, &mut self.outbox);
         }
-        self.perform().await;
+        match standing_by {
+            None => self.perform().await,
+            Some(answer) => {
+                self.stand_down(answer);
+                self.perform().await;
+                self.stand_at_ease();
+            }
+        }
     }
 
     pub(super) async fn perform(&mut self) {
@@ -123,10 +131,10 @@ impl Task {
                     }
                     self.turn_ends();
                 }
+                Effect::Interrupted => self.live.interrupted(),
                 Effect::HoldUntil(_)
                 | Effect::Heard { .. }
                 | Effect::Artifact { .. }
-                | Effect::Interrupted
                 | Effect::TurnComplete => {}
             }
         }
@@ -204,7 +212,7 @@ impl Task {
             .map(|audit| AuditEntry {
                 at,
                 turn_id: Some(self.turn_id.clone()),
-                connection_id: None,
+                connection_id: self.origin.connection.map(|id| id.to_string()),
                 transport: Some(self.origin.transport.to_owned()),
                 dialect: Some(dialect.to_owned()),
                 audit: audit.clone(),
@@ -234,6 +242,7 @@ impl Task {
         self.run = Run::Idle;
         self.reply = None;
         self.turn = None;
+        self.live.turn_over();
         self.lost = true;
     }
 
@@ -383,6 +392,7 @@ impl Task {
     }
 
     pub(super) fn turn_ends(&mut self) {
+        self.live.turn_over();
         // One that began and ended with the same input.
         if self.turn.is_none() {
             self.turn_begins();

@@ -99,9 +99,14 @@ impl Readers {
         self.all.is_empty()
     }
 
+    /// Lets go of readers whose answer nobody holds any more.
+    pub fn forget_who_left(&mut self) {
+        self.all.retain(|attached| !attached.sink.is_closed());
+    }
+
     /// To be called before every input: parks who cannot take its frames, and brings back who can again.
     pub fn make_ready(&mut self, reply: &Reply) {
-        self.all.retain(|attached| !attached.sink.is_closed());
+        self.forget_who_left();
         self.let_go();
         for attached in &mut self.all {
             match (attached.parked, attached.sink.capacity() > 0) {

@@ -23,9 +23,14 @@ impl ChatRequest {
     /// Reads a request's body. Fields that are not known are passed over: clients add new ones with every version.
     pub fn parse(body: &[u8]) -> Result<Self, AppError> {
         let value: Value = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
-        let Value::Object(mut fields) = value else {
+        let Value::Object(fields) = value else {
             return Err(wrong("the body", "an object"));
         };
+        Self::of(fields)
+    }
+
+    /// Takes a request whose JSON has been read.
+    pub fn of(mut fields: Map<String, Value>) -> Result<Self, AppError> {
         let chat_id = string(&mut fields, "id")?
             .ok_or_else(|| AppError::unprocessable("missing_field", "the chat's id is missing"))?;
         check_id("id", &chat_id)?;

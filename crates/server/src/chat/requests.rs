@@ -5,13 +5,11 @@ use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::{Dialect, Reader};
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::Commit;
-use adk_bridge_protocol::reply::{
-    Answer as ClientAnswer, Given, Input, Mode, Reply, Why, answers_of,
-};
-use tokio::sync::oneshot;
+use adk_bridge_protocol::reply::{Answer as ClientAnswer, Given, Input, Mode, Reply, Why, answers_of};
 use tokio::time::Instant;
 
 use super::kept;
+use super::live::{AnswerTo, Via};
 use super::plan::{CutAt, Plan, plan};
 use super::readers::{Answer, Readers};
 use super::request::ChatRequest;
@@ -34,12 +32,7 @@ impl Task {
         left_out.then(|| self.once(reader, reply, None))
     }
 
-    pub(super) async fn post(
-        &mut self,
-        mut request: ChatRequest,
-        transport: &'static str,
-        answer: oneshot::Sender<Result<Answer, AppError>>,
-    ) {
+    pub(super) async fn post(&mut self, mut request: ChatRequest, via: Via, answer: AnswerTo) {
         self.arrived = Some(Instant::now());
         if let Some(theirs) = request.messages.last_mut()
             && let Some(ours) = self.history.iter().find(|ours| ours.id == theirs.id)
@@ -49,7 +42,7 @@ impl Task {
         let current = self.reply.as_ref().map(Reply::message);
         match plan(&request, &self.history, current, self.known) {
             Plan::Answer(message) => {
-                self.begin_turn(transport, request.dialect);
+                self.begin_turn(via, request.dialect);
                 let reader = self
                     .reader(request.dialect, request.sdk, message.as_ref())
                     .await;
@@ -62,34 +55,41 @@ impl Task {
                             Ok(()) => Ok(self.once(reader, &ended(older), Some(request.last()))),
                             Err(error) => Err(error.into()),
                         };
-                        let _ = answer.send(stream);
-                        return;
+                        return self.deliver(answer, stream, false);
                     }
                     _ => return,
                 };
                 let theirs = request.last();
-                let stream = self.readers.attach(reader, reply, Some(theirs));
-                let _ = answer.send(Ok(stream));
+                if !self.live.reads(&answer) {
+                    let stream = self.readers.attach(reader, reply, Some(theirs));
+                    self.deliver(answer, Ok(stream), true);
+                }
                 let answers = answers_of(theirs);
-                self.feed(Input::Answers(&answers, Some(Mode::Http))).await;
+                self.feed(Input::Answers(&answers, Some(via.mode))).await;
             }
             Plan::Submit { .. } if self.is_unfinished() => {
                 self.feed(Input::Close(Why::Superseded)).await;
                 self.queue.push_back(Command::Post {
                     request,
-                    transport,
+                    via,
                     answer,
                 });
             }
             Plan::Submit { messages, cut } => {
-                self.begin_turn(transport, request.dialect);
+                self.begin_turn(via, request.dialect);
                 let (dialect, sdk) = (request.dialect, request.sdk);
-                let begun = self.begin(dialect, sdk, messages, cut.as_ref()).await;
-                let _ = answer.send(begun);
+                let begun = self
+                    .begin(via.mode, dialect, sdk, messages, cut.as_ref())
+                    .await;
+                match begun {
+                    Ok(stream) => {
+                        self.deliver(answer, Ok(stream), true);
+                        self.perform().await;
+                    }
+                    Err(error) => self.not_appended(answer, error),
+                }
             }
-            Plan::Refuse(error) => {
-                let _ = answer.send(Err(error));
-            }
+            Plan::Refuse(error) => self.deliver(answer, Err(error), false),
         }
     }
 
@@ -103,8 +103,11 @@ impl Task {
 
     /// Takes new messages into the history and begins to answer them. The first commit of the reply stores both: a crash
     /// leaves no question that nobody answers.
-    async fn begin(
+    ///
+    /// What the beginning wants done is left to be performed.
+    pub(super) async fn begin(
         &mut self,
+        mode: Mode,
         dialect: Dialect,
         sdk: Sdk,
         mut messages: Vec<Message>,
@@ -129,7 +132,7 @@ impl Task {
                 ids: &mut self.ids,
                 rules: &*self.shared.tools,
             };
-            reply.handle(Input::Begin(Mode::Http), &mut given, &mut self.outbox);
+            reply.handle(Input::Begin(mode), &mut given, &mut self.outbox);
         }
         let commit = self.outbox.take_commit().unwrap_or_else(|| Commit {
             record: reply.record(),
@@ -149,7 +152,6 @@ impl Task {
         let reader = self.reader(dialect, sdk, None).await;
         let stream = self.readers.attach(reader, &unanswered, None);
         self.reply = Some(reply);
-        self.perform().await;
         Ok(stream)
     }
 

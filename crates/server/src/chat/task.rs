@@ -14,12 +14,14 @@ use adk_bridge_protocol::dialect::{Dialect, Reader};
 use adk_bridge_protocol::message::{Message, Role};
 use adk_bridge_protocol::outbox::Outbox;
 use adk_bridge_protocol::reply::{Input, Record, Reply, Why};
+use adk_bridge_protocol::wire::live::Close;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::kept::{Pictures, ReplyIds};
+use super::live::{AnswerTo, Live, LiveCommand, Via};
 use super::memory::Known;
 use super::readers::{Answer, Readers};
 use super::request::ChatRequest;
@@ -43,8 +45,8 @@ const LAST_TOOLS: Duration = Duration::from_secs(3);
 pub enum Command {
     Post {
         request: ChatRequest,
-        transport: &'static str,
-        answer: oneshot::Sender<Result<Answer, AppError>>,
+        via: Via,
+        answer: AnswerTo,
     },
     Resume {
         dialect: Dialect,
@@ -64,6 +66,7 @@ pub enum Command {
         outcome: Outcome,
         answer: oneshot::Sender<Result<(), AppError>>,
     },
+    Live(LiveCommand),
     /// The chat is being deleted: everything stops.
     Close {
         answer: oneshot::Sender<()>,
@@ -102,6 +105,7 @@ pub(super) struct Task {
     /// A commit failed: what is in memory is worth nothing any more.
     pub(super) lost: bool,
     pub(super) pictures: Arc<Pictures>,
+    pub(super) live: Live,
     /// The turn that is open, for the log and the metrics.
     pub(super) turn: Option<Turn>,
     /// When the request came that the next turn is for.
@@ -119,6 +123,7 @@ pub(super) struct Turn {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin {
     pub(super) transport: &'static str,
+    pub(super) connection: Option<Uuid>,
     pub(super) dialect: Dialect,
 }
 
@@ -148,11 +153,13 @@ impl Task {
                 command = commands.recv() => match command {
                     Some(Command::Close { answer }) => {
                         task.stop_everything().await;
+                        task.live.close(Close::NOT_FOUND);
                         let _ = answer.send(());
                         return refuse_all(task.queue, commands, AppError::not_found("chat")).await;
                     }
                     Some(Command::ShutDown { answer }) => {
                         task.shut_down().await;
+                        task.live.close(Close::GOING_AWAY);
                         let _ = answer.send(());
                         return;
                     }
@@ -166,6 +173,7 @@ impl Task {
                     task.progress(progress).await;
                 }
                 () = task.readers.room(), if !room => {}
+                () = task.live.gone() => task.live.leave(),
                 () = tokio::time::sleep_until(deadline.at), if deadline.due => {
                     task.feed(Input::Tick).await;
                 }
@@ -187,6 +195,7 @@ impl Task {
             ids: ReplyIds::new(shared.files.clone()),
             readers: Readers::new(shared.metrics.clone()),
             pictures: Arc::default(),
+            live: Live::default(),
             turn: None,
             arrived: None,
             shared,
@@ -205,6 +214,7 @@ impl Task {
             turn_id: new_id("turn"),
             origin: Origin {
                 transport: "none",
+                connection: None,
                 dialect: Dialect::Native,
             },
             refused: 0,
@@ -243,9 +253,9 @@ impl Task {
         match command {
             Command::Post {
                 request,
-                transport,
+                via,
                 answer,
-            } => self.post(request, transport, answer).await,
+            } => self.post(request, via, answer).await,
             Command::Resume {
                 dialect,
                 sdk,
@@ -279,6 +289,7 @@ impl Task {
             } => {
                 let _ = answer.send(self.tool_output(&call_id, outcome).await);
             }
+            Command::Live(command) => self.live_command(command).await,
             Command::Close { .. } | Command::ShutDown { .. } => {}
         }
     }
@@ -327,9 +338,13 @@ impl Task {
         }
     }
 
-    pub(super) fn begin_turn(&mut self, transport: &'static str, dialect: Dialect) {
+    pub(super) fn begin_turn(&mut self, via: Via, dialect: Dialect) {
         self.turn_id = new_id("turn");
-        self.origin = Origin { transport, dialect };
+        self.origin = Origin {
+            transport: via.transport,
+            connection: via.connection,
+            dialect,
+        };
     }
 
     /// Goes on with requests that waited for started tools.
@@ -352,6 +367,7 @@ impl Task {
         !self.run.is_active()
             && self.tools.is_empty()
             && self.readers.is_empty()
+            && self.live.is_empty()
             && self.queue.is_empty()
             && self.reply.as_ref().and_then(Reply::deadline).is_none()
     }
@@ -432,7 +448,15 @@ async fn refuse_all(
     }
     for command in queue {
         match command {
-            Command::Post { answer, .. } => drop(answer.send(Err(refusal.clone()))),
+            Command::Post {
+                answer: AnswerTo::Request(answer),
+                ..
+            } => drop(answer.send(Err(refusal.clone()))),
+            Command::Live(LiveCommand::Sit { answer, .. }) => {
+                drop(answer.send(Err(refusal.clone())));
+            }
+            // The connection is being closed.
+            Command::Post { .. } | Command::Live(_) => {}
             Command::ToolOutput { answer, .. } => drop(answer.send(Err(refusal.clone()))),
             Command::Resume { answer, .. } => drop(answer.send(None)),
             Command::Listed { answer, .. }

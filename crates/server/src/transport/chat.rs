@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::body::WholeBody;
 use crate::auth::User;
 use crate::chat::Command;
+use crate::chat::live::{AnswerTo, Via};
 use crate::chat::readers::Answer;
 use crate::chat::request::{ChatRequest, check_id, dialect_of, not_json};
 use crate::error::AppError;
@@ -40,8 +41,8 @@ pub async fn post(
         .chats
         .ask(&user, &chat_id, |answer| Command::Post {
             request,
-            transport: "http",
-            answer,
+            via: Via::HTTP,
+            answer: AnswerTo::Request(answer),
         })
         .await??;
     Ok(sse(answer))

@@ -2,8 +2,12 @@
 //!
 //! None of them names an agent or the store.
 
+pub mod ai_sdk_ws;
 pub mod body;
 pub mod chat;
 pub mod chats;
 pub mod files;
+pub mod handshake;
+pub mod live;
 pub mod page;
+mod socket;

@@ -47,17 +47,25 @@ impl Bridge {
         let directory = TempDir::new().unwrap();
         let mut command = command(&directory, toml);
         change(&mut command);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = lines.next().and_then(Result::ok).unwrap_or_else(|| {
-            panic!("it did not start: {}", read_log(&directory));
-        });
-        let address = line.strip_prefix("listening on http://").expect(&line);
+        let (child, address) = started(command, &directory);
         Self {
             child,
-            address: address.parse().unwrap(),
+            address,
             directory,
         }
+    }
+
+    /// What a crash and the next start are, with the same data and configuration.
+    pub fn kill_and_restart(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let config = self.directory.path().join("test.toml");
+        let toml = std::fs::read_to_string(config).unwrap();
+        (self.child, self.address) = started(command(&self.directory, &toml), &self.directory);
+    }
+
+    pub fn process(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn log(&self) -> String {
@@ -162,6 +170,16 @@ impl Drop for Bridge {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn started(mut command: Command, directory: &TempDir) -> (Child, SocketAddr) {
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = lines.next().and_then(Result::ok).unwrap_or_else(|| {
+        panic!("it did not start: {}", read_log(directory));
+    });
+    let address = line.strip_prefix("listening on http://").expect(&line);
+    (child, address.parse().unwrap())
 }
 
 pub const JSON: (&str, &str) = ("content-type", "application/json");

@@ -1,0 +1,231 @@
+//! Frames that cannot be understood: one `error` each, and the connection lives.
+
+use adk_bridge_protocol::base64;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Value, json};
+
+use crate::client::{BINARY, Client, FIN, TEXT};
+use crate::support::Bridge;
+
+#[tokio::test]
+async fn each_is_told_what_is_wrong_with_it() {
+    let bridge = Bridge::start();
+    let mut client = Client::open(&bridge, "/live?chat=frames").await;
+    let user = json!([{"role": "user", "parts": [{"type": "text", "text": "say hi"}]}]);
+    let odd = base64::encode(&[1, 2, 3]);
+    let cases = [
+        ("", "bad_json"),
+        ("{", "bad_json"),
+        ("[]", "bad_json"),
+        ("null", "bad_json"),
+        ("{}", "missing_field"),
+        (r#"{"type":7}"#, "wrong_type"),
+        (r#"{"type":"mesage"}"#, "unknown_frame"),
+        (r#"{"type":"pong"}"#, "unknown_frame"),
+        (r#"{"type":"message"}"#, "missing_field"),
+        (r#"{"type":"message","messages":{}}"#, "wrong_type"),
+        (r#"{"type":"message","messages":[]}"#, "missing_field"),
+        (r#"{"type":"message","messages":[{}]}"#, "bad_message"),
+        (
+            r#"{"type":"message","data":{"messages":[{"role":"user","parts":[]}]}}"#,
+            "bad_message",
+        ),
+        (
+            r#"{"type":"message","trigger":"x","messages":[]}"#,
+            "bad_value",
+        ),
+        (r#"{"type":"tool_result"}"#, "missing_field"),
+        (
+            r#"{"type":"tool_result","toolCallId":"c"}"#,
+            "missing_field",
+        ),
+        (
+            r#"{"type":"tool_result","toolCallId":"c","result":1}"#,
+            "not_found",
+        ),
+        (r#"{"type":"audio_control","action":"pause"}"#, "bad_value"),
+        (r#"{"type":"audio_chunk","chunk":"!"}"#, "bad_base64"),
+        (
+            r#"{"type":"audio_chunk","chunk":"","sampleRate":44100}"#,
+            "bad_audio_format",
+        ),
+        (
+            r#"{"type":"video_frame","data":"AAAA","mediaType":"text/html"}"#,
+            "bad_value",
+        ),
+        (r#"{"type":"modality","modality":"smell"}"#, "bad_value"),
+        (r#"{"type":"audio_config","wire":"pigeon"}"#, "bad_value"),
+        // Understood, but this agent cannot.
+        (
+            r#"{"type":"audio_control","action":"start"}"#,
+            "live_unsupported",
+        ),
+        (
+            r#"{"type":"audio_chunk","chunk":"AAA="}"#,
+            "live_unsupported",
+        ),
+        (
+            r#"{"type":"video_frame","data":"AAAA"}"#,
+            "live_unsupported",
+        ),
+        (
+            r#"{"type":"modality","modality":"audio"}"#,
+            "live_unsupported",
+        ),
+    ];
+    let mut cases: Vec<(String, &str)> = cases
+        .iter()
+        .map(|(text, code)| ((*text).to_owned(), *code))
+        .collect();
+    cases.extend([
+        (
+            json!({"type": "audio_chunk", "chunk": odd}).to_string(),
+            "bad_audio_format",
+        ),
+        (
+            json!({"type": "message", "id": "another", "messages": user}).to_string(),
+            "wrong_chat",
+        ),
+        (
+            json!({"type": "message", "dialect": "klingon", "messages": user}).to_string(),
+            "bad_dialect",
+        ),
+        (
+            json!({"type": "message", "messages": [{"role": "assistant", "id": "m", "parts": []}]})
+                .to_string(),
+            "not_found",
+        ),
+        ("[".repeat(100_000), "bad_json"),
+    ]);
+    for (text, code) in &cases {
+        client.text(text).await;
+        let error = client.control().await;
+        assert_eq!(
+            (&error["type"], &error["code"]),
+            (&json!("error"), &json!(code)),
+            "{text:.80}"
+        );
+        assert!(error["message"].as_str().unwrap().len() > 10);
+    }
+    for (bytes, code) in [
+        (&[1_u8, 0, 0][..], "bad_binary"),
+        (&[9, 0, 0, 0, 0, 0, 0, 0], "unknown_frame"),
+        (&[1, 0xf0, 0, 0, 0, 0, 0, 0], "unknown_frame"),
+        (&[2, 0, 0, 0, 0, 0, 0, 0, 1, 2], "unknown_frame"),
+        (&[1, 0, 0, 0, 0, 0, 0, 0, 1], "bad_audio_format"),
+        (&[1, 0, 0, 0, 0, 0, 0, 0, 1, 2], "live_unsupported"),
+        (&[3, 0, 0, 0, 0, 0, 0, 0, 1, 2], "live_unsupported"),
+    ] {
+        client.frame(FIN | BINARY, bytes).await;
+        assert_eq!(client.control().await["code"], code, "{bytes:?}");
+    }
+    // Without effect, and without an answer.
+    for frame in [
+        json!({"type": "interrupt"}),
+        json!({"type": "audio_config", "data": {"wire": "binary"}}),
+        json!({"type": "modality", "modality": "text"}),
+    ] {
+        client.send(frame).await;
+    }
+    client.check_alive().await;
+    let chats = bridge.get("/api/chats").await.json();
+    assert_eq!(chats, json!([]), "nothing came of all that");
+    client.say("say hi").await;
+    client.turn().await;
+}
+
+#[tokio::test]
+async fn anything_at_all_gets_an_answer_and_harms_nobody() {
+    let bridge = Bridge::start();
+    let mut other = Client::open(&bridge, "/live?chat=other").await;
+    let mut doors = [
+        Client::open(&bridge, "/live?chat=any").await,
+        Client::open(&bridge, "/api/chat/ws").await,
+    ];
+    let words = "[\"{}:,\\[\\]a-z_ 0-9]|type|message|send|resume|abort|requestId|data|tool_result|ä|\\\\u0000";
+    let text = proptest::collection::vec(words, 0..24).prop_map(|words| words.concat());
+    let frame = prop_oneof![
+        text.prop_map(|text| (TEXT, text.into_bytes())),
+        any_object().prop_map(|value| (TEXT, value.to_string().into_bytes())),
+        proptest::collection::vec(any::<u8>(), 0..40).prop_map(|bytes| (BINARY, bytes)),
+    ];
+    let mut runner = TestRunner::new(Config::default());
+    for _ in 0..300 {
+        let (kind, bytes) = frame.new_tree(&mut runner).unwrap().current();
+        doors[0].frame(FIN | kind, &bytes).await;
+        doors[1].frame(FIN | kind, &bytes).await;
+    }
+    // Whatever was said, both still listen.
+    doors[0]
+        .send(json!({"type": "ping", "timestamp": "end"}))
+        .await;
+    loop {
+        let answer = doors[0].control().await;
+        match answer["type"].as_str().unwrap() {
+            "pong" if answer["timestamp"] == "end" => break,
+            "pong" | "error" => {}
+            other => panic!("{other}"),
+        }
+    }
+    doors[1]
+        .send(json!({"type": "resume", "requestId": "end", "id": "nothing"}))
+        .await;
+    loop {
+        let answer = doors[1].json().await;
+        if answer["requestId"] == "end" {
+            assert_eq!(answer["type"], "no-active");
+            break;
+        }
+        assert!(
+            matches!(answer["type"].as_str(), Some("error" | "no-active")),
+            "{answer}"
+        );
+    }
+    other.check_alive().await;
+    assert!(!bridge.log().contains("panicked"), "{}", bridge.log());
+}
+
+fn any_object() -> impl Strategy<Value = Value> {
+    const TYPES: [&str; 8] = [
+        "message",
+        "tool_result",
+        "audio_chunk",
+        "video_frame",
+        "send",
+        "resume",
+        "abort",
+        "x",
+    ];
+    let value = prop_oneof![
+        Just(Value::Null),
+        Just(json!([])),
+        Just(json!({})),
+        Just(json!([{"role": "user"}])),
+        "[a-z]{0,5}".prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+    ];
+    const FIELDS: [&str; 8] = [
+        "messages",
+        "id",
+        "requestId",
+        "toolCallId",
+        "result",
+        "chunk",
+        "data",
+        "body",
+    ];
+    let field = (proptest::sample::select(&FIELDS[..]), value);
+    (
+        proptest::sample::select(&TYPES[..]),
+        proptest::collection::vec(field, 0..5),
+    )
+        .prop_map(|(kind, fields)| {
+            let mut object = json!({"type": kind});
+            for (name, value) in fields {
+                object[name] = value;
+            }
+            object
+        })
+}

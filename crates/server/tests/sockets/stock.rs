@@ -1,0 +1,205 @@
+//! The frames of the AI SDK's own transport; the transport itself is tried in `web/chat`.
+
+use serde_json::{Value, json};
+
+use crate::client::{BINARY, Client, FIN};
+use crate::support::Bridge;
+
+fn send(request: &str, chat: &str, text: &str) -> Value {
+    json!({
+        "type": "send", "requestId": request, "id": chat, "trigger": "submit-message",
+        "messages": [{"id": format!("u-{request}"), "role": "user", "parts": [{"type": "text", "text": text}]}],
+        "headers": {}, "body": {},
+    })
+}
+
+/// Reads until every one of these requests has ended; returns its chunks.
+async fn ends(client: &mut Client, requests: &[&str]) -> Vec<Vec<Value>> {
+    let mut chunks = vec![Vec::new(); requests.len()];
+    let mut open = requests.len();
+    while open > 0 {
+        let frame = client.json().await;
+        let of = requests
+            .iter()
+            .position(|request| frame["requestId"] == *request);
+        let chunks = &mut chunks[of.unwrap_or_else(|| panic!("{frame}"))];
+        match frame["type"].as_str().unwrap() {
+            "start" => assert!(chunks.is_empty()),
+            "chunk" => {
+                assert_eq!(frame["sequence"], chunks.len());
+                chunks.push(frame["chunk"].clone());
+            }
+            "end" => open -= 1,
+            _ => panic!("{frame}"),
+        }
+    }
+    chunks
+}
+
+fn text(chunks: &[Value]) -> String {
+    chunks
+        .iter()
+        .filter_map(|chunk| chunk["delta"].as_str())
+        .collect()
+}
+
+#[tokio::test]
+async fn several_chats_share_a_socket() {
+    let bridge = Bridge::start();
+    let mut client = Client::open(&bridge, "/api/chat/ws").await;
+    let requests = ["a", "b", "c"];
+    for request in requests {
+        client
+            .send(send(
+                request,
+                &format!("chat-{request}"),
+                &format!("slow 5 then say {request}"),
+            ))
+            .await;
+    }
+    for (request, chunks) in requests.iter().zip(ends(&mut client, &requests).await) {
+        assert!(text(&chunks).ends_with(request), "{chunks:?}");
+        assert_eq!(chunks.first().unwrap()["type"], "start");
+        assert_eq!(chunks.last().unwrap()["type"], "finish");
+    }
+    let audit = bridge.get("/api/audit?chat=chat-a").await.json();
+    assert_eq!(audit, json!([]));
+}
+
+#[tokio::test]
+async fn a_turn_is_resumed_on_another_socket_and_aborted_there() {
+    let bridge = Bridge::start();
+    let mut first = Client::open(&bridge, "/api/chat/ws").await;
+    first.send(send("a", "c", "slow 1000")).await;
+    while !first.json().await.to_string().contains("word1 ") {}
+    let mut second = Client::open(&bridge, "/api/chat/ws").await;
+    second
+        .send(json!({"type": "resume", "requestId": "r", "id": "c", "headers": {}, "body": {}}))
+        .await;
+    assert_eq!(
+        second.json().await,
+        json!({"type": "start", "requestId": "r"})
+    );
+    while !second.json().await.to_string().contains("word1 ") {}
+    drop(first);
+    second
+        .send(json!({"type": "abort", "requestId": "r"}))
+        .await;
+    let message = bridge.settled_message("c").await;
+    assert_eq!(message["metadata"]["ended"], "stopped");
+    second
+        .send(json!({"type": "resume", "requestId": "s", "id": "c", "headers": {}, "body": {}}))
+        .await;
+    let answer = loop {
+        let frame = second.json().await;
+        if frame["requestId"] == "s" {
+            break frame;
+        }
+    };
+    assert_eq!(answer["type"], "no-active");
+}
+
+/// What the user sends after a stop must not be stopped by it.
+#[tokio::test]
+async fn an_abort_stops_only_what_came_before_it() {
+    let bridge = Bridge::start();
+    let mut client = Client::open(&bridge, "/api/chat/ws").await;
+    for round in 0..10 {
+        let (long, short) = (format!("long{round}"), format!("short{round}"));
+        client.send(send(&long, "c", "slow 1000")).await;
+        if round % 2 == 0 {
+            while client.json().await["requestId"] != json!(long) {}
+        }
+        client
+            .send(json!({"type": "abort", "requestId": long}))
+            .await;
+        client.send(send(&short, "c", "say go on")).await;
+        let mut said = String::new();
+        loop {
+            let frame = client.json().await;
+            if frame["requestId"] == json!(short) {
+                said += frame["chunk"]["delta"].as_str().unwrap_or_default();
+                if frame["type"] == "end" {
+                    break;
+                }
+                assert_ne!(frame["type"], "error", "{frame}");
+            }
+        }
+        assert_eq!(said, "go on", "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_fails_its_own_request_only() {
+    let bridge = Bridge::start();
+    let mut client = Client::open(&bridge, "/api/chat/ws").await;
+    client.send(send("good", "c", "slow 10")).await;
+    client.text("nonsense").await;
+    client.frame(FIN | BINARY, b"x").await;
+    client
+        .send(json!({"type": "sned", "requestId": "bad"}))
+        .await;
+    client
+        .send(json!({"type": "send", "requestId": "bad", "id": "c", "messages": []}))
+        .await;
+    client
+        .send(json!({"type": "resume", "requestId": "bad", "id": "c", "body": {"dialect": "x"}}))
+        .await;
+    client
+        .send(json!({"type": "resume", "requestId": "bad", "id": ""}))
+        .await;
+    client
+        .send(json!({"type": "abort", "requestId": "nobody"}))
+        .await;
+    let (mut errors, mut ended) = (Vec::new(), false);
+    while errors.len() < 6 || !ended {
+        let frame = client.json().await;
+        match (
+            frame["requestId"].as_str().unwrap(),
+            frame["type"].as_str().unwrap(),
+        ) {
+            ("good", "end") => ended = true,
+            ("good", kind) => assert!(kind == "start" || kind == "chunk", "{frame}"),
+            (request, kind) => {
+                assert_eq!(kind, "error", "{frame}");
+                errors.push(request.to_owned());
+            }
+        }
+    }
+    assert_eq!(errors, ["", "", "bad", "bad", "bad", "bad"]);
+}
+
+#[tokio::test]
+async fn too_many_requests_wait_for_none() {
+    let bridge = Bridge::start();
+    let mut client = Client::open(&bridge, "/api/chat/ws").await;
+    for number in 0..33 {
+        let id = format!("r{number}");
+        client
+            .send(send(&id, &format!("chat{number}"), "slow 1000"))
+            .await;
+    }
+    loop {
+        let frame = client.json().await;
+        if frame["type"] == "error" {
+            assert_eq!(frame["requestId"], "r32");
+            break;
+        }
+    }
+    // One that is aborted makes room.
+    client
+        .send(json!({"type": "abort", "requestId": "r0"}))
+        .await;
+    client.send(send("after", "after", "say room")).await;
+    let mut said = String::new();
+    loop {
+        let frame = client.json().await;
+        if frame["requestId"] == "after" {
+            said += frame["chunk"]["delta"].as_str().unwrap_or_default();
+            if frame["type"] == "end" {
+                break;
+            }
+        }
+    }
+    assert_eq!(said, "room");
+}
