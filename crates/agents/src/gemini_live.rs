@@ -398,6 +398,11 @@ impl LiveConnection {
     }
 }
 
+/// Whether a message says anything, of either side: where nobody speaks, a turn begins with it.
+pub fn says_something(message: &[u8]) -> bool {
+    incoming::says_something(message)
+}
+
 /// Where the live interface is, given where the model is.
 fn address(base: &str) -> String {
     let base = base.trim_end_matches('/');

@@ -100,6 +100,22 @@ pub(super) fn is_setup_complete(message: &[u8]) -> bool {
     serde_json::from_slice::<SetupComplete>(message).is_ok()
 }
 
+/// Whether this says anything, of either side: where nobody speaks, a turn begins with it.
+pub(super) fn says_something(message: &[u8]) -> bool {
+    let Ok(message) = serde_json::from_slice::<Message<'_>>(message) else {
+        return false;
+    };
+    let calls = message
+        .tool_call
+        .is_some_and(|it| !it.function_calls.is_empty());
+    let says = message.server_content.is_some_and(|it| {
+        it.model_turn.is_some()
+            || it.input_transcription.is_some()
+            || it.output_transcription.is_some()
+    });
+    calls || says
+}
+
 impl Assembly {
     pub(super) fn new(mute: bool, model_spoke_last: bool) -> Self {
         Self {

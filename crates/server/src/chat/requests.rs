@@ -5,7 +5,9 @@ use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::{Dialect, Reader};
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::Commit;
-use adk_bridge_protocol::reply::{Answer as ClientAnswer, Given, Input, Mode, Reply, Why, answers_of};
+use adk_bridge_protocol::reply::{
+    Answer as ClientAnswer, Given, Input, Mode, Reply, Why, answers_of,
+};
 use tokio::time::Instant;
 
 use super::kept;
@@ -76,6 +78,10 @@ impl Task {
                 });
             }
             Plan::Submit { messages, cut } => {
+                self.note_written();
+                if cut.is_some() {
+                    self.upstream.forget();
+                }
                 self.begin_turn(via, request.dialect);
                 let (dialect, sdk) = (request.dialect, request.sdk);
                 let begun = self
