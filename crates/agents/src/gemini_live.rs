@@ -121,6 +121,13 @@ pub enum Incoming<'e> {
     Cancelled(Vec<String>),
 }
 
+/// One side of the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaker {
+    User,
+    Model,
+}
+
 /// One read of a connection.
 #[derive(Debug)]
 pub enum Read {
@@ -398,9 +405,9 @@ impl LiveConnection {
     }
 }
 
-/// Whether a message says anything, of either side: where nobody speaks, a turn begins with it.
-pub fn says_something(message: &[u8]) -> bool {
-    incoming::says_something(message)
+/// Who speaks in a message, if anybody does: where nobody spoke, a turn begins with it.
+pub fn speaker(message: &[u8]) -> Option<Speaker> {
+    incoming::speaker(message)
 }
 
 /// Where the live interface is, given where the model is.

@@ -73,9 +73,9 @@ pub(super) struct Upstream {
     heard: Vec<u8>,
     /// The model's audio in this one.
     sounded: Vec<u8>,
-    /// Whether the user holds a key to speak, and how much audio came while nobody did.
+    /// Whether the user holds a key to speak, and the audio that came while nobody did.
     holds_key: bool,
-    unheld: usize,
+    unheld: Vec<u8>,
     /// When to look again: at the plan, or whether anybody listens.
     look_at: Option<Instant>,
     leave_at: Option<Instant>,
@@ -116,7 +116,7 @@ impl Default for Upstream {
             heard: Vec::new(),
             sounded: Vec::new(),
             holds_key: false,
-            unheld: 0,
+            unheld: Vec::new(),
             look_at: None,
             leave_at: None,
         }
@@ -402,6 +402,9 @@ impl Task {
     }
 
     async fn open_upstream(&mut self, from: Option<Resumption<usize>>) {
+        if matches!(self.upstream.line, Line::Open(_)) {
+            tracing::info!(chat = %self.chat_id, "the live connection of chat {} is renewed", self.chat_id);
+        }
         self.upstream.hang_up();
         let shared = self.shared.clone();
         let Some(voice) = &shared.voice else {

@@ -47,7 +47,7 @@ impl Task {
             }
             LiveInput::AudioControl(AudioAction::Stop) => {
                 let held = std::mem::take(&mut self.upstream.holds_key);
-                self.upstream.unheld = 0;
+                self.upstream.unheld.clear();
                 let end = if held {
                     Waiting::Stop
                 } else {
@@ -59,13 +59,14 @@ impl Task {
         Ok(())
     }
 
-    async fn audio(&mut self, pcm: Vec<u8>) {
+    async fn audio(&mut self, mut pcm: Vec<u8>) {
         if self.upstream.activity == Activity::Explicit && !self.upstream.holds_key {
             // The last of what was said with the key held may come after it was let go.
-            self.upstream.unheld += pcm.len();
-            if self.upstream.unheld < UNHELD_BYTES {
+            self.upstream.unheld.extend(pcm);
+            if self.upstream.unheld.len() < UNHELD_BYTES {
                 return;
             }
+            pcm = std::mem::take(&mut self.upstream.unheld);
             self.change_activity(Activity::Detected).await;
         }
         self.record_heard(&pcm);
@@ -87,7 +88,7 @@ impl Task {
     }
 
     async fn change_activity(&mut self, activity: Activity) {
-        self.upstream.unheld = 0;
+        self.upstream.unheld.clear();
         if std::mem::replace(&mut self.upstream.activity, activity) != activity
             && !self.upstream.is_closed()
         {

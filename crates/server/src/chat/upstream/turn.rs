@@ -1,6 +1,6 @@
 //! A turn of the model that listens: how it begins by ear, what it brings, and what is kept of it.
 
-use adk_bridge_agents::gemini_live::{Incoming, LiveConnection, says_something};
+use adk_bridge_agents::gemini_live::{Incoming, LiveConnection, Speaker, speaker};
 use adk_bridge_protocol::audio::{PcmFormat, wav_header};
 use adk_bridge_protocol::base64;
 use adk_bridge_protocol::calls::CallState;
@@ -44,7 +44,7 @@ enum Notice {
 impl Task {
     /// Takes a message of the upstream.
     pub(super) async fn upstream_said(&mut self, message: Bytes) {
-        if !self.upstream.speaks && says_something(&message) {
+        if !self.upstream.speaks && self.begins_a_turn(&message) {
             if self.is_unfinished() {
                 // What runs there comes to its end first.
                 self.upstream.held = Some(message);
@@ -56,6 +56,18 @@ impl Task {
         }
         self.take_in(|connection, sink| connection.events(&message, sink))
             .await;
+    }
+
+    /// What is heard while a call is open is the end of what was said before it: speech would have cancelled the call.
+    fn begins_a_turn(&self, message: &[u8]) -> bool {
+        match speaker(message) {
+            None => false,
+            Some(Speaker::Model) => true,
+            Some(Speaker::User) => match &self.upstream.line {
+                Line::Open(connection) => connection.open_calls().is_empty(),
+                _ => false,
+            },
+        }
     }
 
     /// Goes on with a turn that had to wait for another.
@@ -87,6 +99,7 @@ impl Task {
         let turn = self.live.number();
         let mut notices = Vec::new();
         let mut progressed = false;
+        let mut late = Vec::new();
         self.outbox.clear();
         if let Some(reply) = &mut self.reply {
             self.readers.make_ready(reply);
@@ -105,6 +118,10 @@ impl Task {
                 *said |= !event.parts().is_empty() || event.output_transcription.is_some();
                 progressed = true;
                 record(event, sounded);
+                if let (false, Some(heard)) = (speaks, &event.input_transcription) {
+                    let text = heard.text.as_deref().unwrap_or_default();
+                    late.push((text.to_owned(), heard.finished == Some(true)));
+                }
                 if let Some(reply) = reply.as_mut().filter(|_| speaks) {
                     let mut given = Given {
                         now: now(),
@@ -121,6 +138,9 @@ impl Task {
         });
         self.perform().await;
         self.note_first_chunk();
+        for (text, finished) in late {
+            self.hear(&text, finished);
+        }
         self.store_heard().await;
         if let Err(error) = taken {
             let detail = error.detail.clone();
