@@ -213,7 +213,8 @@ impl Opening {
             modality: setup.modality,
             spoken: outgoing::setup(settings, setup, Modality::Audio),
             written: outgoing::setup(settings, setup, Modality::Text),
-            contents: (!contents.is_empty()).then(|| outgoing::contents(contents, setup.answer)),
+            contents: (!contents.is_empty() || setup.answer)
+                .then(|| outgoing::contents(contents, setup.answer)),
             model_spoke_last: contents
                 .last()
                 .is_some_and(|content| content.role.as_deref() == Some("model")),

@@ -52,6 +52,8 @@ pub(super) struct Upstream {
     activity: Activity,
     /// How many contents of the conversation the model knows.
     told: usize,
+    /// How many of them it has surely taken in: a handle may have been given before the last were.
+    sure: usize,
     /// Whether somebody else has added to the conversation.
     stale: bool,
     /// Whether the reply's run is the model's turn here.
@@ -84,7 +86,11 @@ pub(super) struct Upstream {
 enum Line {
     Closed,
     Pausing(Instant),
-    Opening { opening: Opening, told: usize },
+    Opening {
+        opening: Opening,
+        sure: usize,
+        told: usize,
+    },
     Open(Box<LiveConnection>),
 }
 
@@ -104,6 +110,7 @@ impl Default for Upstream {
             modality: Modality::Audio,
             activity: Activity::Detected,
             told: 0,
+            sure: 0,
             stale: false,
             speaks: false,
             said: false,
@@ -345,7 +352,8 @@ impl Task {
 
     async fn upstream_opened(&mut self, connection: Box<LiveConnection>) {
         let opened = std::mem::replace(&mut self.upstream.line, Line::Open(connection));
-        if let Line::Opening { told, .. } = opened {
+        if let Line::Opening { sure, told, .. } = opened {
+            self.upstream.sure = sure;
             self.upstream.told = told;
         }
         self.upstream.stale = false;
@@ -425,6 +433,7 @@ impl Task {
         });
         self.upstream.line = Line::Opening {
             opening: Box::pin(opening),
+            sure: mark,
             told,
         };
     }
@@ -458,6 +467,7 @@ impl Task {
     /// How much of the conversation the model knows when it has just heard or said the last of it.
     fn note_told(&mut self) {
         self.upstream.told = history::contents(&self.past()).len();
+        self.upstream.sure = self.upstream.told;
     }
 
     /// Whether the turn that is to be answered is one for the model that listens.

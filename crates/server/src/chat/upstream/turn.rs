@@ -166,8 +166,8 @@ impl Task {
             match notice {
                 Notice::GoAway(left) => self.upstream.renewal.warned(left, Instant::now()),
                 Notice::Resumable(handle) => {
-                    let told = self.upstream.told;
-                    self.upstream.renewal.resumable(handle, told);
+                    let sure = self.upstream.sure;
+                    self.upstream.renewal.resumable(handle, sure);
                 }
             }
         }
