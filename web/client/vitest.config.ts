@@ -2,6 +2,11 @@
 
 import { defineConfig } from 'vitest/config';
 
+/** Tests that have nothing to do with the SDK run once. */
+const WITHOUT_SDK = ['browser', 'client-tools', 'dsp', 'live-socket', 'package', 'push-to-talk', 'voice-detector'].map(
+  (name) => `tests/${name}.test.ts`,
+);
+
 export default defineConfig({
   test: {
     include: ['tests/**/*.test.{ts,tsx}'],
@@ -11,7 +16,7 @@ export default defineConfig({
       { extends: true, test: { name: 'v7' } },
       {
         extends: true,
-        test: { name: 'v6' },
+        test: { name: 'v6', exclude: WITHOUT_SDK },
         resolve: { alias: { ai: 'ai-6', '@ai-sdk/react': 'ai-sdk-react-3' } },
       },
     ],

@@ -13,11 +13,17 @@ export default defineConfig({
   // Relative, so that the page works under any path.
   base: './',
   resolve: {
-    alias: { 'rehype-raw': here('src/markdown/raw-as-text.ts'), '@adk-bridge/client': here('../client/src/index.ts') },
+    alias: {
+      'rehype-raw': here('src/markdown/raw-as-text.ts'),
+      '@adk-bridge/client/react': here('../client/src/react/index.ts'),
+      '@adk-bridge/client/worklets': here('../client/src/worklets'),
+      '@adk-bridge/client': here('../client/src/index.ts'),
+    },
     // The library's sources lie beside packages of their own.
     dedupe: ['ai', '@ai-sdk/react', 'react', 'react-dom'],
   },
   plugins: [react(), tailwindcss(), newFontsOnly(), compressed()],
+  worker: { format: 'es' },
   build: {
     target: 'es2022',
     assetsInlineLimit: 0,

@@ -10,9 +10,7 @@ use crate::workspace::Workspace;
 
 /// Builds the page and the server, and becomes `adk-bridge serve`.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
-    if workspace.has("web/ui/package.json") {
-        build_page(workspace)?;
-    }
+    build_page(workspace)?;
     let mut cargo = process::cargo();
     cargo
         .args(["run", "--release", "--package=adk-bridge", "--", "serve"])

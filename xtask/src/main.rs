@@ -55,7 +55,7 @@ fn test(workspace: &Workspace, arguments: &[String]) -> ExitCode {
         print!("{}", plan::listing());
         return ExitCode::SUCCESS;
     }
-    match plan::choose(arguments, workspace.has("web/e2e/package.json")) {
+    match plan::choose(arguments) {
         Ok(plan) => plan::carry_out(workspace, &plan),
         Err(problem) => misuse(&problem),
     }

@@ -18,7 +18,7 @@ pub(crate) enum Step {
 }
 
 /// The steps for these names with what they need, or all steps when there is no name.
-pub(crate) fn choose(names: &[String], has_browser_tests: bool) -> Result<Vec<Step>, String> {
+pub(crate) fn choose(names: &[String]) -> Result<Vec<Step>, String> {
     if let Some(unknown) = names.iter().find(|name| !is_step(name)) {
         return Err(format!(
             "unknown step `{unknown}`: `cargo xtask test --list` names them"
@@ -27,10 +27,8 @@ pub(crate) fn choose(names: &[String], has_browser_tests: bool) -> Result<Vec<St
     let all = names.is_empty();
     let named = |step: &str| names.iter().any(|name| name == step);
     let checks: Vec<&Check> = CHECKS.iter().filter(|c| all || named(c.name)).collect();
-    let wanted = |need: &Need| {
-        let for_all = all && (*need != Need::Chromium || has_browser_tests);
-        for_all || named(need.name()) || checks.iter().any(|check| check.needs.contains(need))
-    };
+    let wanted =
+        |need: &Need| named(need.name()) || checks.iter().any(|check| check.needs.contains(need));
     let setups = setup::NEEDS.iter().filter(|need| wanted(need));
     Ok(setups
         .map(|need| Step::Setup(*need))
@@ -159,32 +157,31 @@ mod tests {
             (&["streams"], &["node", "streams"]),
             (&["google", "fmt"], &["python", "fmt", "google"]),
             (&["chromium"], &["chromium"]),
+            (&["ui"], &["node", "chromium", "ui"]),
         ];
         for (names, expected) in cases {
-            assert_eq!(chosen(names, false), *expected);
+            assert_eq!(chosen(names), *expected);
         }
     }
 
     #[test]
-    fn all_steps_have_distinct_names_and_chromium_waits_for_browser_tests() {
-        let mut without = chosen(&[], false);
-        let with = chosen(&[], true);
-        assert!(!without.contains(&"chromium") && with.contains(&"chromium"));
-        assert_eq!(without.len() + 1, with.len());
-        without.sort_unstable();
-        without.dedup();
-        assert_eq!(without.len() + 1, with.len());
-        assert_eq!(listing().lines().count(), with.len());
+    fn all_steps_have_distinct_names() {
+        let mut all = chosen(&[]);
+        assert_eq!(listing().lines().count(), all.len());
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(count, all.len());
     }
 
     #[test]
     fn an_unknown_step_is_refused() {
-        assert!(choose(&["nonsense".into()], false).is_err());
+        assert!(choose(&["nonsense".into()]).is_err());
     }
 
     #[test]
     fn a_check_does_not_run_without_what_it_needs() {
-        let streams = choose(&["streams".into()], false).unwrap()[1];
+        let streams = choose(&["streams".into()]).unwrap()[1];
         let cases = [
             (Verdict::Passed(String::new()), None),
             (Verdict::Failed("x".into()), Some("setting up node failed")),
@@ -200,9 +197,9 @@ mod tests {
         }
     }
 
-    fn chosen(names: &[&str], has_browser_tests: bool) -> Vec<&'static str> {
+    fn chosen(names: &[&str]) -> Vec<&'static str> {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        let plan = choose(&names, has_browser_tests).unwrap();
+        let plan = choose(&names).unwrap();
         plan.iter().map(Step::name).collect()
     }
 }

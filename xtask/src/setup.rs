@@ -18,8 +18,8 @@ pub(crate) enum Need {
 /// Everything that can be set up, in order.
 pub(crate) const NEEDS: &[Need] = &[Need::Node, Need::Python, Need::Chromium];
 
-/// Where the checks that are written in JavaScript lie.
-const NODE_PACKAGES: [&str; 2] = ["web/conformance", "web/chat"];
+/// Where npm packages are asked for: the checks that are written in JavaScript, and the page.
+const NODE_PACKAGES: [&str; 4] = ["web/conformance", "web/chat", "web/ui", "web/e2e"];
 
 /// The AI SDK packages run on it, although the newest ones ask for more.
 const MIN_NODE: Version = Version(20, 0);

@@ -197,6 +197,24 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Named,
     },
     Check {
+        name: "ui",
+        what: "the page in a real browser, against the real binary",
+        needs: &[Need::Node, Need::Chromium],
+        writes: &[],
+        programs: &[
+            &["npm", "run", "build", "--prefix", "web/ui"],
+            &["cargo", "build", "--package=adk-bridge"],
+            &[
+                "node",
+                "web/e2e/run.mjs",
+                "{target}/debug/adk-bridge",
+                "{target}/e2e",
+            ],
+        ],
+        server: None,
+        tally: Tally::Named,
+    },
+    Check {
         name: "adk",
         what: "the same chats with a real ADK server behind the bridge, restarts included",
         needs: &[Need::Node, Need::Python],
@@ -336,6 +354,7 @@ fn command(words: &[&str], address: &str, workspace: &Workspace) -> Command {
     let program = words.next().unwrap_or_default();
     let mut command = match program.as_str() {
         "cargo" => process::cargo(),
+        "npm" => process::script("npm"),
         _ => Command::new(program),
     };
     command.args(words).current_dir(&workspace.root);

@@ -24,11 +24,6 @@ impl Workspace {
         Ok(Self { root, target })
     }
 
-    /// Tells whether the project has this file or directory.
-    pub(crate) fn has(&self, path: &str) -> bool {
-        self.root.join(path).exists()
-    }
-
     /// The interpreter of the virtual environment that holds Google's packages.
     pub(crate) fn python(&self) -> PathBuf {
         python_of(&self.venv())

@@ -26,6 +26,13 @@ pub trait ServerTool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
     /// Runs once with the arguments that were stored when the call was made. Dropping the future cancels it.
     fn run(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>>;
+    /// A chat is deleted: what the tool has of it outside of the chat's state goes too.
+    fn forget<'t>(
+        &'t self,
+        _chat_id: &'t str,
+    ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 't>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// One run of a tool.

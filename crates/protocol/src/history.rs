@@ -30,7 +30,7 @@ pub const DENIED: &str = "the user denied this call; it was not run";
 pub const UNANSWERED: &str = "this call was not answered; it was not run";
 
 /// The conversation as an agent takes it. System messages are left out: they are the agent's instruction.
-pub fn contents(messages: &[Message]) -> Vec<Content<'_>> {
+pub fn contents<'m>(messages: impl IntoIterator<Item = &'m Message>) -> Vec<Content<'m>> {
     let mut contents = Vec::new();
     for message in messages {
         match message.role {

@@ -9,6 +9,7 @@
 //! | module | knows |
 //! |---|---|
 //! | [`router`] | all doors on one page |
+//! | [`connections`] | how clients are connected |
 //! | [`auth`] | who asks, and from where they may |
 //! | [`transport`] | requests in, answers out |
 //! | [`chat`] | one task per chat: the reply, the agent's run, tools, readers |
@@ -23,6 +24,7 @@
 pub mod auth;
 pub mod chat;
 pub mod config;
+pub mod connections;
 pub mod error;
 mod failpoint;
 pub mod fake_gemini;

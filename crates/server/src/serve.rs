@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use crate::chat::toolbox::Toolbox;
 use crate::chat::{Chats, Shared};
 use crate::config::{AgentKind, Config, Overrides};
+use crate::connections::{self, HEAD_TIME};
 use crate::files::Files;
 use crate::router::{App, router};
 use crate::sockets::Sockets;
@@ -90,10 +91,14 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
         sockets: sockets.clone(),
     };
     let (stop, stopped) = oneshot::channel::<()>();
-    let server = axum::serve(listener, router(app)).with_graceful_shutdown(async {
-        let _ = stopped.await;
-    });
-    let serving = tokio::spawn(server.into_future());
+    let serving = tokio::spawn(connections::serve(
+        listener,
+        router(app),
+        HEAD_TIME,
+        async {
+            let _ = stopped.await;
+        },
+    ));
     announce(address)?;
     shutdown().await;
     tracing::info!("the server stops");
@@ -104,7 +109,7 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
         serving.await
     };
     match tokio::time::timeout(GOING, gone).await {
-        Ok(served) => served??,
+        Ok(served) => served?,
         Err(_) => tracing::warn!("some connections did not end in time; they are cut"),
     }
     crate::store::Store::close(&*store).await?;

@@ -22,7 +22,7 @@ const MAX_TICKETS: usize = 64;
 pub struct Sockets {
     limit: usize,
     users: Mutex<HashMap<String, Held>>,
-    /// How many are open, or none where no more may come.
+    /// How many are open.
     open: watch::Sender<usize>,
     closing: watch::Sender<bool>,
     metrics: Arc<Metrics>,
@@ -58,7 +58,15 @@ impl Sockets {
 
     /// A ticket that opens one socket for this user, once.
     pub fn ticket(&self, user: &str) -> Result<String, AppError> {
-        let now = Instant::now();
+        self.ticket_at(user, Instant::now())
+    }
+
+    /// The user of a ticket, which is used up by this.
+    pub fn redeem(&self, ticket: &str) -> Option<String> {
+        self.redeem_at(ticket, Instant::now())
+    }
+
+    fn ticket_at(&self, user: &str, now: Instant) -> Result<String, AppError> {
         let mut users = self.lock();
         sweep(&mut users, now);
         let held = users.entry(user.to_owned()).or_default();
@@ -77,10 +85,9 @@ impl Sockets {
         Ok(ticket)
     }
 
-    /// The user of a ticket, which is used up by this.
-    pub fn redeem(&self, ticket: &str) -> Option<String> {
+    fn redeem_at(&self, ticket: &str, now: Instant) -> Option<String> {
         let mut users = self.lock();
-        sweep(&mut users, Instant::now());
+        sweep(&mut users, now);
         users.iter_mut().find_map(|(user, held)| {
             let index = held.tickets.iter().position(|(one, _)| one == ticket)?;
             held.tickets.swap_remove(index);
@@ -147,29 +154,32 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_ticket_opens_once_and_not_for_long() {
+    #[test]
+    fn a_ticket_opens_once_and_not_for_long() {
         let sockets = Sockets::new(1, Arc::default());
-        let ticket = sockets.ticket("alice").unwrap();
-        assert_eq!(sockets.redeem("something else"), None);
-        assert_eq!(sockets.redeem(&ticket).as_deref(), Some("alice"));
-        assert_eq!(sockets.redeem(&ticket), None);
-        let late = sockets.ticket("alice").unwrap();
-        tokio::time::advance(TICKET_LIFE).await;
-        assert_eq!(sockets.redeem(&late), None);
+        let now = Instant::now();
+        let ticket = sockets.ticket_at("alice", now).unwrap();
+        assert_eq!(sockets.redeem_at("something else", now), None);
+        assert_eq!(sockets.redeem_at(&ticket, now).as_deref(), Some("alice"));
+        assert_eq!(sockets.redeem_at(&ticket, now), None);
+        let late = sockets.ticket_at("alice", now).unwrap();
+        assert_eq!(sockets.redeem_at(&late, now + TICKET_LIFE), None);
         assert!(sockets.lock().is_empty(), "nothing is left of her");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn unused_tickets_are_bounded_for_each_user() {
+    #[test]
+    fn unused_tickets_are_bounded_for_each_user() {
         let sockets = Sockets::new(1, Arc::default());
+        let now = Instant::now();
         for _ in 0..MAX_TICKETS {
-            sockets.ticket("alice").unwrap();
+            sockets.ticket_at("alice", now).unwrap();
         }
-        assert_eq!(sockets.ticket("alice").unwrap_err().code, "too_many");
-        assert!(sockets.ticket("bob").is_ok());
-        tokio::time::advance(TICKET_LIFE).await;
-        assert!(sockets.ticket("alice").is_ok());
+        assert_eq!(
+            sockets.ticket_at("alice", now).unwrap_err().code,
+            "too_many"
+        );
+        assert!(sockets.ticket_at("bob", now).is_ok());
+        assert!(sockets.ticket_at("alice", now + TICKET_LIFE).is_ok());
     }
 
     #[tokio::test]

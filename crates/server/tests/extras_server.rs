@@ -55,11 +55,12 @@ async fn metrics_count_what_happened() {
         ("tool_runs_total{event=\"finished\"}", 1.0),
         ("agent_failures_total", 1.0),
         ("first_chunk_seconds_count", 2.0),
-        ("open_chats", 3.0),
         ("readers", 0.0),
     ] {
         assert_eq!(value(name), expected, "{name}");
     }
+    // One waits for an answer; the others may have left memory.
+    assert!((1.0..=3.0).contains(&value("open_chats")), "{text}");
     assert!(value("chunks_total") >= weather.len() as f64);
     assert!(value("sent_bytes_total") > value("chunks_total"));
 }

@@ -11,8 +11,8 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const worklets = join(root, 'src/worklets');
 
 rmSync(join(root, 'dist'), { recursive: true, force: true });
-const tsc = join(root, 'node_modules/.bin/tsc');
-const { status } = spawnSync(tsc, ['-p', 'tsconfig.build.json'], { cwd: root, stdio: 'inherit' });
+const tsc = join(root, 'node_modules/typescript/bin/tsc');
+const { status } = spawnSync(process.execPath, [tsc, '-p', 'tsconfig.build.json'], { cwd: root, stdio: 'inherit' });
 if (status !== 0) process.exit(status ?? 1);
 
 // A worklet is loaded by its address, so that it cannot share modules with the rest under every bundler.

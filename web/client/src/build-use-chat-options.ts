@@ -2,6 +2,7 @@
 
 import type { ChatTransport, UIMessage } from 'ai';
 
+import type { ChunkLog } from './chunk-log.js';
 import type { ClientTools } from './client-tools.js';
 import { guarded } from './guarded-transport.js';
 import { LiveChatTransport, type LiveChatTransportOptions } from './live/live-chat-transport.js';
@@ -15,6 +16,8 @@ interface CommonOptions<Message extends UIMessage> {
   messages?: Message[] | undefined;
   /** The tools that this front end runs. */
   clientTools?: ClientTools | undefined;
+  /** Keeps everything that crosses the transport. */
+  log?: ChunkLog | undefined;
 }
 
 /** Options of {@link buildUseChatOptions} over HTTP: one request per turn. */
@@ -56,7 +59,7 @@ export function buildUseChatOptions<Message extends UIMessage = UIMessage>(
 export function buildUseChatOptions<Message extends UIMessage = UIMessage>(
   options: BuildUseChatOptions<Message>,
 ): BridgeChatInit<Message> {
-  const { id, messages, clientTools, mode } = options;
+  const { id, messages, clientTools, mode, log } = options;
   const predicate = createSendAutomaticallyWhen({
     ...(clientTools !== undefined && { clientTools }),
     olderMessages: mode === 'live',
@@ -66,7 +69,7 @@ export function buildUseChatOptions<Message extends UIMessage = UIMessage>(
   return {
     ...(id !== undefined && { id }),
     ...(messages !== undefined && { messages }),
-    transport: guarded(transport, () => predicate.sendFailed()),
+    transport: guarded(log?.record(transport) ?? transport, () => predicate.sendFailed()),
     sendAutomaticallyWhen: predicate,
     ...(live !== undefined && { live }),
   };

@@ -24,8 +24,7 @@ export interface ClientToolContext {
   readonly signal: AbortSignal;
 }
 
-/** A tool of the front end; what it returns is the output, what it throws the error. */
-// eslint-disable-next-line @typescript-eslint/no-explicit-any -- the input is the model's and checked by the tool
+/** A tool of the front end; what it returns is the output, what it throws the error. The input is the model's. */
 export type ClientToolFunction = (input: any, context: ClientToolContext) => unknown;
 
 /** A tool with settings of its own. */
@@ -48,7 +47,6 @@ export interface ToolChat {
   readonly id: string;
   readonly messages: readonly MessageLike[];
   readonly status: string;
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any -- typed by the chat's own tools
   addToolOutput(result: any): void | PromiseLike<void>;
 }
 

@@ -1,5 +1,21 @@
 /** The framework-free part of the library. */
 
+export { AudioPlayer, type AudioPlayerOptions } from './audio/audio-player.js';
+export { AudioRecorder, type AudioRecorderOptions } from './audio/audio-recorder.js';
+export { CameraFrames, type CameraFramesOptions } from './audio/camera-frames.js';
+export { floatToPcm16, levelOf, pcm16ToFloat, wavOf } from './audio/pcm.js';
+export type { PlayerState } from './audio/player-core.js';
+export { PushToTalk, type PushToTalkOptions } from './audio/push-to-talk.js';
+export type { Gate, RecordedChunk } from './audio/recorder-core.js';
+export { Resampler } from './audio/resampler.js';
+export { VoiceActivityDetector, type VoiceActivityOptions } from './audio/voice-activity-detector.js';
+export {
+  VoiceSession,
+  type TalkMode,
+  type VoiceConnection,
+  type VoiceSessionOptions,
+  type VoiceState,
+} from './audio/voice-session.js';
 export {
   BridgeError,
   fetchTicket,
@@ -18,6 +34,13 @@ export {
   type SseOptions,
 } from './build-use-chat-options.js';
 export type { JournalStorage } from './call-journal.js';
+export {
+  ChunkLog,
+  parseChunkLog,
+  playChunkLog,
+  type ChunkLogEntry,
+  type PlayChunkLogOptions,
+} from './chunk-log.js';
 export {
   ClientTools,
   defineClientTools,

@@ -11,7 +11,7 @@
  *    │  2 no confirmation answered?         → do not send       2 nothing answered?                  → do not send
  *    │  3 a confirmation still open?        → do not send       3 a call neither answered nor
  *    │  4 another call in error?            → do not send         settled?                           → do not send
- *    │  5 another call with an output?      → send              otherwise                            → send
+ *    │  5 another call with an output?      → send                otherwise                          → send
  *    │    otherwise                         → send
  * ```
  *
@@ -131,7 +131,8 @@ function hasNativeAnswers(
       if (isOurs && part.approval?.approved !== false) return false;
       answers += 1;
     } else if (!isSettled(part)) {
-      return false;
+      // Who knows its own tools need not wait for others that nobody asked about: `adk` holds their outputs back.
+      if (isOurs || clientTools === NO_TOOLS || part.state === 'approval-requested') return false;
     } else if (isOurs && part.state !== 'output-denied') {
       answers += 1;
     }

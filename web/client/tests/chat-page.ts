@@ -37,6 +37,7 @@ export class ChatPage {
       mode: 'sse',
       baseUrl: server.url,
       fetch: this.#fetch,
+      WebSocket: this.#countingSocket(),
       onError: () => {},
       ...options,
       id: this.id,
@@ -109,6 +110,17 @@ export class ChatPage {
 
   async until(condition: () => void): Promise<void> {
     await waitFor(condition, { timeout: WAIT_LIMIT_MS, interval: 5 });
+  }
+
+  #countingSocket(): typeof WebSocket {
+    const { sent } = this;
+    return class extends WebSocket {
+      override send(data: string | Blob | BufferSource): void {
+        const frame = typeof data === 'string' ? (JSON.parse(data) as SentRequest & { type: string }) : undefined;
+        if (frame?.type === 'message') sent.push(frame);
+        super.send(data);
+      }
+    };
   }
 
   readonly #fetch: typeof fetch = (url, init) => {

@@ -134,6 +134,8 @@ describe('with client tools', () => {
     ['adk, another call answered, ours done', true, [photo('output-available'), call('pay', 'input-available', { toolCallId: 'c2' }), asked('c2', true)]],
     ['adk, a confirmation that names no call, denied', true, [photo('input-available'), confirmation('approval-responded', responded(false))]],
     ['adk, without a question, output', true, [photo('output-available')]],
+    ['adk, without a question, output beside a server call whose output is held back', true, [photo('output-available'), call('weather', 'input-available', { toolCallId: 'c2' })]],
+    ['adk, nothing of ours beside a server call whose output is held back', false, [call('weather', 'input-available', { toolCallId: 'c2' })]],
   ];
   it.each(cases)('%s: %s', (_name, expected, parts) => {
     const predicate = createSendAutomaticallyWhen({ clientTools: ['take_photo'] });

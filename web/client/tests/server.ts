@@ -21,20 +21,24 @@ export interface AuditRow {
 
 export interface Server {
   url: string;
+  directory: string;
+  /** Ends it at once; its data stays. */
+  kill(): Promise<void>;
+  /** Ends it and removes its data. */
   stop(): Promise<void>;
   /** What a page loads. */
   messages(chatId: string, query?: string): Promise<UIMessage[]>;
   audit(chatId: string): Promise<AuditRow[]>;
 }
 
-/** Starts a server; `toml` is its configuration beside what all tests share, `address` a fixed place to listen. */
-export async function startServer(toml = '', address = '127.0.0.1:0'): Promise<Server> {
+/** Starts a server; `toml` is its configuration beside what all tests share, `from` a stopped one whose data it takes over. */
+export async function startServer(toml = '', from?: Server): Promise<Server> {
   const binary = process.env['ADK_BRIDGE_BINARY'];
   if (binary === undefined) throw new Error('set ADK_BRIDGE_BINARY to the path of adk-bridge (`cargo xtask test client` does)');
-  const directory = mkdtempSync(join(tmpdir(), 'adk-bridge-client-'));
+  const directory = from?.directory ?? mkdtempSync(join(tmpdir(), 'adk-bridge-client-'));
   const config = join(directory, 'adk-bridge.toml');
   writeFileSync(config, `${SHARED}\n${toml}`);
-  const args = ['serve', '--config', config, '--listen', address, '--data-dir', join(directory, 'data')];
+  const args = ['serve', '--config', config, '--listen', '127.0.0.1:0', '--data-dir', join(directory, 'data')];
   const child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   let log = '';
   child.stderr.on('data', (piece: Buffer) => (log += piece.toString()));
@@ -51,11 +55,13 @@ export async function startServer(toml = '', address = '127.0.0.1:0'): Promise<S
       resolve(found);
     });
   });
-  const stop = async () => {
-    await new Promise((resolve) => {
-      child.on('exit', resolve);
+  const kill = () =>
+    new Promise<void>((resolve) => {
+      child.on('exit', () => resolve());
       child.kill('SIGKILL');
     });
+  const stop = async () => {
+    if (child.exitCode === null && child.signalCode === null) await kill();
     rmSync(directory, { recursive: true, force: true });
   };
   const json = async (path: string): Promise<unknown> => {
@@ -65,6 +71,8 @@ export async function startServer(toml = '', address = '127.0.0.1:0'): Promise<S
   };
   return {
     url,
+    directory,
+    kill,
     stop,
     messages: async (chatId, query = '') => ((await json(`/api/chats/${chatId}${query}`)) as { messages: UIMessage[] }).messages,
     audit: async (chatId) => (await json(`/api/audit?chat=${chatId}`)) as AuditRow[],

@@ -1,5 +1,5 @@
 // @vitest-environment jsdom
-/** `useBridgeChat` against the real server: the scenarios of ADR 0004 to 0007, in both dialects. */
+/** `useBridgeChat` against the real server: the scenarios of ADR 0004 to 0007, in both modes and dialects. */
 
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 
@@ -28,16 +28,21 @@ function open(options: Partial<PageOptions> = {}): ChatPage {
   return page;
 }
 
-describe.each(['native', 'adk'] as const)('dialect %s', (dialect) => {
+describe.each([
+  ['sse', 'native'],
+  ['sse', 'adk'],
+  ['live', 'native'],
+  ['live', 'adk'],
+] as const)('mode %s, dialect %s', (mode, dialect) => {
   it('answers text', async () => {
-    const page = open({ dialect });
+    const page = open({ mode, dialect });
     await page.say('say hello');
     expect(page.text).toBe('hello');
     expect(page.sent).toHaveLength(1);
   });
 
   it.each([true, false])('ADR 0007: a decision (%s) is sent at once, in one request', async (approved) => {
-    const page = open({ dialect });
+    const page = open({ mode, dialect });
     await page.say(PAY);
     expect(page.text).toBe('');
     await page.answer('process_payment', approved);
@@ -54,7 +59,7 @@ describe.each(['native', 'adk'] as const)('dialect %s', (dialect) => {
     [true, false],
     [false, true],
   ])('ADR 0004: one tool after the other (%s, %s)', async (first, second) => {
-    const page = open({ dialect });
+    const page = open({ mode, dialect });
     await page.say('search the database and update it');
     await page.answer('search_database', first);
     await page.rest();
@@ -68,7 +73,7 @@ describe.each(['native', 'adk'] as const)('dialect %s', (dialect) => {
   });
 
   it('two questions at once are sent once, when both are answered', async () => {
-    const page = open({ dialect });
+    const page = open({ mode, dialect });
     await page.say(`${PAY} && call search_database {"query":"users"}`);
     await page.answer('process_payment', false);
     await page.rest();
@@ -86,7 +91,7 @@ describe.each(['native', 'adk'] as const)('dialect %s', (dialect) => {
       await page.until(() => expect(page.tool(name).state).toBe('approval-responded'));
       return { photo: 'data:,' };
     });
-    const page = open({ dialect, clientTools: defineClientTools({ take_photo: take }) });
+    const page = open({ mode, dialect, clientTools: defineClientTools({ take_photo: take }) });
     await page.say(PHOTO);
     expect(take).not.toHaveBeenCalled();
     await page.answer('take_photo', true);
@@ -103,7 +108,7 @@ describe.each(['native', 'adk'] as const)('dialect %s', (dialect) => {
 
   it('ADR 0005: the error of a client tool reaches the model', async () => {
     const fail = vi.fn(() => Promise.reject(new Error('the lens cap is on')));
-    const page = open({ dialect, clientTools: defineClientTools({ take_photo: fail }) });
+    const page = open({ mode, dialect, clientTools: defineClientTools({ take_photo: fail }) });
     await page.say(PHOTO);
     await page.answer('take_photo', true);
     await page.until(() => expect(page.text).toMatch(/the lens cap is on/));
@@ -115,7 +120,7 @@ describe.each(['native', 'adk'] as const)('dialect %s', (dialect) => {
 
   it('a denied client tool never runs, and the denial is sent at once', async () => {
     const take = vi.fn();
-    const page = open({ dialect, clientTools: defineClientTools({ take_photo: take }) });
+    const page = open({ mode, dialect, clientTools: defineClientTools({ take_photo: take }) });
     await page.say(PHOTO);
     await page.answer('take_photo', false);
     await page.until(() => expect(page.sent).toHaveLength(2));
@@ -125,15 +130,23 @@ describe.each(['native', 'adk'] as const)('dialect %s', (dialect) => {
   });
 
   it('a client tool without approval runs by itself', async () => {
-    const page = open({ dialect, clientTools: defineClientTools({ pick_color: () => 'teal' }) });
+    const page = open({ mode, dialect, clientTools: defineClientTools({ pick_color: () => 'teal' }) });
     await page.say(COLOR);
     await page.until(() => expect(page.text).toMatch(/teal/));
     await page.rest();
     expect(page.sent).toHaveLength(2);
   });
 
+  it('a client tool beside a server tool, both without approval', async () => {
+    const page = open({ mode, dialect, clientTools: defineClientTools({ pick_color: () => 'teal' }) });
+    await page.say(`call get_weather {"location":"Tokyo"} && ${COLOR}`);
+    await page.until(() => expect(page.text).toMatch(/Tokyo.*teal/s));
+    await page.rest();
+    expect(page.sent).toHaveLength(2);
+  });
+
   it('mixed tools are sent once, with both results', async () => {
-    const page = open({ dialect, clientTools: defineClientTools({ pick_color: () => 'teal' }) });
+    const page = open({ mode, dialect, clientTools: defineClientTools({ pick_color: () => 'teal' }) });
     await page.say(`${COLOR} && ${PAY}`);
     await page.until(() => expect(page.tool('pick_color').state).toBe('output-available'));
     await page.rest();
@@ -148,7 +161,7 @@ describe.each(['native', 'adk'] as const)('dialect %s', (dialect) => {
   });
 
   it('a reload finds the question, and the answer continues the message', async () => {
-    const before = open({ dialect });
+    const before = open({ mode, dialect });
     await before.say(PAY);
     const page = await before.reload();
     pages.push(page);

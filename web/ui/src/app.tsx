@@ -10,6 +10,7 @@ import { useTranslate } from './lib/i18n';
 import { openNewChat, useChatId } from './lib/route';
 import { changeSettings, useSettings } from './lib/settings';
 import { useStore } from './lib/store';
+import { ModeSwitch } from './mode-switch';
 import { Sidebar } from './sidebar/sidebar';
 import { photoRequests } from './tools/photo-request';
 import { IconButton } from './ui/button';
@@ -22,9 +23,9 @@ const PhotoDialog = lazy(() => import('./tools/photo-dialog'));
 export function App() {
   const t = useTranslate();
   const chatId = useChatId();
-  const session = sessionOf(chatId);
+  const { sidebarOpen, inspectorOpen, mode } = useSettings();
+  const session = sessionOf(chatId, mode);
   const isPhone = !useMedia('(min-width: 768px)');
-  const { sidebarOpen, inspectorOpen } = useSettings();
   const [phoneListOpen, setPhoneListOpen] = useState(false);
   const listOpen = isPhone ? phoneListOpen : sidebarOpen;
   const setListOpen = (open: boolean) => (isPhone ? setPhoneListOpen(open) : changeSettings({ sidebarOpen: open }));
@@ -59,6 +60,7 @@ export function App() {
           <p className="min-w-0 flex-1 truncate px-2 text-sm font-medium" data-testid="chat-title">
             {title}
           </p>
+          <ModeSwitch />
           <IconButton
             label={t(inspectorOpen ? 'closeInspector' : 'openInspector')}
             aria-pressed={inspectorOpen}
@@ -69,7 +71,7 @@ export function App() {
           </IconButton>
         </header>
         <ConnectionBanner />
-        <ChatView key={chatId} session={session} />
+        <ChatView key={`${chatId} ${mode}`} session={session} />
       </main>
       <Suspense>
         {inspectorOpen && (

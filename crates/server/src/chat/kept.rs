@@ -6,6 +6,7 @@
 //!   tool's image   ─┘                                          └─▶ everybody else: the address
 //! ```
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,6 +28,19 @@ const PLACE: &str = "/api/files/";
 const MAX_INLINE_BYTES: usize = 20_000_000;
 /// What the model is told in place of a file that cannot be read back, or is one too many.
 const GONE: &str = "(The user sent a file here that is not available any more.)";
+
+/// The name of a recording, by which it is told from a file that the user sent.
+pub(super) const RECORDING: &str = "speech.wav";
+
+/// Whether a part is a recording of what its message says in words. A model is told the words.
+pub(super) fn is_recording(part: &Part, role: Role) -> bool {
+    match part {
+        Part::File(file) if file.media_type == "audio/wav" => {
+            role == Role::Assistant || file.filename.as_deref() == Some(RECORDING)
+        }
+        _ => false,
+    }
+}
 
 pub(super) fn url_of(id: &str) -> String {
     format!("{PLACE}{id}")
@@ -181,11 +195,18 @@ pub(super) async fn recognise(
     }
 }
 
-/// Puts content back into messages for the model, the newest first, as far as a request may hold it.
-pub(super) async fn inline(files: &Files, chat: ChatRef<'_>, messages: &mut [Message]) {
+/// Puts content back into messages for the model, the newest first, as far as a request may hold it. Only those that
+/// hold files are copied.
+pub(super) async fn inline(files: &Files, chat: ChatRef<'_>, messages: &mut [Cow<'_, Message>]) {
     let mut room = MAX_INLINE_BYTES;
-    for message in messages.iter_mut().rev() {
-        let of_user = message.role == Role::User;
+    for message in messages
+        .iter_mut()
+        .rev()
+        .filter(|message| has_files(message))
+    {
+        let message = message.to_mut();
+        let (of_user, role) = (message.role == Role::User, message.role);
+        message.parts.retain(|part| !is_recording(part, role));
         for part in message.parts.iter_mut().rev() {
             let Part::File(file) = part else {
                 continue;

@@ -1,10 +1,19 @@
 //! Answers that come when their reply is over and another one is current: they change nothing, and the audit shows them.
+//!
+//! They come by themselves, or ride along in the copies of older messages that every request brings.
 
 use adk_bridge_protocol::approval::Refusal;
 use adk_bridge_protocol::dialect::Dialect;
-use adk_bridge_protocol::message::{Message, Part, ToolPart, ToolState};
+use adk_bridge_protocol::message::{Message, Part, Role, ToolPart, ToolState};
 use adk_bridge_protocol::outbox::{Audit, AuditKind};
 use adk_bridge_protocol::reply::{Answer, answers_of};
+use serde_json::Value;
+
+use crate::store::AuditRow;
+
+/// How many refusals one request may add. A client that holds more wrong answers than this was made to; a longer list
+/// tells no more about it.
+const MAX_RIDING: usize = 20;
 
 /// The answers in a client's copy of a message that say something else than the stored one.
 pub(super) fn refusals(theirs: &Message, stored: &Message, dialect: Dialect) -> Vec<Audit> {
@@ -12,6 +21,31 @@ pub(super) fn refusals(theirs: &Message, stored: &Message, dialect: Dialect) -> 
         .iter()
         .filter_map(|answer| refusal(answer, stored, dialect))
         .collect()
+}
+
+/// The same for the copies of older messages that come with a new one; `stored` finds ours.
+pub(super) fn riding_along<'m>(
+    copies: &[Message],
+    stored: impl Fn(&str) -> Option<&'m Message>,
+    dialect: Dialect,
+) -> Vec<Audit> {
+    copies
+        .iter()
+        .filter(|copy| copy.role == Role::Assistant)
+        .filter_map(|copy| Some((copy, stored(&copy.id)?)))
+        .flat_map(|(copy, ours)| refusals(copy, ours, dialect))
+        .take(MAX_RIDING)
+        .collect()
+}
+
+/// Whether the audit has a refusal already: clients send what they hold with every request, and once is enough.
+pub(super) fn is_recorded(audit: &Audit, rows: &[AuditRow]) -> bool {
+    rows.iter().any(|row| {
+        row.kind == audit.kind.as_str()
+            && row.tool_call_id == audit.call_id
+            && row.approval_id == audit.approval_id
+            && row.reason == audit.reason
+    })
 }
 
 fn refusal(answer: &Answer<'_>, stored: &Message, dialect: Dialect) -> Option<Audit> {
@@ -39,7 +73,8 @@ fn refusal(answer: &Answer<'_>, stored: &Message, dialect: Dialect) -> Option<Au
         Answer::Output { call_id, output } => {
             let tool = tools.find(|tool| tool.call_id == call_id);
             let same = tool.is_some_and(|tool| {
-                tool.state == ToolState::OutputAvailable && tool.output.as_ref() == Some(output)
+                let ours = tool.output.as_ref().unwrap_or(&Value::Null);
+                tool.state == ToolState::OutputAvailable && is_same(ours, output)
             });
             (!same).then(|| result(tool, call_id))
         }
@@ -48,6 +83,23 @@ fn refusal(answer: &Answer<'_>, stored: &Message, dialect: Dialect) -> Option<Au
             let same = tool.is_some_and(|tool| tool.error_text.as_deref() == Some(error));
             (!same).then(|| result(tool, call_id))
         }
+    }
+}
+
+/// Whether two values are the same to JavaScript, which writes 1.0 as 1.
+fn is_same(ours: &Value, theirs: &Value) -> bool {
+    match (ours, theirs) {
+        (Value::Number(ours), Value::Number(theirs)) => ours.as_f64() == theirs.as_f64(),
+        (Value::Array(ours), Value::Array(theirs)) => {
+            ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| is_same(a, b))
+        }
+        (Value::Object(ours), Value::Object(theirs)) => {
+            ours.len() == theirs.len()
+                && ours
+                    .iter()
+                    .all(|(key, a)| theirs.get(key).is_some_and(|b| is_same(a, b)))
+        }
+        _ => ours == theirs,
     }
 }
 
@@ -79,7 +131,7 @@ fn audit(tool: Option<&ToolPart>, approval_id: Option<&str>, why: &Refusal) -> A
 #[cfg(test)]
 mod tests {
     use adk_bridge_protocol::message::parse_messages;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -97,6 +149,8 @@ mod tests {
             json!({"type": "tool-pay", "toolCallId": call, "state": "output-available", "input": {},
                    "output": output})
         };
+        let output_float = json!({"type": "tool-pay", "toolCallId": "c1", "state": "output-available", "input": {},
+                                  "output": 1.0, "approval": {"id": "a1", "approved": true}});
         let confirmed = |confirmed: bool| {
             json!({"type": "tool-adk_request_confirmation", "toolCallId": "a1", "state": "output-available",
                    "input": {}, "output": {"confirmed": confirmed}})
@@ -141,6 +195,7 @@ mod tests {
                 Some(Refusal::Superseded),
             ),
             (&run, run.clone(), Dialect::Native, None),
+            (&run, output_float.clone(), Dialect::Native, None),
             (&run, answered("a1", true), Dialect::Native, None),
             (
                 &run,

@@ -189,6 +189,11 @@ impl Live {
         self.seat.is_none()
     }
 
+    /// Whether somebody sat there, who may come back for what he has missed.
+    pub(super) fn was_used(&self) -> bool {
+        self.turn > 0
+    }
+
     /// The number of the current turn; players drop what comes late from an earlier one.
     pub(super) fn turn(&self) -> u16 {
         // It wraps: nobody compares turns that lie so far apart.
@@ -388,7 +393,7 @@ impl Task {
     }
 
     /// A message could not be taken into the chat.
-    pub(super) fn not_appended(&mut self, to: AnswerTo, error: AppError) {
+    pub(super) fn not_begun(&mut self, to: AnswerTo, error: AppError) {
         match to {
             // Somebody else has a chat of this name.
             AnswerTo::Live { connection, .. } if error.status == StatusCode::NOT_FOUND => {

@@ -1,10 +1,11 @@
 //! What a remote agent is told again when it has forgotten a chat: the session that it had, and the past.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use adk_bridge_agents::agent::{Memory, Past, Recall};
-use adk_bridge_protocol::message::Role;
+use adk_bridge_protocol::message::{Message, Role};
 use serde_json::{Value, json};
 
 use super::kept;
@@ -92,7 +93,7 @@ impl Memory for ChatMemory {
             let stored = self.store.messages(self.chat()).await.map_err(text)?;
             let mut messages: Vec<_> = stored
                 .into_iter()
-                .map(|stored| stored.message)
+                .map(|stored| Cow::<Message>::Owned(stored.message))
                 .take_while(|message| Some(&message.id) != self.before.as_ref())
                 .collect();
             if messages.is_empty() {
@@ -109,6 +110,7 @@ impl Memory for ChatMemory {
             }
             Ok(messages
                 .into_iter()
+                .map(Cow::into_owned)
                 .filter(|message| message.role != Role::System)
                 .map(|message| Past {
                     said: said.remove(&message.id).unwrap_or_default(),

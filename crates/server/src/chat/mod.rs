@@ -302,6 +302,7 @@ impl Chats {
             .files
             .delete_chat(ChatRef { user, id: chat_id })
             .await?;
+        self.shared.tools.forget(chat_id).await;
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! How a reply is fed, and how the effects that come out are performed.
 
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::event::Content;
 use adk_bridge_protocol::history;
 use adk_bridge_protocol::message::Message;
-use adk_bridge_protocol::outbox::{Ask, Audit, AuditKind, Commit, Effect};
+use adk_bridge_protocol::outbox::{Ask, Audit, AuditKind, Commit, Effect, Outbox};
 use adk_bridge_protocol::reply::{Given, Input, Reply};
 use futures_util::FutureExt as _;
 use serde_json::json;
@@ -34,6 +35,9 @@ use crate::store::{AuditEntry, ChatRef, Opening, StoreChatState, StoreError};
 
 /// How often a streaming message is stored, so that a crash keeps the partial answer.
 const CHECKPOINT: Duration = Duration::from_secs(1);
+/// How many times as long as a checkpoint took the next one waits. Each writes the whole message: the longer an answer
+/// gets, the rarer they become, so that they never take more than a fiftieth of the time that it takes.
+const CHECKPOINT_REST: u32 = 49;
 
 impl Task {
     pub(super) async fn tool_done(
@@ -89,7 +93,24 @@ impl Task {
         }
     }
 
+    /// Performs what an input brought, and sends what it says.
     pub(super) async fn perform(&mut self) {
+        self.perform_unsent().await;
+        self.send();
+    }
+
+    /// Sends what has been said.
+    pub(super) fn send(&mut self) {
+        self.readers.flush();
+        if self.outbox.effects.last() == Some(&Effect::End) {
+            // A chat that rests keeps no buffers.
+            self.outbox = Outbox::default();
+            failpoint("after", "frames");
+        }
+    }
+
+    /// As [`Task::perform`], where more is about to come that can be sent together with it.
+    pub(super) async fn perform_unsent(&mut self) {
         if self.turn.is_none()
             && self
                 .reply
@@ -144,10 +165,6 @@ impl Task {
             }
         }
         self.outbox.effects = effects;
-        self.readers.flush();
-        if self.outbox.effects.last() == Some(&Effect::End) {
-            failpoint("after", "frames");
-        }
     }
 
     pub(super) async fn commit(&mut self, commit: &Commit) -> Result<(), StoreError> {
@@ -194,13 +211,16 @@ impl Task {
             .iter()
             .filter(|row| row.kind == AuditKind::AnswerRefused)
             .count();
-        self.checkpointed = Instant::now();
+        self.checkpoint_at = Instant::now() + CHECKPOINT;
         self.entries(&commit.audit, at)
     }
 
     pub(super) async fn append_audit(&mut self, audit: &[Audit]) -> Result<(), StoreError> {
         if audit.is_empty() {
             return Ok(());
+        }
+        for row in audit {
+            self.shared.metrics.audited(row.kind);
         }
         let entries = self.entries(audit, now());
         self.shared.store.append_audit(self.chat(), &entries).await
@@ -227,16 +247,17 @@ impl Task {
 
     pub(super) async fn checkpoint(&mut self) {
         let asking = self.run.is_active() || self.upstream.speaks();
-        if self.checkpointed.elapsed() < CHECKPOINT || !asking {
+        if Instant::now() < self.checkpoint_at || !asking {
             return;
         }
-        self.checkpointed = Instant::now();
         let Some(record) = self.reply.as_ref().map(Reply::record) else {
             return;
         };
+        let began = Instant::now();
         if let Err(error) = self.shared.store.checkpoint(self.chat(), &record).await {
             tracing::warn!(chat = %self.chat_id, %error, "a checkpoint failed; the answer goes on");
         }
+        self.checkpoint_at = Instant::now() + CHECKPOINT.max(began.elapsed() * CHECKPOINT_REST);
         failpoint("after", "checkpoint");
     }
 
@@ -280,7 +301,8 @@ impl Task {
         let (id, limit) = (id.to_owned(), self.shared.tool_timeout);
         self.tools.spawn(async move {
             failpoint("before", "tool");
-            let run = AssertUnwindSafe(tool.run(run)).catch_unwind();
+            // A tool may break down before it has made its future.
+            let run = AssertUnwindSafe(async { tool.run(run).await }).catch_unwind();
             let outcome = match tokio::time::timeout(limit, run).await {
                 Ok(Ok(outcome)) => outcome,
                 // A call that is never settled would block its chat.
@@ -310,15 +332,16 @@ impl Task {
 
     /// A model is told everything every time.
     async fn ask_model(&mut self, gemini: &Gemini) -> Starting {
-        let mut messages = self.history.clone();
-        if let Some(reply) = &self.reply
-            && !reply.message().parts.is_empty()
-        {
-            messages.push(reply.message().clone());
-        }
+        let current = self.reply.iter().map(Reply::message);
+        let mut messages: Vec<Cow<'_, Message>> = self
+            .history
+            .iter()
+            .chain(current.filter(|message| !message.parts.is_empty()))
+            .map(Cow::Borrowed)
+            .collect();
         kept::inline(&self.shared.files, self.chat(), &mut messages).await;
         let starting = gemini.start(&Request {
-            contents: history::contents(&messages),
+            contents: history::contents(messages.iter().map(Cow::as_ref)),
             tools: self.shared.tools.specs(),
         });
         Box::pin(async move { starting.await.map(AgentRun::Gemini) })
@@ -329,9 +352,12 @@ impl Task {
         let (news, before) = match ask {
             Ask::Responses(responses) => (News::Responses(responses.clone()), None),
             Ask::History => {
-                let mut last: Vec<Message> = self.history.last().cloned().into_iter().collect();
+                let mut last: Vec<_> = self.history.last().map(Cow::Borrowed).into_iter().collect();
                 kept::inline(&self.shared.files, self.chat(), &mut last).await;
-                let parts: Vec<_> = last.iter().flat_map(history::user_parts).collect();
+                let parts: Vec<_> = last
+                    .iter()
+                    .flat_map(|message| history::user_parts(message))
+                    .collect();
                 let content = json!(Content::new("user", parts));
                 (
                     News::Message(content),

@@ -1,8 +1,7 @@
 //! What requests do to a chat: they answer, submit, resume, or bring the output of a tool.
 
 use adk_bridge_protocol::calls::Outcome;
-use adk_bridge_protocol::chunk::Sdk;
-use adk_bridge_protocol::dialect::{Dialect, Reader};
+use adk_bridge_protocol::dialect::Reader;
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::Commit;
 use adk_bridge_protocol::reply::{
@@ -18,7 +17,7 @@ use super::request::ChatRequest;
 use super::task::{Command, Task, ended, new_id};
 use super::{late, now};
 use crate::error::AppError;
-use crate::store::ChatRef;
+use crate::store::{ChatRef, StoreError};
 
 impl Task {
     /// The running message, or one that was running when the page was given the others: it may have ended since.
@@ -83,16 +82,18 @@ impl Task {
                     self.upstream.forget();
                 }
                 self.begin_turn(via, request.dialect);
-                let (dialect, sdk) = (request.dialect, request.sdk);
-                let begun = self
-                    .begin(via.mode, dialect, sdk, messages, cut.as_ref())
-                    .await;
-                match begun {
-                    Ok(stream) => {
+                let opened = match self.refuse_riding(&request).await {
+                    Ok(()) => self.open(via.mode, messages, cut.as_ref()).await,
+                    Err(error) => Err(error.into()),
+                };
+                match opened {
+                    Ok(unanswered) => {
+                        let reader = self.reader(request.dialect, request.sdk, None).await;
+                        let stream = self.readers.attach(reader, &unanswered, None);
                         self.deliver(answer, Ok(stream), true);
                         self.perform().await;
                     }
-                    Err(error) => self.not_appended(answer, error),
+                    Err(error) => self.not_begun(answer, error),
                 }
             }
             Plan::Refuse(error) => self.deliver(answer, Err(error), false),
@@ -107,18 +108,39 @@ impl Task {
         stream
     }
 
-    /// Takes new messages into the history and begins to answer them. The first commit of the reply stores both: a crash
-    /// leaves no question that nobody answers.
-    ///
-    /// What the beginning wants done is left to be performed.
-    pub(super) async fn begin(
+    /// Shows the audit what a new message brings along of answers to older ones that are not ours.
+    async fn refuse_riding(&mut self, request: &ChatRequest) -> Result<(), StoreError> {
+        if !self.known {
+            return Ok(());
+        }
+        let current = self.reply.as_ref().map(Reply::message);
+        let stored = |id: &str| {
+            self.history
+                .iter()
+                .chain(current)
+                .find(|ours| ours.id == id)
+        };
+        let (_, older) = request
+            .messages
+            .split_last()
+            .unwrap_or((request.last(), &[]));
+        let mut refused = late::riding_along(older, stored, request.dialect);
+        if !refused.is_empty() {
+            let rows = self.shared.store.audit(self.chat()).await?;
+            refused.retain(|audit| !late::is_recorded(audit, &rows));
+        }
+        self.append_audit(&refused).await
+    }
+
+    /// Takes new messages into the history and begins a reply to them. The first commit of the reply stores both: a crash
+    /// leaves no question that nobody answers. Gives the reply as it was before: its reader has to see everything that
+    /// the beginning brings, which is still to be performed.
+    pub(super) async fn open(
         &mut self,
         mode: Mode,
-        dialect: Dialect,
-        sdk: Sdk,
         mut messages: Vec<Message>,
         cut: Option<&CutAt>,
-    ) -> Result<Answer, AppError> {
+    ) -> Result<Reply, AppError> {
         let store = self.shared.store.clone();
         let chat = ChatRef {
             user: &self.user,
@@ -154,11 +176,8 @@ impl Task {
         self.history.extend(messages);
         self.known = true;
         self.pictures.clear();
-        // The reader has to see everything that the beginning brings.
-        let reader = self.reader(dialect, sdk, None).await;
-        let stream = self.readers.attach(reader, &unanswered, None);
         self.reply = Some(reply);
-        Ok(stream)
+        Ok(unanswered)
     }
 
     pub(super) async fn tool_output(

@@ -4,10 +4,10 @@
 //! reply, perform the effects that come out, in order.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adk_bridge_protocol::approval::Time;
 use adk_bridge_protocol::calls::Outcome;
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::{Dialect, Reader};
@@ -37,8 +37,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const LEFT_OUT: Duration = Duration::from_secs(10);
 /// How many such pages are remembered: no user loads one chat more often at once.
 const MAX_LEFT_OUT: usize = 16;
-/// A task without anything to do goes away; its chat is in the store.
-const IDLE: Duration = Duration::from_secs(60);
+/// A task without anything to do goes away; its chat is in the store. What follows a turn by itself, such as a client
+/// tool's output, comes sooner than this, and what a human writes comes later than any time that is worth its memory.
+const IDLE: Duration = Duration::from_secs(2);
+/// How long what a live connection has missed is remembered for the next one.
+const LIVE_IDLE: Duration = Duration::from_secs(60);
 /// How long tools may go on when the server is being stopped; it has to be gone after five seconds.
 const LAST_TOOLS: Duration = Duration::from_secs(3);
 
@@ -101,7 +104,12 @@ pub(super) struct Task {
     pub(super) turn_id: String,
     pub(super) origin: Origin,
     pub(super) refused: usize,
-    pub(super) checkpointed: Instant,
+    /// When the message is stored next while the agent speaks.
+    pub(super) checkpoint_at: Instant,
+    /// When something last happened.
+    active_at: Instant,
+    /// When the agent's last piece came.
+    pub(super) read_at: Option<Instant>,
     pub(super) ids: ReplyIds,
     /// A commit failed: what is in memory is worth nothing any more.
     pub(super) lost: bool,
@@ -144,12 +152,23 @@ impl Task {
             return refuse_all(task.queue, commands, refusal).await;
         }
         task.feed(Input::Boot).await;
+        // One alarm for everything that time brings. It may ring too early, and is then set anew: setting it costs more
+        // than a look at the clock, and most of what it is set for is put off by whatever happens.
+        let mut alarm = pin!(tokio::time::sleep(KEEP_ALIVE));
+        let mut rang = false;
         loop {
             if task.lost {
                 return task.let_go().await;
             }
-            let deadline = task.deadline();
             let room = task.readers.have_room();
+            if !std::mem::take(&mut rang) {
+                task.active_at = Instant::now();
+            }
+            if let Some(due) = task.due()
+                && due < alarm.deadline()
+            {
+                alarm.as_mut().reset(due);
+            }
             tokio::select! {
                 biased;
                 command = commands.recv() => match command {
@@ -182,16 +201,12 @@ impl Task {
                     task.live.leave();
                     task.upstream.listened_to(false);
                 }
-                () = tokio::time::sleep_until(deadline.at), if deadline.due => {
-                    task.feed(Input::Tick).await;
-                }
-                () = tokio::time::sleep(KEEP_ALIVE), if !task.readers.is_empty() => {
-                    task.readers.keep_alive();
-                }
-                () = tokio::time::sleep(IDLE), if task.is_idle() => {
-                    if commands.is_empty() {
+                () = alarm.as_mut() => {
+                    if task.ring().await && commands.is_empty() {
                         return;
                     }
+                    rang = true;
+                    alarm.as_mut().reset(Instant::now() + KEEP_ALIVE);
                 }
             }
             task.take_queued().await;
@@ -228,7 +243,9 @@ impl Task {
                 dialect: Dialect::Native,
             },
             refused: 0,
-            checkpointed: Instant::now(),
+            checkpoint_at: Instant::now(),
+            active_at: Instant::now(),
+            read_at: None,
             lost: false,
         }
     }
@@ -383,13 +400,41 @@ impl Task {
             && self.reply.as_ref().and_then(Reply::deadline).is_none()
     }
 
-    fn deadline(&self) -> Deadline {
-        let at = self.reply.as_ref().and_then(Reply::deadline);
-        let wait = at.map_or(0, |at: Time| at.saturating_sub(now()));
-        Deadline {
-            due: at.is_some(),
-            at: Instant::now() + Duration::from_millis(wait),
+    /// When the alarm has to ring at the latest.
+    fn due(&self) -> Option<Instant> {
+        let tick = self.reply.as_ref().and_then(Reply::deadline).map(|at| {
+            let wait = at.saturating_sub(now());
+            Instant::now() + Duration::from_millis(wait)
+        });
+        let comment = (!self.readers.is_empty()).then(|| self.active_at + KEEP_ALIVE);
+        let end = self.is_idle().then(|| self.idle_until());
+        tick.into_iter().chain(comment).chain(end).min()
+    }
+
+    /// Does what time brings. Says whether the task may leave.
+    async fn ring(&mut self) -> bool {
+        let at = Instant::now();
+        let tick = self.reply.as_ref().and_then(Reply::deadline);
+        if tick.is_some_and(|tick| tick <= now()) {
+            self.feed(Input::Tick).await;
+            self.active_at = at;
         }
+        if !self.readers.is_empty() && at >= self.active_at + KEEP_ALIVE {
+            self.readers.keep_alive();
+            self.active_at = at;
+        }
+        self.is_idle() && at >= self.idle_until()
+    }
+
+    fn idle_until(&self) -> Instant {
+        // The newest page that was not given the last message stands first, and only this task knows of it.
+        let asked_for = self.left_out.front().map(|(_, until)| *until);
+        let idle = if self.live.was_used() {
+            LIVE_IDLE
+        } else {
+            IDLE
+        };
+        (self.active_at + idle).max(asked_for.unwrap_or(self.active_at))
     }
 
     async fn stop_everything(&mut self) {
@@ -424,11 +469,6 @@ impl Task {
         }
         self.readers.cut_off(reply, GOING_AWAY);
     }
-}
-
-struct Deadline {
-    due: bool,
-    at: Instant,
 }
 
 pub fn new_id(kind: &str) -> String {

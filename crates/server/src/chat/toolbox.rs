@@ -84,6 +84,15 @@ impl Toolbox {
         self.guarded.iter().any(|guarded| guarded == name)
     }
 
+    /// Lets the tools forget a chat. What one of them cannot is for the log: the chat is gone nevertheless.
+    pub async fn forget(&self, chat_id: &str) {
+        for (name, tool) in &self.server {
+            if let Err(error) = tool.forget(chat_id).await {
+                tracing::warn!(chat = chat_id, tool = %name, %error, "a tool cannot forget a chat");
+            }
+        }
+    }
+
     pub fn server_tool(&self, name: &str) -> Option<Arc<dyn ServerTool>> {
         self.server.get(name).cloned()
     }

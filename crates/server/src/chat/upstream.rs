@@ -17,6 +17,7 @@
 mod input;
 mod turn;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::future::pending;
 use std::pin::Pin;
@@ -440,9 +441,9 @@ impl Task {
 
     /// The conversation as far as it can be told: a step whose calls are open has no results yet.
     async fn conversation(&mut self) -> Vec<Message> {
-        let mut messages = self.past();
+        let mut messages: Vec<Cow<'_, Message>> = self.past().into_iter().map(Cow::Owned).collect();
         kept::inline(&self.shared.files, self.chat(), &mut messages).await;
-        messages
+        messages.into_iter().map(Cow::into_owned).collect()
     }
 
     fn past(&self) -> Vec<Message> {
@@ -459,7 +460,8 @@ impl Task {
             }
         }
         for message in &mut messages {
-            message.parts.retain(|part| !turn::is_recording(part));
+            let role = message.role;
+            message.parts.retain(|part| !kept::is_recording(part, role));
         }
         messages
     }

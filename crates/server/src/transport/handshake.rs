@@ -61,6 +61,8 @@ where
         return Ok(auth::unauthorized());
     }
     let response = switching(headers, accept)?;
+    // Counted before the client can know that it is open.
+    let place = user.as_deref().map(|user| app.sockets.enter(user));
     tokio::spawn(async move {
         let Ok(upgraded) = hyper::upgrade::on(request).await else {
             return; // The client has left before it began.
@@ -73,12 +75,10 @@ where
             .max_frame_size(Some(largest));
         let heartbeat = app.config.live.heartbeat.0;
         let mut socket = Socket::new(TokioIo::new(upgraded), limits, heartbeat).await;
-        let Some(user) = user else {
-            return socket.close(Close::UNAUTHORIZED).await;
-        };
-        match app.sockets.enter(&user) {
-            Some(place) => door(socket, user, place).await,
-            None => socket.close(Close::TOO_MANY).await,
+        match (user, place) {
+            (Some(user), Some(Some(place))) => door(socket, user, place).await,
+            (Some(_), _) => socket.close(Close::TOO_MANY).await,
+            (None, _) => socket.close(Close::UNAUTHORIZED).await,
         }
     });
     Ok(response)

@@ -144,8 +144,12 @@ fn tag_of(file: &EmbeddedFile) -> String {
     format!("\"{short}\"")
 }
 
-/// What a build may hold; anything else, the compressed forms included, has no address.
+/// What a build may hold; anything else, the compressed forms included, has no address. Nor has a path that leads
+/// upwards: a debug build reads its files from the disk.
 fn media_type(path: &str) -> Option<&'static str> {
+    if path.split(['/', '\\']).any(|name| name == "..") {
+        return None;
+    }
     Some(match path.rsplit_once('.')?.1 {
         "html" => "text/html; charset=utf-8",
         "js" => "text/javascript; charset=utf-8",
@@ -198,6 +202,7 @@ mod tests {
             "assets/index.js.gz",
             "assets/x",
             ".vite/manifest.json",
+            "assets/../index.html",
         ] {
             assert!(media_type(path).is_none(), "{path}");
         }

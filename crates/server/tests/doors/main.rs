@@ -6,11 +6,13 @@
 //! | `bad_input` | what is refused, with which code |
 //! | `mutated` | requests gone wrong in every way that a seeded generator finds |
 //! | `security` | keys, users, origins, hosts, and what is refused at start |
+//! | `late` | answers that ride along with a later message |
 //! | `readers` | clients that are slow, absent, many, or leave |
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bad_input;
+mod late;
 mod mutated;
 mod plain;
 mod readers;

@@ -22,7 +22,7 @@ export function chunksOf(message: Pick<UIMessage, 'parts'>, sdk: 6 | 7 = 6): UIM
 }
 
 function chunksOfPart(part: Part, index: number, sdk: 6 | 7): object[] {
-  if (isToolPart(part)) return chunksOfCall(part as ToolPart & { errorText?: string }, sdk);
+  if (isToolPart(part)) return chunksOfCall(part as CallPart, sdk);
   switch (part.type) {
     case 'step-start':
       return [{ type: 'start-step' }];
@@ -48,12 +48,31 @@ function chunksOfPart(part: Part, index: number, sdk: 6 | 7): object[] {
   }
 }
 
-function chunksOfCall(part: ToolPart & { errorText?: string }, sdk: 6 | 7): object[] {
-  const { toolCallId, approval } = part;
-  const call = { toolCallId, toolName: toolNameOf(part), ...(part.type === 'dynamic-tool' && { dynamic: true }) };
+type CallPart = ToolPart & {
+  errorText?: string;
+  title?: string;
+  callProviderMetadata?: object;
+  resultProviderMetadata?: object;
+};
+
+function chunksOfCall(part: CallPart, sdk: 6 | 7): object[] {
+  const { toolCallId, approval, title, providerExecuted } = part;
+  const call = {
+    toolCallId,
+    toolName: toolNameOf(part),
+    ...(part.type === 'dynamic-tool' && { dynamic: true }),
+    ...(title !== undefined && { title }),
+    ...(providerExecuted !== undefined && { providerExecuted }),
+  };
   const chunks: object[] = [{ type: 'tool-input-start', ...call }];
   if (part.state === 'input-streaming') return chunks;
-  chunks.push({ type: 'tool-input-available', ...call, input: part.input ?? null });
+  const metadata = (value: object | undefined) => (value === undefined ? {} : { providerMetadata: value });
+  chunks.push({
+    type: 'tool-input-available',
+    ...call,
+    input: part.input ?? null,
+    ...metadata(part.callProviderMetadata),
+  });
   if (approval?.id !== undefined) chunks.push({ type: 'tool-approval-request', approvalId: approval.id, toolCallId });
   if (sdk === 7 && approval?.id !== undefined && approval.approved !== undefined) {
     const reason = approval.reason === undefined ? {} : { reason: approval.reason };
@@ -61,7 +80,7 @@ function chunksOfCall(part: ToolPart & { errorText?: string }, sdk: 6 | 7): obje
   }
   switch (part.state) {
     case 'output-available':
-      chunks.push({ type: 'tool-output-available', toolCallId, output: part.output ?? null });
+      chunks.push({ type: 'tool-output-available', toolCallId, output: part.output ?? null, ...metadata(part.resultProviderMetadata) });
       break;
     case 'output-error':
       chunks.push({ type: 'tool-output-error', toolCallId, errorText: part.errorText ?? '' });

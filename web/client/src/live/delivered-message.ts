@@ -38,11 +38,11 @@ export class DeliveredMessage {
     return this.#retold !== undefined;
   }
 
-  /** To be called before each stream. */
-  begin(): void {
-    this.#retold = undefined;
+  /** To be called before each stream; `tellsAgain` is left out where its first chunks have to tell. */
+  begin(tellsAgain?: boolean): void {
+    this.#retold = tellsAgain === true ? new Map() : undefined;
     this.#held.length = 0;
-    this.#isDecided = this.#told.size === 0;
+    this.#isDecided = tellsAgain !== undefined || this.#told.size === 0;
     this.hasNews = false;
   }
 

@@ -156,7 +156,7 @@ export class TurnDesk {
     for (const stream of this.#torn) {
       if (stream.messageId !== messageId) continue;
       this.#torn.delete(stream);
-      stream.begin();
+      stream.begin(true);
       return stream;
     }
     const send = this.#sends.find(
@@ -168,7 +168,7 @@ export class TurnDesk {
       send.stream.begin();
       return send.stream;
     }
-    const turn = this.#serverTurn(messageId);
+    const turn = this.#serverTurn(messageId, false);
     this.#offer(turn);
     return turn;
   }
@@ -181,15 +181,15 @@ export class TurnDesk {
     const isAwaited =
       [...this.#torn].some((stream) => stream.messageId === messageId) ||
       this.#sends.some(({ continues, knownIds }) => continues === undefined && !knownIds.has(messageId));
-    const target = isAwaited ? this.#targetOf(messageId) : this.#serverTurn(messageId);
+    const target = isAwaited ? this.#targetOf(messageId) : this.#serverTurn(messageId, true);
     for (const chunk of chunks) target.push(chunk);
     target.end();
     if (target instanceof ServerTurn && target.hasNews) this.#offer(target);
   }
 
-  #serverTurn(messageId: string): ServerTurn {
+  #serverTurn(messageId: string, isPast: boolean): ServerTurn {
     const { messageOf, sdk } = this.#options;
-    return new ServerTurn(messageId, messageOf(messageId), sdk);
+    return new ServerTurn(messageId, messageOf(messageId), sdk, isPast);
   }
 
   #offer(turn: ServerTurn): void {

@@ -37,9 +37,9 @@ export class TurnStream {
     return this.#hasBegun;
   }
 
-  /** A connection begins to tell the turn, for the first time or again. */
-  begin(): void {
-    this.#delivered.begin();
+  /** A connection begins to tell the turn; `tellsAgain` where it is known to begin with the message's first chunk. */
+  begin(tellsAgain?: boolean): void {
+    this.#delivered.begin(tellsAgain);
   }
 
   push(chunk: UIMessageChunk): void {
@@ -83,13 +83,13 @@ export class ServerTurn {
     return this.#probe.hasNews;
   }
 
-  constructor(messageId: string, seed: UIMessage | undefined, sdk: 6 | 7) {
+  constructor(messageId: string, seed: UIMessage | undefined, sdk: 6 | 7, isPast: boolean) {
     this.messageId = messageId;
     this.#seed = seed;
     this.#sdk = sdk;
     this.#probe = new DeliveredMessage(seed);
-    this.#probe.begin();
-    this.#isDecided = seed === undefined;
+    this.#probe.begin(isPast ? true : undefined);
+    this.#isDecided = seed === undefined || isPast;
     this.stream = new TurnStream();
     this.stream.messageId = messageId;
     this.stream.begin();

@@ -48,7 +48,8 @@ export function AttachedFiles({ files, onRemove }: { files: Attached[]; onRemove
             size="small"
             look="outline"
             label={t('removeFile', { name: attached.file.name })}
-            className="absolute -top-2 -right-2 size-6 rounded-full"
+            className="absolute -top-2 -right-2 size-6"
+            round
             onClick={() => onRemove(attached)}
           >
             <X />

@@ -1,13 +1,14 @@
 /** One chat on the screen: its messages, what waits, and where the user writes. */
 import { useChat } from '@ai-sdk/react';
 import { ArrowDown } from 'lucide-react';
-import { useEffect, useMemo } from 'react';
+import { lazy, Suspense, useEffect, useMemo } from 'react';
 
 import { useTranslate } from '../lib/i18n';
 import { humanName } from '../lib/format';
 import { useStore } from '../lib/store';
 import { MiniPlayer } from '../tools/mini-player';
 import { Button, IconButton } from '../ui/button';
+import { voiceWanted } from '../voice/voice-wanted';
 import { prepareMarkdown } from './answer-text';
 import { ApprovalBar } from './approval-bar';
 import { waitingCalls } from './calls';
@@ -19,6 +20,9 @@ import type { ChatSession } from './session';
 import { Suggestions } from './suggestions';
 import { useStickToEnd } from './use-stick-to-end';
 
+/** Speech is large, and many never speak. */
+const VoiceBar = lazy(() => import('../voice/voice-bar'));
+
 /** Often enough to look smooth, and seldom enough that drawing does not hold up reading. */
 const DRAW_EVERY_MS = 50;
 
@@ -27,6 +31,7 @@ export function ChatView({ session }: { session: ChatSession }) {
   const { messages, status, error } = useChat({ chat: session.chat, throttle: DRAW_EVERY_MS });
   const { loading, queue, records } = useStore(session.state);
   const { scroller, content, isAtEnd, toEnd } = useStickToEnd(session.id);
+  const isVoiceOn = useStore(voiceWanted);
   const isBusy = status === 'submitted' || status === 'streaming';
   const last = messages.at(-1);
   const waiting = useMemo(() => waitingCalls(last), [last]);
@@ -55,7 +60,9 @@ export function ChatView({ session }: { session: ChatSession }) {
             </div>
           )}
           {isEmpty && <Suggestions onChoose={(text) => void session.send(text, [])} />}
-          <MessageList messages={messages} session={session} records={records} isBusy={isBusy} />
+          {loading === 'ready' && (
+            <MessageList messages={messages} session={session} records={records} isBusy={isBusy} />
+          )}
           {isBusy && !isSpeaking(last) && <Working />}
           {error !== undefined && <ErrorNotice error={error} session={session} />}
         </div>
@@ -66,13 +73,19 @@ export function ChatView({ session }: { session: ChatSession }) {
             look="outline"
             label={t('toEnd')}
             onClick={toEnd}
-            className="absolute -top-12 left-1/2 -translate-x-1/2 rounded-full shadow-float"
+            className="absolute -top-12 left-1/2 -translate-x-1/2 shadow-float"
+            round
             data-testid="to-end"
           >
             <ArrowDown />
           </IconButton>
         )}
         <MiniPlayer />
+        {session.live !== undefined && isVoiceOn && (
+          <Suspense>
+            <VoiceBar live={session.live} />
+          </Suspense>
+        )}
         <Queue
           queue={queue.filter(({ id }) => !session.isSending(id))}
           onRemove={(id) => session.removeQueued(id)}

@@ -6,6 +6,7 @@ import { keepDraft, keptDraft } from '../lib/kept';
 import { useTranslate } from '../lib/i18n';
 import { toast } from '../lib/toasts';
 import { IconButton } from '../ui/button';
+import { VoiceButton } from '../voice/voice-button';
 import { prepareMarkdown } from './answer-text';
 import { AttachedFiles, type Attached, attach, release } from './attached-files';
 import type { ChatSession } from './session';
@@ -111,7 +112,7 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
         {t('hint')}
       </span>
       <div className="flex items-center gap-1 px-2.5 pb-2.5">
-        <IconButton label={t('attach')} className="rounded-full" onClick={() => picker.current?.click()}>
+        <IconButton label={t('attach')} round onClick={() => picker.current?.click()}>
           <Paperclip />
         </IconButton>
         <input
@@ -129,8 +130,9 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
           }}
         />
         <span className="flex-1" />
+        <VoiceButton />
         {isBusy && !isEmpty && (
-          <IconButton type="submit" label={t('addToQueue')} className="rounded-full" data-testid="queue-add">
+          <IconButton type="submit" label={t('addToQueue')} round data-testid="queue-add">
             <ListPlus />
           </IconButton>
         )}
@@ -138,7 +140,7 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
           <IconButton
             label={t('stop')}
             look="primary"
-            className="rounded-full"
+            round
             onClick={() => void session.stop()}
             data-testid="stop"
           >
@@ -149,7 +151,7 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
             type="submit"
             label={t('send')}
             look="primary"
-            className="rounded-full"
+            round
             disabled={isEmpty || isSending}
             data-testid="send"
           >

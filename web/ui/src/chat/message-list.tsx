@@ -42,13 +42,13 @@ export function MessageList({ messages, session, records, isBusy }: Props) {
 const History = memo(
   function History({ messages, session, records }: Omit<Props, 'isBusy'>) {
     const t = useTranslate();
-    const [shown, setShown] = useState(SHOWN_AT_FIRST);
-    const start = Math.max(0, messages.length - shown);
+    // Fixed when the chat is opened: messages that come later push none away.
+    const [start, setStart] = useState(() => Math.max(0, messages.length - SHOWN_AT_FIRST));
     return (
       <>
         {start > 0 && (
           <div className="py-3 text-center">
-            <Button look="ghost" onClick={() => setShown(shown + SHOWN_MORE)} data-testid="earlier">
+            <Button look="ghost" onClick={() => setStart(Math.max(0, start - SHOWN_MORE))} data-testid="earlier">
               {t('earlier')}
             </Button>
           </div>

@@ -10,19 +10,19 @@
  * A session outlives the component that shows it, so that a chat goes on while another one is open.
  */
 import { Chat } from '@ai-sdk/react';
-import { type BridgeChatInit, buildUseChatOptions } from '@adk-bridge/client';
+import { followServerTurns, type LiveChatTransport, transcriptionOf, withTranscription } from '@adk-bridge/client';
 import type { FileUIPart, UIMessage } from 'ai';
 
 import { api, type AuditRow } from '../lib/api';
 import { chats, connection, recoveries, refresh } from '../lib/connection';
 import { keepQueue, keptQueue, type Waiting } from '../lib/kept';
-import { loggingFetch } from '../lib/logging-fetch';
-import { dialect } from '../lib/settings';
+import { dialect, type Mode } from '../lib/settings';
 import { createStore } from '../lib/store';
 import { onTabsChange, tellTabs } from '../lib/tabs';
 import { clientTools } from '../tools/client-tools';
 import { type CallRecord, recordsOf } from './call-records';
 import { waitingCalls } from './calls';
+import { chatOptions } from './chat-options';
 import { hasUnsentAnswers, isNetworkFailure, lastUserMessage, reconciled } from './reconcile';
 
 export interface SessionState {
@@ -40,30 +40,31 @@ const RECOVERY_PAUSE_MS = 1_000;
 export class ChatSession {
   readonly chat: Chat<UIMessage>;
   readonly state;
-  readonly #options: BridgeChatInit;
+  /** The connection of mode `live`. */
+  readonly live: LiveChatTransport | undefined;
   readonly #subscriptions: (() => void)[];
   #known = 0;
   #sending: string | undefined;
   #isSyncing = false;
   #recoveriesLeft = MAX_RECOVERIES;
 
-  constructor(readonly id: string) {
+  constructor(
+    readonly id: string,
+    readonly mode: Mode,
+  ) {
     this.state = createStore<SessionState>({
       loading: 'loading',
       queue: keptQueue(id),
       audit: [],
       records: new Map(),
     });
-    this.#options = buildUseChatOptions({
-      mode: 'sse',
-      id,
-      baseUrl: '.',
-      dialect,
-      sdk: 7,
-      clientTools,
-      fetch: loggingFetch(id, () => this.#accepted()),
+    const { live, ...options } = chatOptions(id, mode, () => this.#accepted());
+    this.live = live;
+    this.chat = new Chat<UIMessage>({
+      ...options,
+      onData: (part) => this.#heard(part),
+      onError: (problem) => this.#failed(problem),
     });
-    this.chat = new Chat<UIMessage>({ ...this.#options, onError: (problem) => this.#failed(problem) });
     this.#subscriptions = [
       this.chat['~registerStatusCallback'](() => this.#statusChanged()),
       onTabsChange((chat) => {
@@ -71,6 +72,11 @@ export class ChatSession {
       }),
       chats.subscribe(() => this.#listChanged()),
       recoveries.subscribe(() => void this.recover()),
+      connection.subscribe(() => {
+        // A page that was opened before it had a key, or a server.
+        if (connection.get().phase === 'online' && this.state.get().loading === 'failed') void this.load();
+      }),
+      ...(live === undefined ? [] : this.#follow(live)),
     ];
     void this.load();
   }
@@ -79,9 +85,11 @@ export class ChatSession {
     return this.chat.status === 'submitted' || this.chat.status === 'streaming';
   }
 
-  /** Follows nothing any more. */
+  /** Leaves the chat; what runs at the server goes on. */
   close(): void {
     this.#subscriptions.forEach((unsubscribe) => unsubscribe());
+    if (this.live === undefined) void this.chat.stop();
+    else this.live.close();
   }
 
   async load(): Promise<void> {
@@ -125,6 +133,7 @@ export class ChatSession {
 
   /** Ends the running turn; the stream then ends by itself, with what was said so far. */
   async stop(): Promise<void> {
+    this.live?.interrupt();
     try {
       await api.stop(this.id);
     } catch {
@@ -172,10 +181,6 @@ export class ChatSession {
 
   /** After the network failed: takes the server's messages, and sends again what it never got. */
   async recover(): Promise<void> {
-    if (this.state.get().loading === 'failed') {
-      await this.load();
-      return;
-    }
     const { error } = this.chat;
     if (error === undefined || !isNetworkFailure(error)) {
       await this.sync();
@@ -207,6 +212,24 @@ export class ChatSession {
     } catch {
       // Times are missing then; the next turn brings them.
     }
+  }
+
+  /** Takes what the server begins by itself: answers to speech, and what time has settled. */
+  #follow(live: LiveChatTransport): (() => void)[] {
+    const following = followServerTurns(this.chat, live);
+    live.connect();
+    return [
+      following.stop,
+      live.on('data', (part) => this.#heard(part)),
+      live.on('stale', () => void this.sync()),
+    ];
+  }
+
+  /** What the user said, as the server understood it, becomes the user's message. */
+  #heard(part: { type: string; data?: unknown }): void {
+    const spoken = transcriptionOf(part);
+    if (spoken === undefined) return;
+    this.chat.messages = withTranscription(this.chat.messages, spoken, this.live?.currentMessageId);
   }
 
   async #fetchMessages(): Promise<void> {
@@ -255,6 +278,7 @@ export class ChatSession {
 
   #statusChanged(): void {
     if (this.chat.status === 'submitted' || this.chat.status === 'ready') tellTabs(this.id);
+    if (this.live !== undefined && (this.chat.status === 'streaming' || this.chat.status === 'ready')) this.#accepted();
     if (this.chat.status === 'ready') {
       // The SDK decides first whether it sends by itself, within this turn of the event loop.
       setTimeout(() => this.#settled());

@@ -1,4 +1,5 @@
 /** The sessions of this page, by chat: those that were opened go on. */
+import type { Mode } from '../lib/settings';
 import { ChatSession } from './session';
 
 /** Each holds its messages in memory; the oldest that is at rest goes first. */
@@ -6,14 +7,16 @@ const MAX_SESSIONS = 12;
 
 const sessions = new Map<string, ChatSession>();
 
-export function sessionOf(id: string): ChatSession {
+export function sessionOf(id: string, mode: Mode): ChatSession {
   const found = sessions.get(id);
-  if (found !== undefined) return found;
+  if (found?.mode === mode) return found;
+  // The other mode takes over the same chat, from what the server has of it.
+  dropSession(id);
   if (sessions.size >= MAX_SESSIONS) {
     const idle = [...sessions.values()].find((session) => !session.isBusy);
     if (idle !== undefined) dropSession(idle.id);
   }
-  const session = new ChatSession(id);
+  const session = new ChatSession(id, mode);
   sessions.set(id, session);
   return session;
 }

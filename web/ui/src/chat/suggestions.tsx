@@ -1,5 +1,5 @@
 /** The empty page: a greeting, and examples of what the agent's tools can do. */
-import { Camera, CloudSun, CreditCard, Database, Globe, Image, Lightbulb, type LucideIcon, MapPin, Music } from 'lucide-react';
+import { Camera, CloudSun, CreditCard, Database, Image, Lightbulb, type LucideIcon, MapPin, Music } from 'lucide-react';
 
 import { agent } from '../lib/connection';
 import { type Key, useTranslate } from '../lib/i18n';
@@ -22,7 +22,6 @@ const SUGGESTIONS: readonly Suggestion[] = [
   { tool: 'take_photo', title: 'suggestPhoto', text: 'suggestPhotoText', icon: Camera },
   { tool: 'generate_image', title: 'suggestDraw', text: 'suggestDrawText', icon: Image },
   { tool: null, title: 'suggestThink', text: 'suggestThinkText', icon: Lightbulb },
-  { tool: null, title: 'suggestSearch', text: 'suggestSearchText', icon: Globe },
 ];
 
 /** Two even columns. */

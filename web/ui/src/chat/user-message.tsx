@@ -16,30 +16,33 @@ export function UserMessage({ message, session }: { message: UIMessage; session:
   const [copied, copy] = useCopy();
   const text = textOf(message);
   if (isEditing) {
-    return <Editor text={text} onCancel={() => setEditing(false)} onSend={(next) => {
+    const send = (next: string) => {
       setEditing(false);
       void session.edit(message, next);
-    }} />;
+    };
+    return <Editor text={text} onCancel={() => setEditing(false)} onSend={send} />;
   }
   return (
-    <div className="flex flex-col items-end">
+    <div className="flex flex-col items-end pl-8 sm:pl-16">
       {message.parts.map((part, index) =>
         part.type === 'file' ? (
           <MediaPart key={index} url={part.url} mediaType={part.mediaType} filename={part.filename} />
         ) : null,
       )}
-      {text !== '' && (
-        <div className="max-w-[85%] rounded-2xl rounded-br-md bg-muted px-4 py-2.5 break-words whitespace-pre-wrap">
-          {text}
+      <div className="flex max-w-full items-center justify-end gap-1.5">
+        <div className="flex shrink-0 opacity-0 transition-opacity group-focus-within/message:opacity-100 group-hover/message:opacity-100 pointer-coarse:opacity-60">
+          <IconButton size="small" label={copied ? t('copied') : t('copy')} onClick={() => copy(text)}>
+            {copied ? <Check /> : <Copy />}
+          </IconButton>
+          <IconButton size="small" label={t('edit')} onClick={() => setEditing(true)} data-testid="edit">
+            <Pencil />
+          </IconButton>
         </div>
-      )}
-      <div className="mt-1 flex opacity-0 transition-opacity group-focus-within/message:opacity-100 group-hover/message:opacity-100 pointer-coarse:opacity-100">
-        <IconButton size="small" label={copied ? t('copied') : t('copy')} onClick={() => copy(text)}>
-          {copied ? <Check /> : <Copy />}
-        </IconButton>
-        <IconButton size="small" label={t('edit')} onClick={() => setEditing(true)} data-testid="edit">
-          <Pencil />
-        </IconButton>
+        {text !== '' && (
+          <div className="min-w-0 rounded-2xl rounded-br-md bg-muted px-4 py-2.5 break-words whitespace-pre-wrap">
+            {text}
+          </div>
+        )}
       </div>
     </div>
   );

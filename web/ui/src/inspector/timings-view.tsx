@@ -28,7 +28,7 @@ export function TimingsView({ session }: { session: ChatSession }) {
         facts={[
           [t('model'), info?.model ?? '–'],
           [t('dialect'), dialect],
-          [t('transport'), own.at(-1)?.transport ?? 'http'],
+          [t('transport'), session.mode === 'live' ? 'WebSocket' : 'SSE'],
           [t('tokens'), t('tokensOf', { input: sum('inputTokens'), output: sum('outputTokens') })],
           [t('requests'), String(own.length)],
         ]}

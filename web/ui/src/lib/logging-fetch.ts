@@ -11,7 +11,8 @@ export function loggingFetch(chat: string, onAccepted: () => void): typeof fetch
       const response = await authorizedFetch(input, init);
       request.status = response.status;
       if (response.ok && label === 'request') onAccepted();
-      if (!response.ok || response.body === null) {
+      // A 204 may have a body for the browser, and no response can be made from it.
+      if (!response.ok || response.status === 204 || response.body === null) {
         endRequest(request);
         return response;
       }

@@ -4,21 +4,27 @@ import { createKeptStore, useStore } from './store';
 export type Theme = 'system' | 'light' | 'dark';
 export type Language = 'en' | 'ja';
 
+/** One request per turn, or one connection for all, which can carry speech. */
+export type Mode = 'sse' | 'live';
+
 export interface Settings {
   theme: Theme;
   /** `null` follows the browser. */
   language: Language | null;
   sidebarOpen: boolean;
   inspectorOpen: boolean;
+  mode: Mode;
 }
 
 const THEMES: readonly unknown[] = ['system', 'light', 'dark'];
 
+const INITIAL: Settings = { theme: 'system', language: null, sidebarOpen: true, inspectorOpen: false, mode: 'sse' };
+
 export const settings = createKeptStore<Settings>(
   'adk-bridge.settings',
-  { theme: 'system', language: null, sidebarOpen: true, inspectorOpen: false },
+  INITIAL,
   (value): value is Settings =>
-    typeof value === 'object' && value !== null && 'theme' in value && THEMES.includes(value.theme),
+    typeof value === 'object' && value !== null && 'theme' in value && THEMES.includes(value.theme) && 'mode' in value,
 );
 
 export function changeSettings(change: Partial<Settings>): void {

@@ -19,6 +19,7 @@ export function SettingsMenu() {
     >
       <MenuChoice<Theme>
         label={t('theme')}
+        stays
         value={theme}
         options={[
           ['system', t('themeSystem')],
@@ -29,6 +30,7 @@ export function SettingsMenu() {
       />
       <MenuChoice<Language | 'browser'>
         label={t('language')}
+        stays
         value={language ?? 'browser'}
         options={[
           ['browser', t('languageBrowser')],

@@ -29,6 +29,7 @@ export function IconButton({
   label,
   look = 'ghost',
   size = 'medium',
+  round = false,
   className,
   children,
   ...rest
@@ -36,6 +37,7 @@ export function IconButton({
   label: string;
   look?: Look;
   size?: 'small' | 'medium';
+  round?: boolean;
   children: ReactNode;
 }) {
   return (
@@ -44,7 +46,8 @@ export function IconButton({
       aria-label={label}
       title={label}
       className={clsx(
-        'inline-flex shrink-0 items-center justify-center rounded-lg transition-colors disabled:opacity-40',
+        'inline-flex shrink-0 items-center justify-center transition-colors disabled:opacity-40',
+        round ? 'rounded-full' : 'rounded-lg',
         size === 'small' ? 'size-7 [&_svg]:size-[15px]' : 'size-9 [&_svg]:size-[18px]',
         LOOKS[look],
         className,

@@ -45,11 +45,14 @@ export function MenuChoice<T extends string>({
   label,
   value,
   options,
+  stays = false,
   onChange,
 }: {
   label: string;
   value: T;
   options: readonly (readonly [T, string])[];
+  /** Whether the menu is still there after a choice. */
+  stays?: boolean;
   onChange: (value: T) => void;
 }) {
   return (
@@ -61,7 +64,7 @@ export function MenuChoice<T extends string>({
             key={option}
             value={option}
             className={`${ITEM} justify-between`}
-            onSelect={(event) => event.preventDefault()}
+            onSelect={(event) => stays && event.preventDefault()}
           >
             {text}
             <Radix.ItemIndicator className="text-primary">✓</Radix.ItemIndicator>

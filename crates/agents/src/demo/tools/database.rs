@@ -150,6 +150,24 @@ impl SampleDatabase {
         Ok(done.rows_affected())
     }
 
+    /// Forgets the rows of a chat, where there can be any.
+    async fn forget(&self, chat: &str) -> Result<(), String> {
+        if self.pool.get().is_none() && !self.file.as_ref().is_some_and(|file| file.exists()) {
+            return Ok(());
+        }
+        let forget = async {
+            let pool = self.pool.get_or_try_init(|| self.open()).await?;
+            sqlx::query("DELETE FROM users WHERE chat = ?1")
+                .bind(chat)
+                .execute(pool)
+                .await
+        };
+        forget
+            .await
+            .map(|_| ())
+            .map_err(|error| DatabaseError(error).to_string())
+    }
+
     async fn filled(&self, chat: &str) -> Result<&SqlitePool, DatabaseError> {
         let pool = self.pool.get_or_try_init(|| self.open()).await?;
         let mut transaction = pool.begin().await?;
@@ -368,6 +386,13 @@ impl ServerTool for SearchDatabase {
     fn run(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move { outcome(self.search(&call).await) })
     }
+
+    fn forget<'t>(
+        &'t self,
+        chat_id: &'t str,
+    ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 't>> {
+        Box::pin(self.users.forget(chat_id))
+    }
 }
 
 impl ServerTool for UpdateDatabase {
@@ -377,6 +402,13 @@ impl ServerTool for UpdateDatabase {
 
     fn run(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
         Box::pin(async move { outcome(self.update(&call).await) })
+    }
+
+    fn forget<'t>(
+        &'t self,
+        chat_id: &'t str,
+    ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 't>> {
+        Box::pin(self.users.forget(chat_id))
     }
 }
 
@@ -539,6 +571,13 @@ mod tests {
             panic!("no output");
         };
         assert_eq!(value["message"], "Found 0 users");
+        // A chat that is made again begins anew.
+        update
+            .forget(&call(json!({}), &Arc::default()).chat_id)
+            .await
+            .unwrap();
+        let again = run(&search, json!({"query": "Rome"})).await.unwrap();
+        assert_eq!(again["message"], "Found 0 users");
     }
 
     #[tokio::test]

@@ -20,8 +20,6 @@ use crate::files::Described;
 
 /// How much audio of one side is kept of a turn: two minutes of the user, somewhat less of the model.
 const MAX_RECORDED_BYTES: usize = 2 * 60 * 32_000;
-/// The name of a recording, by which it is told from a file that the user sent.
-const RECORDING: &str = "speech.wav";
 /// What leads up to speech is silence; of it half a second is kept.
 const LEAD_BYTES: usize = 16_000;
 /// Louder than this is speech.
@@ -198,11 +196,10 @@ impl Task {
             changed: false,
         });
         self.upstream.by_ear = true;
-        let begun = self
-            .begin(Mode::Live, dialect, sdk, vec![message], None)
-            .await;
-        match begun {
-            Ok(stream) => {
+        match self.open(Mode::Live, vec![message], None).await {
+            Ok(unanswered) => {
+                let reader = self.reader(dialect, sdk, None).await;
+                let stream = self.readers.attach(reader, &unanswered, None);
                 let id = self.reply.as_ref().map(|it| it.message().id.clone());
                 self.live.bring(stream, id.as_deref());
                 self.perform().await;
@@ -286,7 +283,7 @@ impl Task {
     async fn keep_heard(&mut self, wav: &[u8]) {
         let described = Described {
             media_type: Some("audio/wav"),
-            name: Some(RECORDING),
+            name: Some(kept::RECORDING),
         };
         let saved = self
             .shared
@@ -306,7 +303,7 @@ impl Task {
         spoken.message.parts.push(Part::File(FilePart {
             media_type: row.media_type,
             url: kept::url_of(&row.id),
-            filename: Some(RECORDING.to_owned()),
+            filename: Some(kept::RECORDING.to_owned()),
             provider_metadata: None,
             extra: serde_json::Map::new(),
         }));
@@ -332,20 +329,6 @@ impl Task {
     pub(in crate::chat) fn note_written(&mut self) {
         self.upstream.spoken = None;
         self.upstream.heard.clear();
-    }
-}
-
-/// Whether a part is a recording of what its message says in words.
-pub(super) fn is_recording(part: &Part) -> bool {
-    match part {
-        Part::File(file) => {
-            file.media_type == "audio/wav"
-                && file
-                    .filename
-                    .as_deref()
-                    .is_none_or(|name| name == RECORDING)
-        }
-        _ => false,
     }
 }
 

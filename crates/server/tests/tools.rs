@@ -1,0 +1,142 @@
+//! Tools that do not do what they should: whatever happens to a tool, its call is settled and the chat goes on.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adk_bridge::chat::live::{AnswerTo, Via};
+use adk_bridge::chat::request::ChatRequest;
+use adk_bridge::chat::toolbox::Toolbox;
+use adk_bridge::chat::{Chats, Command, Shared};
+use adk_bridge::files::Files;
+use adk_bridge::store::DataDir;
+use adk_bridge::store::sqlite::SqliteStore;
+use adk_bridge_agents::agent::Agent;
+use adk_bridge_agents::demo::scripted_gemini::{Options, serve};
+use adk_bridge_agents::gemini::{Gemini, Settings};
+use adk_bridge_agents::tool::{ServerTool, ToolCall, ToolSpec};
+use adk_bridge_protocol::calls::{Outcome, RunsOn};
+use adk_bridge_protocol::reply::Limits;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+/// How a tool fails its caller.
+#[derive(Clone, Copy)]
+enum Fault {
+    Panics,
+    PanicsAtOnce,
+    NeverEnds,
+}
+
+struct Faulty(ToolSpec, Fault);
+
+impl ServerTool for Faulty {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn run(&self, _call: ToolCall) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        match self.1 {
+            Fault::Panics => Box::pin(async { panic!("broken") }),
+            Fault::PanicsAtOnce => panic!("broken before it began"),
+            Fault::NeverEnds => Box::pin(std::future::pending()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_faulty_tool_settles_its_call() {
+    for (fault, said) in [
+        (Fault::Panics, "broke down"),
+        (Fault::PanicsAtOnce, "broke down"),
+        (Fault::NeverEnds, "gave no result"),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let chats = chats(directory.path(), fault).await;
+        let chunks = say(&chats, "u1", "call fails {}").await;
+        let error = chunks
+            .iter()
+            .find(|chunk| chunk["type"] == "tool-output-error")
+            .unwrap_or_else(|| panic!("{said}: {chunks:#?}"));
+        let text = error["errorText"].as_str().unwrap();
+        assert!(text.contains(said), "{text}");
+        assert_eq!(chunks.last().unwrap()["type"], "finish", "{chunks:#?}");
+        // The chat is not stuck behind it.
+        let chunks = say(&chats, "u2", "say Hello.").await;
+        assert_eq!(chunks.last().unwrap()["type"], "finish", "{chunks:#?}");
+    }
+}
+
+async fn chats(directory: &std::path::Path, fault: Fault) -> Chats {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let options = Options {
+        pace: Duration::ZERO,
+        ..Options::default()
+    };
+    tokio::spawn(serve(listener, options, std::future::pending()));
+    let data = Arc::new(DataDir::open(directory).unwrap());
+    let store = Arc::new(SqliteStore::open(data.clone(), None).await.unwrap());
+    let files = Files::open(&data, store.clone(), 1 << 20).await.unwrap();
+    let tool = Faulty(
+        ToolSpec {
+            name: "fails".into(),
+            description: "Fails.".into(),
+            input_schema: json!({"type": "object"}),
+            runs_on: RunsOn::Server,
+            needs_approval: false,
+            idempotent: false,
+        },
+        fault,
+    );
+    let limits = Limits::default();
+    let tools = Toolbox::new(vec![Arc::new(tool)], Vec::new(), &[], limits);
+    let gemini = Gemini::new(Settings {
+        base_url: format!("http://{address}"),
+        model: "gemini-2.5-flash".into(),
+        api_key: "demo".into(),
+        instruction: None,
+    });
+    Chats::new(Shared {
+        store,
+        agent: Agent::Gemini(gemini.unwrap()),
+        tools: Arc::new(tools.unwrap()),
+        tool_timeout: Duration::from_millis(200),
+        files: Arc::new(files),
+        metrics: Arc::default(),
+    })
+}
+
+async fn say(chats: &Chats, id: &str, text: &str) -> Vec<Value> {
+    let body = json!({"id": "chat-1", "messages": [
+        {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]},
+    ]});
+    let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
+    let mut answer = chats
+        .ask("alice", "chat-1", |answer| Command::Post {
+            request,
+            via: Via::HTTP,
+            answer: AnswerTo::Request(answer),
+        })
+        .await
+        .unwrap()
+        .unwrap();
+    let mut stream = Vec::new();
+    while let Some(piece) = answer.recv().await {
+        stream.extend_from_slice(&piece);
+    }
+    String::from_utf8(stream)
+        .unwrap()
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .filter(|data| *data != "[DONE]")
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect()
+}

@@ -1,0 +1,197 @@
+/**
+ * Speaking with a live agent: microphone, player and connection together, by key or hands-free.
+ *
+ * ```
+ *   off ── start() ──▶ starting ──▶ ready ◀──▶ listening      (the key is held, or somebody speaks)
+ *    ▲                    │           │
+ *    └── stop() ──────────┴───────────┘        a failure is `off` with its error
+ * ```
+ *
+ * Whoever begins to speak silences the player at once. Hands-free the model decides when it is its turn; with the key the
+ * user does.
+ */
+
+import type { LiveChatTransport, ModelAudio } from '../live/live-chat-transport.js';
+import { Value, type Observable } from '../value.js';
+import { AudioPlayer } from './audio-player.js';
+import { AudioRecorder } from './audio-recorder.js';
+import type { PlayerState } from './player-core.js';
+
+/** How the user tells that it is their turn. */
+export type TalkMode = 'push-to-talk' | 'hands-free';
+
+/** What a {@link VoiceSession} does. */
+export interface VoiceState {
+  readonly status: 'off' | 'starting' | 'ready' | 'listening';
+  /** Why it is off, where it failed. */
+  readonly error?: Error;
+}
+
+/** Options of {@link VoiceSession}. */
+export interface VoiceSessionOptions {
+  /** `push-to-talk` if left out. */
+  mode?: TalkMode | undefined;
+  deviceId?: string | undefined;
+  /** Where the worklets lie, for bundlers that do not find them by themselves. */
+  recorderWorkletUrl?: string | URL | undefined;
+  playerWorkletUrl?: string | URL | undefined;
+  /** Replaces the context that recorder and player share. */
+  createContext?: (() => AudioContext) | undefined;
+}
+
+/** What is asked of a connection; {@link LiveChatTransport} fits. */
+export type VoiceConnection = Pick<LiveChatTransport, 'on' | 'connect' | 'sendAudio' | 'audioControl'>;
+
+/** A conversation by voice over a live connection. */
+export class VoiceSession {
+  readonly #live: VoiceConnection;
+  readonly #options: VoiceSessionOptions;
+  readonly #state = new Value<VoiceState>({ status: 'off' });
+  readonly #inputLevel = new Value(0);
+  readonly #outputLevel = new Value(0);
+  readonly #playing = new Value<PlayerState>('idle');
+  #mode: TalkMode;
+  #isMuted = false;
+  #recorder: AudioRecorder | undefined;
+  #player: AudioPlayer | undefined;
+  #ends: (() => void)[] = [];
+  #isPressed = false;
+
+  constructor(live: VoiceConnection, options: VoiceSessionOptions = {}) {
+    this.#live = live;
+    this.#options = options;
+    this.#mode = options.mode ?? 'push-to-talk';
+  }
+
+  /** What it does. */
+  get state(): Observable<VoiceState> {
+    return this.#state;
+  }
+
+  /** How loud the user is, 0 to 1. */
+  get inputLevel(): Observable<number> {
+    return this.#inputLevel;
+  }
+
+  /** How loud the model is, 0 to 1. */
+  get outputLevel(): Observable<number> {
+    return this.#outputLevel;
+  }
+
+  /** Whether the model is heard. */
+  get playing(): Observable<PlayerState> {
+    return this.#playing;
+  }
+
+  /** Opens microphone, player and connection. Call it in a click or key press. */
+  async start(): Promise<void> {
+    if (this.#state.get().status !== 'off') return;
+    this.#state.set({ status: 'starting' });
+    const context = this.#options.createContext?.() ?? new AudioContext();
+    const recorder = this.#makeRecorder(context);
+    const player = new AudioPlayer({ context, workletUrl: this.#options.playerWorkletUrl });
+    this.#recorder = recorder;
+    this.#player = player;
+    this.#ends = [
+      ...this.#listen(player),
+      recorder.level.subscribe(() => this.#inputLevel.set(recorder.level.get())),
+      player.level.subscribe(() => this.#outputLevel.set(player.level.get())),
+      player.state.subscribe(() => this.#playing.set(player.state.get())),
+      () => recorder.close(),
+      () => player.close(),
+      () => context.state !== 'closed' && void context.close(),
+    ];
+    this.#live.connect();
+    try {
+      await Promise.all([recorder.open(), player.open()]);
+    } catch (error) {
+      if (this.#recorder === recorder) this.#end(error instanceof Error ? error : new Error(String(error)));
+      return;
+    }
+    if (this.#recorder !== recorder) return;
+    this.#state.set({ status: 'ready' });
+    this.#setGate();
+  }
+
+  /** Lets go of microphone and player; the connection stays. */
+  stop(): void {
+    this.release();
+    this.#end();
+  }
+
+  /** How the user's turn is told, from here on. */
+  setMode(mode: TalkMode): void {
+    this.release();
+    this.#mode = mode;
+    this.#setGate();
+  }
+
+  /** Whether the microphone is heard at all. */
+  setMuted(isMuted: boolean): void {
+    if (isMuted) this.release();
+    this.#isMuted = isMuted;
+    this.#setGate();
+  }
+
+  /** The user begins to speak; only with the key. */
+  press(): void {
+    if (this.#mode !== 'push-to-talk' || this.#isPressed || this.#isMuted || this.#state.get().status !== 'ready') return;
+    this.#isPressed = true;
+    this.#player?.flush();
+    this.#live.audioControl('start');
+    this.#state.set({ status: 'listening' });
+    this.#setGate();
+  }
+
+  /** The user has spoken. */
+  release(): void {
+    if (!this.#isPressed) return;
+    this.#isPressed = false;
+    this.#state.set({ status: 'ready' });
+    this.#setGate();
+  }
+
+  #makeRecorder(context: AudioContext): AudioRecorder {
+    return new AudioRecorder({
+      context,
+      deviceId: this.#options.deviceId,
+      workletUrl: this.#options.recorderWorkletUrl,
+      onChunk: ({ samples, preRoll, last }) => {
+        this.#live.sendAudio(samples, { preRoll, last });
+        // The end is told behind the last piece.
+        if (last && this.#mode === 'push-to-talk') this.#live.audioControl('stop');
+      },
+      onSpeech: (event) => this.#speech(event),
+    });
+  }
+
+  #listen(player: AudioPlayer): (() => void)[] {
+    return [
+      this.#live.on('audio', (audio: ModelAudio) => player.push(audio)),
+      this.#live.on('turn-end', ({ turn }) => player.end(turn)),
+      this.#live.on('interrupted', ({ turn }) => player.flush(turn)),
+    ];
+  }
+
+  #speech(event: 'start' | 'end'): void {
+    if (this.#mode !== 'hands-free' || this.#isMuted || this.#state.get().status === 'off') return;
+    if (event === 'start') this.#player?.flush();
+    this.#state.set({ status: event === 'start' ? 'listening' : 'ready' });
+  }
+
+  #setGate(): void {
+    const isOn = !this.#isMuted && this.#state.get().status !== 'off';
+    const byVoice = this.#mode === 'hands-free' ? 'voice' : 'closed';
+    this.#recorder?.setGate(!isOn ? 'closed' : this.#isPressed ? 'open' : byVoice);
+  }
+
+  #end(error?: Error): void {
+    this.#recorder = undefined;
+    this.#player = undefined;
+    for (const end of this.#ends.splice(0)) end();
+    this.#inputLevel.set(0);
+    this.#outputLevel.set(0);
+    this.#playing.set('idle');
+    this.#state.set(error === undefined ? { status: 'off' } : { status: 'off', error });
+  }
+}

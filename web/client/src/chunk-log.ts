@@ -1,0 +1,184 @@
+/**
+ * Keeps everything that crossed a transport, with times, and plays it back: for bug reports and for tests of pages.
+ *
+ * One JSON object per line: requests (`send`, `resume`), the chunks of their answers, and how they ended. A playback
+ * answers the n-th request with what the n-th request was answered with.
+ */
+
+import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
+
+/** One line of a log; `at` counts milliseconds from the log's beginning, `request` the requests. */
+export type ChunkLogEntry =
+  | { at: number; request: number; kind: 'send'; trigger: string; messageId?: string; messages: UIMessage[]; body?: object }
+  | { at: number; request: number; kind: 'resume' }
+  | { at: number; request: number; kind: 'chunk'; chunk: UIMessageChunk }
+  | { at: number; request: number; kind: 'end' | 'nothing' }
+  | { at: number; request: number; kind: 'error'; message: string };
+
+/** An entry before it is given its place in time. */
+type News = ChunkLogEntry extends infer Entry ? (Entry extends unknown ? Omit<Entry, 'at'> : never) : never;
+
+/** More entries than a long conversation has; the oldest go first. */
+const MAX_ENTRIES = 100_000;
+
+/** A log of one chat. */
+export class ChunkLog {
+  readonly #began = performance.now();
+  #entries: ChunkLogEntry[] = [];
+  #requests = 0;
+
+  /** Everything that was kept, oldest first. */
+  get entries(): readonly ChunkLogEntry[] {
+    return this.#entries;
+  }
+
+  /** The same transport, with everything that crosses it kept. */
+  record<Message extends UIMessage>(transport: ChatTransport<Message>): ChatTransport<Message> {
+    return {
+      resumeStreamIsReplay: transport.resumeStreamIsReplay ?? true,
+      sendMessages: (options) => {
+        const request = this.#requests++;
+        const { trigger, messageId, messages, body } = options;
+        const more = { ...(messageId !== undefined && { messageId }), ...(body !== undefined && { body }) };
+        this.#keep({ request, kind: 'send', trigger, messages: structuredClone(messages), ...more });
+        return this.#answer(request, () => transport.sendMessages(options)) as Promise<ReadableStream<UIMessageChunk>>;
+      },
+      reconnectToStream: (options) => {
+        const request = this.#requests++;
+        this.#keep({ request, kind: 'resume' });
+        return this.#answer(request, () => transport.reconnectToStream(options));
+      },
+    };
+  }
+
+  /** The log as lines of JSON. */
+  toJsonl(): string {
+    return this.#entries.map((entry) => `${JSON.stringify(entry)}\n`).join('');
+  }
+
+  /** Hands the log to the user as a file; only in a browser. */
+  download(name = 'chunk-log.jsonl'): void {
+    const url = URL.createObjectURL(new Blob([this.toJsonl()], { type: 'application/jsonl' }));
+    Object.assign(document.createElement('a'), { href: url, download: name }).click();
+    URL.revokeObjectURL(url);
+  }
+
+  async #answer(
+    request: number,
+    ask: () => Promise<ReadableStream<UIMessageChunk> | null>,
+  ): Promise<ReadableStream<UIMessageChunk> | null> {
+    const failed = (error: unknown) => {
+      this.#keep({ request, kind: 'error', message: error instanceof Error ? error.message : String(error) });
+      return error;
+    };
+    try {
+      const stream = await ask();
+      if (stream === null) {
+        this.#keep({ request, kind: 'nothing' });
+        return null;
+      }
+      const reader = stream.getReader();
+      return new ReadableStream({
+        pull: async (controller) => {
+          try {
+            const { done, value } = await reader.read();
+            this.#keep(done ? { request, kind: 'end' } : { request, kind: 'chunk', chunk: structuredClone(value) });
+            if (done) controller.close();
+            else controller.enqueue(value);
+          } catch (error) {
+            controller.error(failed(error));
+          }
+        },
+        cancel: (reason) => {
+          this.#keep({ request, kind: 'error', message: 'stopped' });
+          return reader.cancel(reason);
+        },
+      });
+    } catch (error) {
+      throw failed(error);
+    }
+  }
+
+  #keep(news: News): void {
+    const at = Math.round(performance.now() - this.#began);
+    this.#entries.push({ at, ...news } as ChunkLogEntry);
+    if (this.#entries.length > MAX_ENTRIES) this.#entries = this.#entries.slice(MAX_ENTRIES / 10);
+  }
+}
+
+/** Options of {@link playChunkLog}. */
+export interface PlayChunkLogOptions {
+  /** 1 keeps the times of the recording, 2 is twice as fast; without it everything comes at once. */
+  speed?: number;
+}
+
+/** Reads lines of JSON as {@link ChunkLog} writes them; says which line is none. */
+export function parseChunkLog(jsonl: string): ChunkLogEntry[] {
+  return jsonl.split('\n').flatMap((line, index) => {
+    if (line.trim() === '') return [];
+    try {
+      const entry = JSON.parse(line) as ChunkLogEntry;
+      if (typeof entry.kind === 'string' && typeof entry.request === 'number') return [entry];
+    } catch {
+      // Told below.
+    }
+    throw new Error(`line ${index + 1} is no entry of a chunk log`);
+  });
+}
+
+/** A transport that answers as a recorded one was answered, request by request. */
+export function playChunkLog<Message extends UIMessage = UIMessage>(
+  log: string | readonly ChunkLogEntry[],
+  { speed }: PlayChunkLogOptions = {},
+): ChatTransport<Message> {
+  const entries = typeof log === 'string' ? parseChunkLog(log) : log;
+  const of = (kind: 'send' | 'resume') => entries.filter((entry) => entry.kind === kind).map((entry) => entry.request);
+  const waiting = { send: of('send'), resume: of('resume') };
+  const answer = (kind: 'send' | 'resume', signal: AbortSignal | undefined) => {
+    const request = waiting[kind].shift();
+    if (request === undefined) return undefined;
+    return streamOf(entries.filter((entry) => entry.request === request), speed, signal);
+  };
+  return {
+    resumeStreamIsReplay: true,
+    sendMessages: async ({ abortSignal }) => {
+      const stream = answer('send', abortSignal);
+      if (stream === undefined) throw new Error('the recording has no further request');
+      return stream;
+    },
+    reconnectToStream: async ({ abortSignal }) => answer('resume', abortSignal) ?? null,
+  };
+}
+
+/** The answer that these entries tell; none where there was none. */
+function streamOf(
+  entries: readonly ChunkLogEntry[],
+  speed: number | undefined,
+  signal: AbortSignal | undefined,
+): ReadableStream<UIMessageChunk> | undefined {
+  if (entries.some(({ kind }) => kind === 'nothing')) return undefined;
+  const rest = [...entries];
+  let before = rest.shift()?.at ?? 0;
+  return new ReadableStream({
+    async pull(controller) {
+      const entry = rest.shift();
+      if (entry === undefined || entry.kind === 'end') return controller.close();
+      if (speed !== undefined) await pause((entry.at - before) / speed, signal);
+      before = entry.at;
+      if (entry.kind === 'chunk') controller.enqueue(entry.chunk);
+      else if (entry.kind === 'error') controller.error(new Error(entry.message));
+    },
+  });
+}
+
+function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', finish);
+      resolve();
+    };
+    const timer = setTimeout(finish, ms);
+    signal?.addEventListener('abort', finish);
+  });
+}

@@ -1,0 +1,183 @@
+/** Audio and pictures in a real Chromium with a fake microphone, under a strict content security policy. */
+
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join as joinPath } from 'node:path';
+
+import { build } from 'esbuild';
+import { chromium, type Browser, type Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { floatToPcm16, pcm16ToFloat, wavOf } from '../src/audio/pcm.js';
+import { Resampler } from '../src/audio/resampler.js';
+import type { BrowserTests } from './browser/page.js';
+import { join, mix, noise, scaled, speak } from './speech-samples.js';
+
+const SENTENCES = ['What is the weather in Tokyo?', 'Stop.', 'Play some jazz music, please.', 'Where am I right now?'];
+const POLICY = "default-src 'none'; script-src 'self'; connect-src 'self'; worker-src 'self'";
+
+let server: Server;
+let browser: Browser;
+let page: Page;
+let directory: string;
+const problems: string[] = [];
+
+beforeAll(async () => {
+  directory = mkdtempSync(joinPath(tmpdir(), 'adk-bridge-browser-'));
+  const microphone = joinPath(directory, 'microphone.wav');
+  writeFileSync(microphone, wavOf(microphoneSamples(), 16_000));
+  const files = await pageFiles();
+  server = createServer(({ url = '/' }, response) => {
+    const body = files.get(url);
+    response.setHeader('content-security-policy', POLICY);
+    response.setHeader('content-type', url.endsWith('.js') ? 'text/javascript' : 'text/html');
+    response.statusCode = body === undefined ? 404 : 200;
+    response.end(body);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  browser = await chromium.launch({
+    executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium',
+    args: [
+      '--no-sandbox',
+      '--use-fake-ui-for-media-stream',
+      '--use-fake-device-for-media-stream',
+      `--use-file-for-fake-audio-capture=${microphone}`,
+      '--autoplay-policy=no-user-gesture-required',
+    ],
+  });
+  page = await browser.newPage();
+  page.on('console', (message) => problems.push(message.text()));
+  page.on('pageerror', (error) => problems.push(String(error)));
+  await page.goto(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
+}, 60_000);
+afterAll(async () => {
+  await browser?.close();
+  server?.close();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+/** Runs one of the page's tests; everything is said in JSON. */
+function run<Name extends keyof BrowserTests>(name: Name, ...args: Parameters<BrowserTests[Name]>): Promise<Awaited<ReturnType<BrowserTests[Name]>>> {
+  return page.evaluate(([name, args]) => (globalThis as never as { tests: Record<string, (...args: unknown[]) => never> }).tests[name]?.(...args), [name, args] as const) as never;
+}
+
+describe('AudioRecorder', () => {
+  it.each([undefined, 44_100])('records what the microphone hears (context at %s Hz)', async (rate) => {
+    const { recorded, independent, level, sampleRate, devices } = await run('record', 6, rate);
+    if (rate !== undefined) expect(sampleRate).toBe(rate);
+    const ours = pcm16ToFloat(int16(recorded));
+    expect(correlation(ours, float32(independent))).toBeGreaterThanOrEqual(0.98);
+    expect(level).toBeGreaterThan(0.02);
+    expect(devices).toBeGreaterThan(0);
+  }, 60_000);
+
+  it('hears every sentence begin and end, and nothing else', async () => {
+    const seconds = microphoneSamples().length / 16_000;
+    const { speech } = await run('record', Math.ceil(seconds));
+    const starts = speech.filter((event) => event === 'start').length;
+    // The file is played in a loop from an unknown place, so that one sentence may be cut in two.
+    expect(starts).toBeGreaterThanOrEqual(SENTENCES.length);
+    expect(starts).toBeLessThanOrEqual(SENTENCES.length + 2);
+    expect(speech.filter((event) => event === 'end').length).toBeGreaterThanOrEqual(SENTENCES.length - 1);
+  }, 60_000);
+});
+
+describe('AudioPlayer', () => {
+  it.each([[24_000, 1], [48_000, 2], [44_100, 3]])('plays sample by sample under jitter (context at %s Hz)', async (rate, seed) => {
+    const { played, source } = await run('playJittered', rate, seed);
+    const resampler = new Resampler(24_000, rate);
+    const wanted = join([resampler.push(pcm16ToFloat(int16(source))), resampler.flush()]);
+    const found = float32(played);
+    const first = found.findIndex((sample) => sample !== 0);
+    const offset = wanted.findIndex((sample) => sample !== 0);
+    const heard = found.slice(first - offset, first - offset + wanted.length);
+    expect(floatToPcm16(heard)).toEqual(floatToPcm16(wanted));
+    expect(found.slice(first - offset + wanted.length).every((sample) => sample === 0)).toBe(true);
+  }, 60_000);
+
+  it.each([24_000, 48_000])('sounds within 60 ms and is silent within 20 ms, by the audio clock (context at %s Hz)', async (rate) => {
+    const { firstSound, silence } = await run('latency', rate);
+    expect(firstSound).toBeLessThanOrEqual(0.06);
+    expect(silence).toBeLessThanOrEqual(0.02);
+  }, 60_000);
+});
+
+it('CameraFrames takes JPEG pictures and lets go of the camera', async () => {
+  const { frames, isLive, isStopped } = await run('pictures');
+  for (const [first, second, third, bytes] of frames) {
+    expect([first, second, third]).toEqual([0xff, 0xd8, 0xff]);
+    expect(bytes).toBeLessThan(100_000);
+  }
+  expect({ isLive, isStopped }).toEqual({ isLive: true, isStopped: true });
+}, 60_000);
+
+it('VoiceSession: who begins to speak silences the model, hands-free', async () => {
+  const { states, playing, sent, preRoll, lasts, off } = await run('bargeIn');
+  expect(states.slice(0, 4)).toEqual(['starting', 'ready', 'listening', 'ready']);
+  expect(playing.slice(0, 3)).toEqual(['filling', 'playing', 'idle']);
+  expect(preRoll).toBeGreaterThan(0);
+  expect(sent).toBeGreaterThan(preRoll);
+  expect(lasts).toBe(1);
+  expect(off).toBe('off');
+}, 60_000);
+
+it('nothing was written to the console, and the policy was kept', () => {
+  expect(problems).toEqual([]);
+});
+
+/** Sentences with pauses of a second, in the noise of a room. */
+function microphoneSamples(): Int16Array {
+  const spoken = SENTENCES.flatMap((text) => [new Float32Array(16_000), scaled(speak(text), 0.1)]);
+  const samples = join([...spoken, new Float32Array(16_000)]);
+  return floatToPcm16(mix(samples, noise('pink', samples.length / 16_000, 0.004)));
+}
+
+async function pageFiles(): Promise<Map<string, string | Buffer>> {
+  const bundle = async (entry: string) => {
+    const { outputFiles } = await build({ entryPoints: [entry], bundle: true, format: 'esm', target: 'es2022', external: ['ai'], write: false });
+    return outputFiles[0]?.text ?? '';
+  };
+  const source = joinPath(import.meta.dirname, '..', 'src');
+  return new Map<string, string | Buffer>([
+    ['/', '<!doctype html><title>audio</title><script type="module" src="/page/main.js"></script>'],
+    ['/page/main.js', await bundle(joinPath(import.meta.dirname, 'browser/page.ts'))],
+    ['/capture.worklet.js', readFileSync(joinPath(import.meta.dirname, 'browser/capture.worklet.js'))],
+    ['/worklets/recorder.worklet.js', await bundle(joinPath(source, 'worklets/recorder.worklet.ts'))],
+    ['/worklets/player.worklet.js', await bundle(joinPath(source, 'worklets/player.worklet.ts'))],
+    ['/favicon.ico', ''],
+  ]);
+}
+
+function bytesOf(base64: string): ArrayBuffer {
+  const bytes = Buffer.from(base64, 'base64');
+  return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length) as ArrayBuffer;
+}
+
+const int16 = (base64: string) => new Int16Array(bytesOf(base64));
+const float32 = (base64: string) => new Float32Array(bytesOf(base64));
+
+/** The best normalised correlation over all lags of up to a second, on the middle of `a`. */
+function correlation(a: Float32Array, b: Float32Array): number {
+  const from = 24_000;
+  const length = Math.min(a.length, b.length) - 2 * from;
+  const at = (lag: number, step: number) => {
+    let both = 0;
+    let first = 1e-12;
+    let second = 1e-12;
+    for (let index = from; index < from + length; index += step) {
+      const x = a[index] as number;
+      const y = b[index + lag] ?? 0;
+      both += x * y;
+      first += x * x;
+      second += y * y;
+    }
+    return both / Math.sqrt(first * second);
+  };
+  let best = -1;
+  for (let lag = -16_000; lag <= 16_000; lag += 1) best = Math.max(best, at(lag, 37));
+  let exact = -1;
+  for (let lag = -16_000; lag <= 16_000; lag += 1) if (at(lag, 37) > best - 0.05) exact = Math.max(exact, at(lag, 1));
+  return exact;
+}

@@ -1,0 +1,181 @@
+/** What the tests run inside a real browser. */
+
+import { AudioPlayer, AudioRecorder, CameraFrames, VoiceSession, type VoiceConnection } from '../../src/index.js';
+
+interface Captured {
+  /** The first frame of the audio clock. */
+  frame: number;
+  samples: Float32Array<ArrayBuffer>;
+}
+
+/** Records what flows through a node of its own, sample by sample. */
+async function capture(context: AudioContext): Promise<{ node: AudioWorkletNode; end: () => Captured }> {
+  await context.audioWorklet.addModule('/capture.worklet.js');
+  const node = new AudioWorkletNode(context, 'capture', { outputChannelCount: [1] });
+  const pieces: { frame: number; samples: Float32Array }[] = [];
+  node.port.onmessage = ({ data }: MessageEvent<{ frame: number; samples: Float32Array }>) => pieces.push(data);
+  const end = () => {
+    const frame = pieces[0]?.frame ?? 0;
+    const last = pieces.at(-1);
+    const samples = new Float32Array(last === undefined ? 0 : last.frame + last.samples.length - frame);
+    for (const piece of pieces) samples.set(piece.samples, piece.frame - frame);
+    return { frame, samples };
+  };
+  return { node, end };
+}
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+async function until(condition: () => boolean, limitMs = 30_000): Promise<void> {
+  for (const end = performance.now() + limitMs; !condition(); ) {
+    if (performance.now() > end) throw new Error('waited too long');
+    await pause(10);
+  }
+}
+
+const base64 = (samples: Int16Array | Float32Array) => {
+  const bytes = new Uint8Array(samples.buffer, samples.byteOffset, samples.byteLength);
+  let text = '';
+  for (let at = 0; at < bytes.length; at += 0x8000) text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+  return btoa(text);
+};
+
+function joined(pieces: readonly Int16Array[]): Int16Array {
+  const out = new Int16Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
+  let at = 0;
+  for (const piece of pieces) {
+    out.set(piece, at);
+    at += piece.length;
+  }
+  return out;
+}
+
+/** A source whose samples are never zero, so that silence can be told. */
+const ramp = (length: number) => Int16Array.from({ length }, (_, index) => 1 + (index % 30_000));
+
+const tests = {
+  /** Records the fake microphone with the recorder and, independently, with the browser's own means. */
+  async record(seconds: number, contextRate?: number) {
+    const stream = await navigator.mediaDevices.getUserMedia({ audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false } });
+    const context = new AudioContext(contextRate === undefined ? {} : { sampleRate: contextRate });
+    const chunks: Int16Array[] = [];
+    const speech: string[] = [];
+    let longestLevel = 0;
+    const recorder = new AudioRecorder({
+      context,
+      getStream: async () => stream.clone(),
+      onChunk: ({ samples }) => chunks.push(samples),
+      onSpeech: (event) => speech.push(event),
+    });
+    const { node, end } = await capture(context);
+    context.createMediaStreamSource(stream).connect(node).connect(new GainNode(context, { gain: 0 })).connect(context.destination);
+    recorder.level.subscribe(() => (longestLevel = Math.max(longestLevel, recorder.level.get())));
+    await recorder.open();
+    recorder.setGate('open');
+    await until(() => chunks.reduce((sum, chunk) => sum + chunk.length, 0) >= seconds * 16_000, seconds * 4000);
+    recorder.close();
+    const raw = end().samples;
+    const offline = new OfflineAudioContext(1, Math.ceil((raw.length / context.sampleRate) * 16_000), 16_000);
+    const buffer = new AudioBuffer({ length: raw.length, sampleRate: context.sampleRate });
+    buffer.copyToChannel(raw, 0);
+    const source = new AudioBufferSourceNode(offline, { buffer });
+    source.connect(offline.destination);
+    source.start();
+    const independent = (await offline.startRendering()).getChannelData(0);
+    const { sampleRate } = context;
+    await context.close();
+    return { recorded: base64(joined(chunks)), independent: base64(independent), speech, level: longestLevel, sampleRate, devices: (await AudioRecorder.devices()).length };
+  },
+
+  /** Plays a ramp in pieces of random size at random times; returns what reached the destination. */
+  async playJittered(contextRate: number, seed: number) {
+    const context = new AudioContext({ sampleRate: contextRate });
+    const { node, end } = await capture(context);
+    node.connect(context.destination);
+    const player = new AudioPlayer({ context, destination: node });
+    await player.open();
+    const source = ramp(24_000 * 2);
+    let state = seed;
+    const random = () => (state = (state * 1_103_515_245 + 12_345) % 2 ** 31) / 2 ** 31;
+    // The first piece is a cushion: jitter below it must not be heard.
+    for (let at = 0, size = 12_000; at < source.length; at += size, size = 1 + Math.floor(random() * 4000)) {
+      player.push({ turn: 1, samples: source.slice(at, at + size), sampleRate: 24_000 });
+      await pause(random() * 120);
+    }
+    player.end(1);
+    await until(() => player.state.get() === 'idle');
+    await pause(50);
+    const { samples } = end();
+    await context.close();
+    return { played: base64(samples), source: base64(source) };
+  },
+
+  /** Counts, in samples of the audio clock, from the first piece to the first sound, and from flush to silence. */
+  async latency(contextRate: number) {
+    const context = new AudioContext({ sampleRate: contextRate, latencyHint: 'interactive' });
+    const { node, end } = await capture(context);
+    node.connect(context.destination);
+    const player = new AudioPlayer({ context, destination: node });
+    await player.open();
+    await pause(200);
+    const pushed = context.currentTime;
+    player.push({ turn: 1, samples: ramp(24_000 * 3), sampleRate: 24_000 });
+    await until(() => player.state.get() === 'playing');
+    await pause(300);
+    const flushed = context.currentTime;
+    player.flush(1);
+    player.push({ turn: 1, samples: ramp(24_000), sampleRate: 24_000 });
+    await pause(300);
+    const { frame, samples } = end();
+    await context.close();
+    const first = samples.findIndex((sample) => sample !== 0);
+    const last = samples.findLastIndex((sample) => sample !== 0);
+    return { firstSound: (frame + first) / contextRate - pushed, silence: (frame + last) / contextRate - flushed };
+  },
+
+  /** Pictures of the fake camera. */
+  async pictures() {
+    const frames: number[][] = [];
+    const camera = new CameraFrames({ onFrame: (jpeg) => frames.push([...jpeg.slice(0, 3), jpeg.length]), intervalMs: 100 });
+    await camera.open();
+    await until(() => frames.length >= 3);
+    const isLive = camera.stream?.getTracks().every((track) => track.readyState === 'live');
+    const stream = camera.stream;
+    camera.close();
+    return { frames, isLive, isStopped: stream?.getTracks().every((track) => track.readyState === 'ended') };
+  },
+
+  /** A hands-free conversation: the model speaks, the user begins to, and the model is silent at once. */
+  async bargeIn() {
+    const listeners = new Map<string, (event: never) => void>();
+    const sent: { length: number; preRoll: boolean; last: boolean }[] = [];
+    const live = {
+      on: (kind: string, listener: (event: never) => void) => {
+        listeners.set(kind, listener);
+        return () => listeners.delete(kind);
+      },
+      connect: () => {},
+      audioControl: () => {
+        throw new Error('hands-free is the model\'s to decide');
+      },
+      sendAudio: (samples: Int16Array, { preRoll = false, last = false } = {}) => sent.push({ length: samples.length, preRoll, last }) > 0,
+    } as unknown as VoiceConnection;
+    const session = new VoiceSession(live, { mode: 'hands-free' });
+    const states: string[] = [];
+    const playing: string[] = [];
+    session.state.subscribe(() => states.push(session.state.get().status));
+    session.playing.subscribe(() => playing.push(session.playing.get()));
+    await session.start();
+    listeners.get('audio')?.({ turn: 1, samples: ramp(24_000 * 20), sampleRate: 24_000 } as never);
+    await until(() => session.state.get().status === 'listening');
+    await until(() => playing.includes('playing') && session.playing.get() === 'idle');
+    await until(() => session.state.get().status === 'ready');
+    const level = session.inputLevel.get();
+    session.stop();
+    return { states, playing, sent: sent.length, preRoll: sent.filter(({ preRoll }) => preRoll).length, lasts: sent.filter(({ last }) => last).length, level, off: session.state.get().status };
+  },
+};
+
+Object.assign(globalThis, { tests });
+
+export type BrowserTests = typeof tests;

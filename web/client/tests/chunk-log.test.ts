@@ -1,0 +1,65 @@
+/** A conversation with the real server, kept as lines of JSON, and played back to another chat. */
+
+import { Chat } from '@ai-sdk/react';
+import type { ChatTransport, UIMessage } from 'ai';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+
+import { buildUseChatOptions, ChunkLog, parseChunkLog, playChunkLog, sendAutomaticallyWhen } from '../src/index.js';
+import { isToolPart, type ToolPart } from '../src/tool-parts.js';
+import { startServer, type Server } from './server.js';
+
+let server: Server;
+beforeAll(async () => {
+  server = await startServer();
+});
+afterAll(() => server.stop());
+
+const ready = (chat: Chat<UIMessage>) => vi.waitFor(() => expect(chat.status).toBe('ready'), 10_000);
+
+/** The same things said and answered; returns what the chat then shows. */
+async function converse(chat: Chat<UIMessage>): Promise<UIMessage[]> {
+  await chat.resumeStream();
+  await chat.sendMessage({ text: 'say hello' });
+  await chat.sendMessage({ text: 'call process_payment {"amount":50,"recipient":"Hanako"}' });
+  const part = chat.lastMessage?.parts.find((part) => isToolPart(part)) as ToolPart;
+  await chat.addToolApprovalResponse({ id: part.approval?.id ?? '', approved: true });
+  await vi.waitFor(() => expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ type: 'text', state: 'done' }), 10_000);
+  await ready(chat);
+  return JSON.parse(JSON.stringify(chat.messages.filter(({ role }) => role === 'assistant'))) as UIMessage[];
+}
+
+it('plays back what it has kept', async () => {
+  const log = new ChunkLog();
+  const recorded = await converse(new Chat(buildUseChatOptions({ mode: 'sse', baseUrl: server.url, log })));
+  const kinds = log.entries.map(({ kind }) => kind);
+  expect(kinds.filter((kind) => kind === 'send')).toHaveLength(3);
+  expect(kinds.slice(0, 3)).toEqual(['resume', 'nothing', 'send']);
+  expect(kinds.filter((kind) => kind === 'end')).toHaveLength(3);
+  const times = log.entries.map(({ at }) => at);
+  expect(times).toEqual([...times].sort((a, b) => a - b));
+
+  const jsonl = log.toJsonl();
+  expect(parseChunkLog(jsonl)).toEqual(log.entries);
+  for (const speed of [undefined, 50]) {
+    const transport = playChunkLog(jsonl, speed === undefined ? {} : { speed });
+    const played = await converse(new Chat({ transport, sendAutomaticallyWhen }));
+    expect(played).toEqual(recorded);
+  }
+});
+
+it('keeps errors, and has no answer to what was never asked', async () => {
+  const log = new ChunkLog();
+  const broken = { sendMessages: () => Promise.reject(new Error('away')), reconnectToStream: async () => null } as ChatTransport<UIMessage>;
+  const chat = new Chat({ transport: log.record(broken), onError: () => {} });
+  await chat.sendMessage({ text: 'hello' });
+  expect(log.entries.at(-1)).toMatchObject({ kind: 'error', message: 'away' });
+  const again = new Chat({ transport: playChunkLog(log.entries), onError: () => {} });
+  await again.sendMessage({ text: 'hello' });
+  expect(again.error?.message).toBe('away');
+  await again.sendMessage({ text: 'hello' });
+  expect(again.error?.message).toBe('the recording has no further request');
+});
+
+it('says which line it cannot read', () => {
+  expect(() => parseChunkLog('{"at":0,"request":0,"kind":"resume"}\n\n{"at":')).toThrow('line 3 is no entry of a chunk log');
+});

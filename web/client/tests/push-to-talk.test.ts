@@ -1,0 +1,45 @@
+// @vitest-environment jsdom
+/** Every way in which a held key is let go. */
+
+import { afterEach, expect, it } from 'vitest';
+
+import { PushToTalk } from '../src/index.js';
+
+let talk: PushToTalk | undefined;
+afterEach(() => talk?.close());
+
+function listen(): string[] {
+  const told: string[] = [];
+  talk = new PushToTalk({ onPress: () => told.push('press'), onRelease: (isCancelled) => told.push(isCancelled ? 'cancel' : 'release') });
+  return told;
+}
+
+const key = (type: 'keydown' | 'keyup', key: string, more: KeyboardEventInit = {}) =>
+  window.dispatchEvent(new KeyboardEvent(type, { key, ...more }));
+
+it.each([
+  ['released', ['press', 'release'], () => key('keyup', 'Meta')],
+  ['another key', ['press', 'cancel'], () => key('keydown', 'c', { metaKey: true })],
+  ['the window loses the focus', ['press', 'release'], () => window.dispatchEvent(new Event('blur'))],
+  ['the page is hidden', ['press', 'release'], () => document.dispatchEvent(new Event('visibilitychange'))],
+  ['closed', ['press', 'release'], () => talk?.close()],
+  ['another key is released', ['press'], () => key('keyup', 'Control')],
+  ['repeated', ['press'], () => key('keydown', 'Meta', { repeat: true })],
+] as [string, string[], () => void][])('%s', (_name, expected, end) => {
+  const told = listen();
+  key('keydown', 'Meta', { metaKey: true });
+  end();
+  expect(told).toEqual(expected);
+  expect(talk?.isHeld).toBe(expected.length === 1);
+});
+
+it.each([
+  ['another key', 'a', {}],
+  ['with shift', 'Control', { ctrlKey: true, shiftKey: true }],
+  ['after Cmd', 'Control', { ctrlKey: true, metaKey: true }],
+  ['a repeat whose beginning went elsewhere', 'Control', { ctrlKey: true, repeat: true }],
+] as [string, string, KeyboardEventInit][])('does not begin: %s', (_name, name, more) => {
+  const told = listen();
+  key('keydown', name, more);
+  expect(told).toEqual([]);
+});

@@ -1,0 +1,178 @@
+// Approvals: the same for yes and no and in both dialects; several at once, in a row, over reloads, restarts and tabs.
+
+import assert from 'node:assert/strict';
+
+import { startServer } from './server.mjs';
+
+const DIALECTS = { native: '', adk: '?dialect=adk' };
+
+/** The two answers take one path; only what comes of them differs. */
+const ANSWERS = [
+  { button: 'approve', state: 'done', words: 'Paid 50 USD to Hanako', decision: 'Approved at', kind: 'approval.approved', ran: 1 },
+  { button: 'deny', state: 'denied', words: 'You declined process_payment', decision: 'Denied at', kind: 'approval.denied', ran: 0 },
+];
+
+const both = Object.entries(DIALECTS).flatMap(([dialect, query]) =>
+  ANSWERS.map((answer) => [
+    `approvals: ${answer.button} in ${dialect}`,
+    async (open) => {
+      const visit = await open({ query });
+      await visit.say('pay Hanako 50 dollars');
+      await visit.cardIs('process_payment', 'waiting');
+      const card = visit.card('process_payment');
+      await card.getByTestId('tool-input').getByText('Hanako').waitFor();
+      await card.getByTestId('approval-countdown').getByText('left to decide').waitFor();
+      await visit.until(async () => (await visit.page.title()).startsWith('('), 'the title to tell');
+      if (answer.button === 'approve') await visit.picture(`approval-${dialect}`);
+      await card.getByTestId(answer.button).click();
+      await visit.sees(answer.words);
+      await visit.answered();
+      await visit.cardIs('process_payment', answer.state);
+      await visit.card('process_payment').getByRole('button').first().click();
+      await card.getByTestId('decision').getByText(answer.decision).waitFor();
+      assert.deepEqual(await visit.audit('approval.approved', 'approval.denied'), [answer.kind]);
+      assert.equal((await visit.audit('tool.started')).length, answer.ran);
+      assert.equal(await visit.get('message-assistant').count(), 1);
+    },
+  ]),
+);
+
+const everywhere = Object.entries(DIALECTS).flatMap(([dialect, query]) => [
+  [
+    `approvals: several at once, one by one and all with one press, in ${dialect}`,
+    async (open) => {
+      const visit = await open({ query });
+      await visit.say('pay Hanako 50 dollars and Bob 20 dollars and Alice 5 dollars');
+      await visit.get('approval-bar').getByText('3 questions').waitFor();
+      const places = await visit.get('approval-place').allInnerTexts();
+      assert.deepEqual(places, ['1 of 3', '2 of 3', '3 of 3']);
+      await visit.picture(`several-${dialect}`);
+      await visit.get('deny').nth(1).click();
+      await visit.get('approval-bar').getByText('2 questions').waitFor();
+      await visit.get('approve-all').click();
+      await visit.sees('Paid 50 USD to Hanako');
+      await visit.answered();
+      const kinds = await visit.audit('approval.approved', 'approval.denied');
+      assert.deepEqual(kinds.sort(), ['approval.approved', 'approval.approved', 'approval.denied']);
+    },
+  ],
+  [
+    `approvals: two in a row, with a reload before each answer, in ${dialect}`,
+    async (open) => {
+      const visit = await open({ query });
+      await visit.say('search the database and update it');
+      for (const tool of ['search_database', 'update_database']) {
+        await visit.cardIs(tool, 'waiting');
+        await visit.page.reload();
+        await visit.cardIs(tool, 'waiting');
+        await visit.card(tool).getByTestId('approve').click();
+      }
+      await visit.sees('Database updated');
+      await visit.answered();
+      await visit.page.reload();
+      await visit.cardIs('update_database', 'done');
+      assert.equal(await visit.get('tool-card').count(), 2);
+    },
+  ],
+]);
+
+export const approvalTests = [
+  ...both,
+  ...everywhere,
+  [
+    'approvals: Enter approves and Escape denies where the question has the focus, with a reason if one was written',
+    async (open) => {
+      const visit = await open();
+      await visit.say('pay Hanako 50 dollars');
+      await visit.get('approval').focus();
+      await visit.page.keyboard.press('Enter');
+      await visit.sees('Paid 50 USD');
+      await visit.answered();
+      await visit.say('pay Bob 20 dollars');
+      await visit.get('give-reason').click();
+      await visit.get('approval-reason').fill('Bob has been paid');
+      await visit.page.keyboard.press('Escape');
+      await visit.sees('You declined process_payment (Bob has been paid)');
+      await visit.answered();
+      const card = visit.card('process_payment').last();
+      await card.getByRole('button').first().click();
+      await card.getByText('Reason: Bob has been paid').waitFor();
+    },
+  ],
+  [
+    'approvals: a badge in the list tells of a question in another chat',
+    async (open) => {
+      const visit = await open();
+      await visit.say('pay Hanako 50 dollars');
+      await visit.get('approval').waitFor();
+      await visit.get('new-chat').click();
+      await visit.get('suggestions').waitFor();
+      const item = visit.page.locator(`a[href="#${visit.chat}"]`);
+      await item.getByTestId('chat-badge').waitFor();
+      await item.click();
+      await visit.get('approve').click();
+      await visit.sees('Paid 50 USD');
+      await item.getByTestId('chat-badge').waitFor({ state: 'detached' });
+    },
+  ],
+  [
+    'approvals: a question that nobody answers expires by itself, and the page shows it',
+    async (open, world) => {
+      const visit = await open({ server: world.servers.hasty });
+      await visit.say('pay Hanako 50 dollars');
+      await visit.get('approval').waitFor();
+      await visit.cardIs('process_payment', 'failed');
+      await visit.sees('the approval was not given in time');
+      assert.deepEqual(await visit.audit('approval.expired', 'tool.started'), ['approval.expired']);
+    },
+  ],
+  [
+    'approvals: writing on withdraws a question',
+    async (open) => {
+      const visit = await open();
+      await visit.say('pay Hanako 50 dollars');
+      await visit.get('approval').waitFor();
+      await visit.say('say never mind');
+      await visit.sees('never mind');
+      await visit.answered();
+      await visit.get('approval').waitFor({ state: 'detached' });
+      assert.deepEqual(await visit.audit('approval.superseded', 'tool.started'), ['approval.superseded']);
+    },
+  ],
+  [
+    'approvals: a question outlives the server, and an answer given while it is away arrives',
+    async (open, world) => {
+      const server = await startServer(world.binary);
+      try {
+        const visit = await open({ server });
+        await visit.say('pay Hanako 50 dollars');
+        await visit.get('approval').waitFor();
+        await server.kill();
+        await visit.get('connection').waitFor();
+        await visit.picture('reconnecting');
+        await visit.get('approve').click();
+        await server.start();
+        await visit.sees('Paid 50 USD to Hanako');
+        await visit.get('connection').waitFor({ state: 'detached' });
+        assert.deepEqual(await visit.audit('tool.started'), ['tool.started']);
+        assert.equal(await visit.get('message-user').count(), 1);
+      } finally {
+        await server.stop();
+      }
+    },
+  ],
+  [
+    'approvals: one of two tabs answers, and the other follows',
+    async (open) => {
+      const visit = await open();
+      await visit.say('pay Hanako 50 dollars');
+      await visit.get('approval').waitFor();
+      const other = await visit.newTab();
+      await visit.get('approve', other).click();
+      await visit.sees('Paid 50 USD to Hanako', other);
+      await visit.sees('Paid 50 USD to Hanako');
+      await visit.cardIs('process_payment', 'done');
+      assert.deepEqual(await visit.audit('tool.started', 'answer.refused'), ['tool.started']);
+    },
+  ],
+];

@@ -1,0 +1,253 @@
+// Talking: streaming, Markdown, reasoning, pictures, stop, regenerate, edit, queue, errors, scrolling.
+
+import assert from 'node:assert/strict';
+import { PNG } from './pictures.mjs';
+
+const MARKDOWN = `say ## A heading
+
+Some **bold** words, \`inline\` and [a link](https://example.com/).
+
+| city | sky |
+|---|---|
+| Tokyo | sunny |
+
+\`\`\`rust
+fn main() { println!("hello"); }
+\`\`\`
+
+$$e^{i\\pi} + 1 = 0$$
+
+<img src=x onerror="window.hacked = true"><b>not bold</b>`;
+
+export const chatTests = [
+  [
+    'chat: a suggestion is sent, answered and kept over a reload',
+    async (open) => {
+      const visit = await open();
+      await visit.get('suggestions').waitFor();
+      await visit.picture('empty');
+      await visit.page.getByRole('button', { name: /weather/i }).click();
+      await visit.sees('sunny in Tokyo');
+      await visit.answered();
+      await visit.cardIs('get_weather', 'done');
+      await visit.page.reload();
+      await visit.sees('sunny in Tokyo');
+      assert.equal(await visit.get('message-user').count(), 1);
+    },
+  ],
+  [
+    'chat: Markdown has code with copy, tables and formulas, and HTML is text',
+    async (open) => {
+      const visit = await open();
+      await visit.say(MARKDOWN);
+      await visit.answered();
+      const answer = visit.get('message-assistant');
+      await answer.getByRole('heading', { name: 'A heading' }).waitFor();
+      await answer.locator('table td', { hasText: 'sunny' }).waitFor();
+      await answer.locator('.katex').first().waitFor();
+      await answer.getByText('<b>not bold</b>').waitFor();
+      assert.equal(await answer.locator('img').count(), 0);
+      assert.equal(await visit.page.evaluate(() => window.hacked), undefined);
+      const link = answer.getByRole('link', { name: 'a link' });
+      assert.match(await link.getAttribute('rel'), /noopener/);
+      // A colour tells that the highlighter has come.
+      await visit.until(
+        () => answer.locator('pre span[style*="--"]').count().then((count) => count > 0),
+        'coloured code',
+      );
+      await answer.locator('[data-streamdown=code-block]').getByRole('button', { name: 'Copy' }).click();
+      const copied = await visit.page.evaluate(() => navigator.clipboard.readText());
+      assert.match(copied, /^fn main\(\) \{ println!\("hello"\); \}\s*$/);
+      await visit.picture('markdown');
+    },
+  ],
+  [
+    'chat: reasoning is folded when it is over, and tells how long it took',
+    async (open) => {
+      const visit = await open();
+      await visit.say('think about bridges');
+      await visit.answered();
+      const reasoning = visit.get('reasoning');
+      const toggle = reasoning.getByRole('button');
+      assert.equal(await toggle.getAttribute('aria-expanded'), 'false');
+      await toggle.click();
+      await reasoning.getByText('from two sides').waitFor();
+      await visit.page.reload();
+      await visit.get('reasoning').waitFor();
+    },
+  ],
+  [
+    'chat: sources are links',
+    async (open) => {
+      const visit = await open();
+      const chunks = [
+        { type: 'start', messageId: 'with-sources' },
+        { type: 'start-step' },
+        { type: 'text-start', id: 't1' },
+        { type: 'text-delta', id: 't1', delta: 'Well documented.' },
+        { type: 'text-end', id: 't1' },
+        { type: 'source-url', sourceId: 's1', url: 'https://example.org/a', title: 'An encyclopedia' },
+        { type: 'source-url', sourceId: 's2', url: 'javascript:alert(1)', title: 'No web page' },
+        { type: 'source-document', sourceId: 's3', mediaType: 'text/plain', title: 'A handbook' },
+        { type: 'finish-step' },
+        { type: 'finish', finishReason: 'stop' },
+      ];
+      // The demo's model is offered no search, so this stream is written by hand.
+      await visit.page.route('**/api/chat?*', (route) =>
+        route.fulfill({
+          contentType: 'text/event-stream',
+          body: chunks.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`).join('') + 'data: [DONE]\n\n',
+        }),
+      );
+      await visit.say('anything');
+      const sources = visit.get('sources');
+      await sources.getByText('3 sources').waitFor();
+      assert.equal(await sources.getByRole('link').count(), 1);
+      assert.equal(await sources.getByRole('link').getAttribute('href'), 'https://example.org/a');
+    },
+  ],
+  [
+    'chat: pictures go in by choice, paste and drop, come out, and can be enlarged',
+    async (open) => {
+      const visit = await open();
+      const file = { name: 'dot.png', mimeType: 'image/png', buffer: PNG };
+      await visit.get('file-picker').setInputFiles(file);
+      await hand(visit, 'paste');
+      await hand(visit, 'drop');
+      await visit.until(async () => (await visit.get('attached').locator('img').count()) === 3, 'three previews');
+      await visit.get('attached').getByRole('button', { name: /Remove/ }).first().click();
+      await visit.say('what is in this picture?');
+      await visit.sees('I see 2 images: image/png');
+      assert.equal(await visit.get('message-user').getByTestId('picture').count(), 2);
+      await visit.say('draw a cat');
+      const drawn = visit.get('message-assistant').last().getByTestId('picture');
+      await drawn.click();
+      await visit.get('picture-large').waitFor();
+      await visit.picture('picture');
+      await visit.page.keyboard.press('Escape');
+      await visit.get('picture-large').waitFor({ state: 'detached' });
+      await visit.page.reload();
+      await visit.get('picture').nth(2).waitFor();
+    },
+  ],
+  [
+    'chat: stop takes the place of send, keeps what was said, and regenerate answers again',
+    async (open) => {
+      const visit = await open();
+      await visit.say('slow 400');
+      await visit.sees(/\w+ \w+ \w+/);
+      await visit.get('stop').click();
+      await visit.get('send').waitFor();
+      await visit.get('ended').waitFor();
+      const half = await visit.get('message-assistant').last().innerText();
+      assert.ok(half.length > 10);
+      await visit.say('roll a die');
+      await visit.answered();
+      const before = (await visit.messages()).at(-1).id;
+      await visit.get('regenerate').last().click();
+      await visit.until(async () => (await visit.messages()).at(-1).id !== before, 'another answer');
+      await visit.answered();
+      assert.equal(await visit.get('message-user').count(), 2);
+    },
+  ],
+  [
+    'chat: an edited message is sent again, and what followed it is gone',
+    async (open) => {
+      const visit = await open();
+      await visit.say('say first');
+      await visit.answered();
+      await visit.say('say second');
+      await visit.sees('second');
+      await visit.answered();
+      await visit.get('message-user').first().hover();
+      await visit.get('edit').first().click();
+      await visit.get('edit-field').fill('say third');
+      await visit.get('edit-field').press('Enter');
+      await visit.sees('third');
+      await visit.answered();
+      assert.equal(await visit.get('message-user').count(), 1);
+      assert.equal((await visit.messages()).length, 2);
+    },
+  ],
+  [
+    'chat: an answer can be copied',
+    async (open) => {
+      const visit = await open();
+      await visit.say('say copy **this**');
+      await visit.answered();
+      await visit.get('copy').click();
+      assert.equal(await visit.page.evaluate(() => navigator.clipboard.readText()), 'copy **this**');
+    },
+  ],
+  [
+    'chat: a failed answer tells why and can be tried again',
+    async (open) => {
+      const visit = await open();
+      await visit.say('http 400 once then say recovered');
+      await visit.get('error').waitFor();
+      await visit.picture('error');
+      await visit.get('retry').click();
+      await visit.sees('recovered');
+      await visit.get('error').waitFor({ state: 'detached' });
+    },
+  ],
+  [
+    'chat: what is typed while the agent is busy waits in a queue, and goes in order',
+    async (open) => {
+      const visit = await open();
+      await visit.say('slow 16');
+      await visit.get('stop').waitFor();
+      await visit.say('say second');
+      await visit.say('say third');
+      await visit.say('say never');
+      const queue = visit.get('queue');
+      await queue.getByText('say never').waitFor();
+      await visit.picture('queue');
+      await queue.getByRole('button', { name: 'Remove' }).last().click();
+      await visit.sees('third');
+      await visit.answered();
+      const typed = (await visit.messages()).filter(({ role }) => role === 'user').map(({ parts }) => parts[0].text);
+      assert.deepEqual(typed, ['slow 16', 'say second', 'say third']);
+    },
+  ],
+  [
+    'chat: scrolling yields to the user, and one press leads back to the end',
+    async (open) => {
+      const visit = await open();
+      await visit.say('long 1500');
+      await visit.answered();
+      const top = () => visit.get('scroller').evaluate((box) => box.scrollTop);
+      const rest = () => visit.get('scroller').evaluate((box) => box.scrollHeight - box.scrollTop - box.clientHeight);
+      await visit.until(async () => (await rest()) < 2, 'the end in sight');
+      await visit.say('slow 300');
+      await visit.get('stop').waitFor();
+      await visit.get('scroller').hover();
+      await visit.page.mouse.wheel(0, -700);
+      await visit.get('to-end').waitFor();
+      const where = await top();
+      const length = () => visit.get('message-assistant').last().innerText().then((text) => text.length);
+      const before = await length();
+      await visit.until(async () => (await length()) > before + 100, 'the answer to grow');
+      assert.ok(Math.abs((await top()) - where) < 2, 'the page moved under the reader');
+      await visit.get('to-end').click();
+      await visit.until(async () => (await rest()) < 2, 'the end in sight');
+      await visit.get('stop').click();
+    },
+  ],
+];
+
+/** Hands the page a picture the way that the browser does for a paste or a drop. */
+async function hand(visit, kind) {
+  await visit.get('composer').evaluate(
+    (field, [kind, bytes]) => {
+      const transfer = new DataTransfer();
+      transfer.items.add(new File([new Uint8Array(bytes)], `${kind}.png`, { type: 'image/png' }));
+      const event =
+        kind === 'paste'
+          ? new ClipboardEvent('paste', { clipboardData: transfer, bubbles: true, cancelable: true })
+          : new DragEvent('drop', { dataTransfer: transfer, bubbles: true, cancelable: true });
+      field.dispatchEvent(event);
+    },
+    [kind, [...PNG]],
+  );
+}

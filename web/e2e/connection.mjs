@@ -1,0 +1,115 @@
+// The connection: lost, found, restarted; and nothing typed is lost.
+
+import assert from 'node:assert/strict';
+
+import { startServer } from './server.mjs';
+
+export const connectionTests = [
+  [
+    'connection: a server that goes away is told with a countdown, and what was typed arrives when it is back',
+    async (open, world) => {
+      const server = await startServer(world.binary);
+      try {
+        const visit = await open({ server });
+        await visit.say('say before');
+        await visit.answered();
+        await server.kill();
+        await visit.get('connection').getByText(/Trying again/).waitFor();
+        await visit.say('say typed while away');
+        await visit.get('error').waitFor();
+        await visit.picture('away');
+        await server.start();
+        await visit.sees('typed while away');
+        await visit.get('toasts').getByText('The server was restarted').waitFor();
+        const typed = (await visit.messages()).filter(({ role }) => role === 'user');
+        assert.equal(typed.length, 2);
+        assert.equal(await visit.get('message-user').count(), 2);
+      } finally {
+        await server.stop();
+      }
+    },
+  ],
+  [
+    'connection: an answer that a restart cuts off is shown as far as it came',
+    async (open, world) => {
+      const server = await startServer(world.binary);
+      try {
+        const visit = await open({ server });
+        await visit.say('slow 200');
+        await visit.sees('word8');
+        await server.kill();
+        await server.start();
+        await visit.get('ended').getByText('Interrupted').waitFor();
+        await visit.sees('word2');
+        await visit.say('say going on');
+        await visit.sees('going on');
+      } finally {
+        await server.stop();
+      }
+    },
+  ],
+  [
+    'connection: a browser without network says so, and sends when it is back',
+    async (open) => {
+      const visit = await open();
+      await visit.say('say before');
+      await visit.answered();
+      await visit.context.setOffline(true);
+      await visit.get('connection').getByText('You are offline').waitFor();
+      await visit.say('say from the tunnel');
+      await visit.get('error').waitFor();
+      await visit.context.setOffline(false);
+      await visit.sees('from the tunnel');
+      assert.equal((await visit.messages()).length, 4);
+    },
+  ],
+  [
+    'connection: a message that never arrived is sent after a reload',
+    async (open, world) => {
+      const server = await startServer(world.binary);
+      try {
+        const visit = await open({ server });
+        await visit.say('say before');
+        await visit.answered();
+        await visit.page.route('**/api/chat?*', (route) => route.abort());
+        await visit.say('say kept');
+        await visit.get('error').waitFor();
+        await visit.page.unroute('**/api/chat?*');
+        await visit.page.reload();
+        await visit.sees('kept');
+        assert.equal((await visit.messages()).length, 4);
+      } finally {
+        await server.stop();
+      }
+    },
+  ],
+  [
+    'connection: a draft is kept over a reload, per chat',
+    async (open) => {
+      const visit = await open();
+      await visit.get('composer').fill('half a thought');
+      await visit.page.reload();
+      await visit.until(async () => (await visit.get('composer').inputValue()) === 'half a thought', 'the draft');
+      await visit.get('new-chat').click();
+      await visit.until(async () => (await visit.get('composer').inputValue()) === '', 'an empty field');
+    },
+  ],
+  [
+    'connection: a server with keys is opened with one, files included',
+    async (open, world) => {
+      const keys = '[demo]\npace = "0ms"\n[auth]\napi_keys = [{ key = "a-long-enough-secret-key", user = "hanako" }]\n';
+      const server = await startServer(world.binary, keys);
+      try {
+        const visit = await open({ server });
+        await visit.get('key-field').fill('a-long-enough-secret-key');
+        await visit.page.keyboard.press('Enter');
+        await visit.get('suggestions').waitFor();
+        await visit.say('draw a cat');
+        const picture = visit.get('picture').locator('img');
+        await visit.until(() => picture.evaluate((image) => image.naturalWidth > 0), 'the picture to be shown');
+      } finally {
+        await server.stop();
+      }
+    },
+  ],
+];

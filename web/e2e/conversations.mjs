@@ -1,0 +1,121 @@
+// Conversations: list, search, rename, delete with undo, links, tabs and windows that follow along.
+
+import assert from 'node:assert/strict';
+
+import { startServer } from './server.mjs';
+
+export const conversationTests = [
+  [
+    'conversations: found by their titles, renamed, deleted and brought back',
+    async (open, world) => {
+      const server = await startServer(world.binary);
+      try {
+        const visit = await open({ server });
+        await visit.say('say kyoto');
+        await visit.answered();
+        await visit.get('new-chat').click();
+        await visit.get('suggestions').waitFor();
+        await visit.say('say osaka');
+        await visit.sees('osaka');
+        await visit.answered();
+        const items = visit.get('chat-item');
+        await visit.until(async () => (await items.count()) === 2, 'two chats in the list');
+        await visit.get('chat-search').fill('KYO');
+        await visit.until(async () => (await items.count()) === 1, 'one chat to be found');
+        await items.first().hover();
+        await items.getByRole('button', { name: /Options/ }).click();
+        await visit.page.getByRole('menuitem', { name: 'Rename' }).click();
+        await visit.get('rename-field').fill('Trip to Nara');
+        await visit.page.keyboard.press('Enter');
+        await visit.get('chat-search').fill('nara');
+        await items.getByText('Trip to Nara').waitFor();
+        await visit.picture('conversations');
+        await visit.get('chat-search').fill('');
+
+        const remove = async () => {
+          await items.filter({ hasText: 'Trip to Nara' }).hover();
+          await items.filter({ hasText: 'Trip to Nara' }).getByRole('button', { name: /Options/ }).click();
+          await visit.page.getByRole('menuitem', { name: 'Delete' }).click();
+          await items.getByText('Trip to Nara').waitFor({ state: 'detached' });
+        };
+        await remove();
+        await visit.get('toasts').getByRole('button', { name: 'Undo' }).click();
+        await items.getByText('Trip to Nara').waitFor();
+        assert.equal((await server.json('/api/chats')).length, 2);
+        await remove();
+        await visit.until(async () => (await server.json('/api/chats')).length === 1, 'the server to have deleted it');
+      } finally {
+        await server.stop();
+      }
+    },
+  ],
+  [
+    'conversations: a link opens its chat, and going back returns to the one before',
+    async (open) => {
+      const visit = await open();
+      await visit.say('say linked');
+      await visit.answered();
+      await visit.get('new-chat').click();
+      await visit.get('suggestions').waitFor();
+      await visit.page.goBack();
+      await visit.sees('linked');
+      const other = await visit.newTab();
+      await visit.sees('linked', other);
+    },
+  ],
+  [
+    'conversations: a chat goes on while another one is open',
+    async (open) => {
+      const visit = await open();
+      await visit.say('slow 12');
+      await visit.get('stop').waitFor();
+      await visit.get('new-chat').click();
+      await visit.get('suggestions').waitFor();
+      await visit.say('say meanwhile');
+      await visit.sees('meanwhile');
+      await visit.page.locator(`a[href="#${visit.chat}"]`).click();
+      await visit.sees('word12');
+      await visit.answered();
+    },
+  ],
+  [
+    'conversations: another tab sees an answer while it is written',
+    async (open) => {
+      const visit = await open();
+      const other = await visit.newTab();
+      await visit.say('slow 14');
+      await visit.sees('word3', other);
+      await visit.get('stop', other).waitFor();
+      await visit.sees('word14', other);
+      await visit.answered(other);
+      assert.equal(await visit.get('message-assistant', other).count(), 1);
+      assert.equal(await visit.get('message-user', other).count(), 1);
+    },
+  ],
+  [
+    'conversations: another browser follows along too',
+    async (open) => {
+      const visit = await open();
+      await visit.say('say one');
+      await visit.answered();
+      const elsewhere = await open({ chat: visit.chat });
+      await elsewhere.sees('one');
+      await visit.say('say two');
+      await elsewhere.sees('two');
+    },
+  ],
+  [
+    'conversations: a reload in the middle of an answer takes it up again',
+    async (open) => {
+      const visit = await open();
+      await visit.say('slow 14');
+      await visit.sees('word3');
+      await visit.page.reload();
+      await visit.get('stop').waitFor();
+      await visit.sees('word14');
+      await visit.answered();
+      assert.equal(await visit.get('message-assistant').count(), 1);
+      assert.equal((await visit.messages()).length, 2);
+    },
+  ],
+];

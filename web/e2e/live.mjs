@@ -1,0 +1,93 @@
+// The same chat over one live connection: typed turns, approvals, client tools, and the switch between the modes.
+
+import assert from 'node:assert/strict';
+
+/** Chooses the mode as a user does. */
+async function switchTo(visit, name) {
+  await visit.get('mode').click();
+  await visit.page.getByRole('menuitemradio', { name }).click();
+}
+
+export const liveTests = [
+  [
+    'live: one conversation in both modes',
+    async (open) => {
+      const visit = await open();
+      await visit.say('say over requests');
+      await visit.answered();
+      await switchTo(visit, 'Live');
+      await visit.sees('over requests');
+      await visit.say('say over the socket');
+      await visit.sees('over the socket');
+      await visit.answered();
+      await switchTo(visit, 'Requests');
+      await visit.say('say and back');
+      await visit.sees('and back');
+      await visit.answered();
+      assert.equal((await visit.messages()).length, 6);
+      assert.equal(await visit.get('message-user').count(), 3);
+    },
+  ],
+  [
+    'live: the mode can be changed in the middle of an answer',
+    async (open) => {
+      const visit = await open();
+      await visit.say('slow 24');
+      await visit.sees('word3');
+      await switchTo(visit, 'Live');
+      await visit.sees('word24');
+      await visit.answered();
+      assert.equal(await visit.get('message-assistant').count(), 1);
+    },
+  ],
+  ...['approve', 'deny'].map((button) => [
+    `live: ${button}, over a reload`,
+    async (open) => {
+      const visit = await open();
+      await switchTo(visit, 'Live');
+      await visit.say('pay Hanako 50 dollars');
+      await visit.get('approval').waitFor();
+      await visit.page.reload();
+      await visit.get(button).click();
+      await visit.sees(button === 'approve' ? 'Paid 50 USD to Hanako' : 'You declined process_payment');
+      await visit.answered();
+      assert.equal((await visit.audit('tool.started')).length, button === 'approve' ? 1 : 0);
+      assert.equal(await visit.get('message-assistant').count(), 1);
+    },
+  ]),
+  [
+    'live: a client tool and a queue',
+    async (open) => {
+      const visit = await open();
+      await switchTo(visit, 'Live');
+      await visit.say('where am I');
+      await visit.get('approve').click();
+      await visit.sees('You are at 35.0116, 135.7681');
+      await visit.answered();
+      await visit.say('slow 12');
+      await visit.get('stop').waitFor();
+      await visit.say('say queued');
+      await visit.sees('queued');
+      await visit.answered();
+      await visit.say('slow 400');
+      await visit.sees('word3');
+      await visit.get('stop').click();
+      await visit.get('send').waitFor();
+      await visit.get('ended').last().waitFor();
+    },
+  ],
+  [
+    'live: the inspector shows the frames',
+    async (open) => {
+      const visit = await open();
+      await switchTo(visit, 'Live');
+      await visit.get('inspector-toggle').click();
+      await visit.say('say framed');
+      await visit.sees('framed');
+      await visit.get('chunk-row').filter({ hasText: 'audio_config' }).waitFor();
+      await visit.get('chunk-row').filter({ hasText: 'finish stop' }).waitFor();
+      await visit.get('inspector-timings').click();
+      await visit.get('timings').getByText('WebSocket').waitFor();
+    },
+  ],
+];

@@ -1,0 +1,152 @@
+// How the page looks and is used: colours, languages, phone, keyboard alone, screen readers.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+
+import { PHONE } from './browser.mjs';
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+export const lookTests = [
+  ...['light', 'dark'].flatMap((colorScheme) =>
+    [undefined, PHONE].map((viewport) => [
+      `look: no serious fault for screen readers, ${colorScheme}, ${viewport ? 'phone' : 'desktop'}`,
+      async (open) => {
+        const visit = await open({ colorScheme, ...(viewport && { viewport }) });
+        const name = `${colorScheme}-${viewport ? 'phone' : 'desktop'}`;
+        await visit.get('suggestions').waitFor();
+        await accessible(visit, 'empty');
+        await visit.say('say # Title\n\nText with `code`.\n\n```js\nlet a = 1;\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |');
+        await visit.answered();
+        await visit.say('think about bridges');
+        await visit.answered();
+        await visit.say('search the database');
+        await visit.get('approve').click();
+        await visit.sees('Found 10 users');
+        await visit.answered();
+        await visit.get('tool-card').getByRole('button').first().click();
+        await accessible(visit, 'answers');
+        await visit.picture(`answers-${name}`);
+        await visit.say('pay Hanako 50 dollars and Bob 20 dollars');
+        await visit.get('approval-bar').waitFor();
+        await visit.get('approval-countdown').first().waitFor();
+        await accessible(visit, 'questions');
+        await visit.picture(`questions-${name}`);
+        if (viewport) await visit.get('open-sidebar').click();
+        await visit.get('settings').click();
+        await visit.page.getByRole('menuitemradio', { name: 'Dark' }).waitFor();
+        await accessible(visit, 'settings');
+        await visit.picture(`settings-${name}`);
+        if (viewport) return;
+        await visit.page.keyboard.press('Escape');
+        await visit.get('inspector-toggle').click();
+        await visit.get('inspector').waitFor();
+        await accessible(visit, 'inspector');
+      },
+    ]),
+  ),
+  [
+    'look: colours and language can be chosen, and stay',
+    async (open) => {
+      const visit = await open();
+      const isDark = () => visit.page.evaluate(() => document.documentElement.classList.contains('dark'));
+      await visit.get('settings').click();
+      await visit.page.getByRole('menuitemradio', { name: 'Dark' }).click();
+      await visit.until(isDark, 'the dark colours');
+      await visit.page.getByRole('menuitemradio', { name: '日本語' }).click();
+      await visit.page.getByText('何をお手伝いしましょうか').waitFor();
+      await visit.page.reload();
+      await visit.page.getByText('何をお手伝いしましょうか').waitFor();
+      assert.equal(await isDark(), true);
+      assert.equal(await visit.page.evaluate(() => document.documentElement.lang), 'ja');
+      await visit.get('settings').click();
+      await visit.page.getByRole('menuitemradio', { name: 'システム' }).click();
+      await visit.until(async () => !(await isDark()), 'the light colours');
+      await visit.page.emulateMedia({ colorScheme: 'dark' });
+      await visit.until(isDark, 'the system’s colours');
+    },
+  ],
+  [
+    'look: a Japanese browser is spoken to in Japanese',
+    async (open) => {
+      const visit = await open({ locale: 'ja-JP' });
+      await visit.page.getByRole('button', { name: /承認して支払う/ }).click();
+      await visit.page.getByRole('button', { name: '承認', exact: true }).click();
+      await visit.cardIs('process_payment', 'done');
+      await visit.answered();
+      await visit.picture('japanese');
+    },
+  ],
+  [
+    'look: everything is reached with the keyboard alone',
+    async (open) => {
+      const visit = await open();
+      await visit.get('suggestions').waitFor();
+      const { keyboard } = visit.page;
+      const focused = () =>
+        visit.page.evaluate(() => {
+          const { activeElement: at } = document;
+          return at?.getAttribute('aria-label') ?? at?.textContent ?? '';
+        });
+      const tabTo = async (words, key = 'Tab') => {
+        for (let presses = 0; presses < 60; presses += 1) {
+          if ((await focused()).includes(words)) return;
+          await keyboard.press(key);
+        }
+        assert.fail(`the keyboard does not reach ${words}`);
+      };
+      // The message field has the focus from the start.
+      assert.equal(await focused(), 'Message');
+      await keyboard.type('pay Hanako 50 dollars');
+      await keyboard.press('Enter');
+      await visit.get('approval').waitFor();
+      await tabTo('Deny', 'Shift+Tab');
+      await keyboard.press('Enter');
+      await visit.sees('You declined');
+      await visit.answered();
+      await tabTo('Answer again', 'Shift+Tab');
+      await tabTo('Options of', 'Shift+Tab');
+      await keyboard.press('Enter');
+      await visit.page.getByRole('menuitem', { name: 'Rename' }).waitFor();
+      await keyboard.press('ArrowDown');
+      await keyboard.press('ArrowUp');
+      await keyboard.press('Enter');
+      await visit.get('rename-field').waitFor();
+      await keyboard.type('By keys alone');
+      await keyboard.press('Enter');
+      await visit.get('chat-item').getByText('By keys alone').waitFor();
+    },
+  ],
+  [
+    'look: the phone shows the list over the page, and nothing is wider than the screen',
+    async (open) => {
+      const visit = await open({ viewport: PHONE });
+      await visit.say('search the database');
+      await visit.get('approve').click();
+      await visit.sees('Found 10 users');
+      await visit.answered();
+      await visit.get('tool-card').getByRole('button').first().click();
+      const overflow = () =>
+        visit.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      assert.equal(await overflow(), 0);
+      await visit.get('open-sidebar').click();
+      await visit.get('sidebar').waitFor();
+      await visit.picture('phone-list');
+      await visit.get('new-chat').click();
+      await visit.get('sidebar').waitFor({ state: 'detached' });
+      await visit.get('suggestions').waitFor();
+      assert.equal(await overflow(), 0);
+    },
+  ],
+];
+
+/** Fails on violations that shut people out. */
+async function accessible(visit, where) {
+  await visit.page.evaluate(AXE);
+  const { violations } = await visit.page.evaluate(() => window.axe.run());
+  const grave = violations
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html, any }) => `${html} ${any[0]?.message ?? ''}`).join('\n  ')}`);
+  assert.deepEqual(grave, [], where);
+}

@@ -1,0 +1,21 @@
+/** How a chat reaches the server, in either mode, with everything that passes written down. */
+import { type BridgeChatInit, buildUseChatOptions } from '@adk-bridge/client';
+
+import { apiKey, authorizedFetch } from '../lib/api';
+import { loggingFetch } from '../lib/logging-fetch';
+import { loggingWebSocket } from '../lib/logging-web-socket';
+import { dialect, type Mode } from '../lib/settings';
+import { clientTools } from '../tools/client-tools';
+
+export function chatOptions(id: string, mode: Mode, onAccepted: () => void): BridgeChatInit {
+  const common = { id, baseUrl: '.', dialect, sdk: 7 as const, clientTools };
+  if (mode === 'sse') return buildUseChatOptions({ ...common, mode, fetch: loggingFetch(id, onAccepted) });
+  return buildUseChatOptions({
+    ...common,
+    mode,
+    fetch: authorizedFetch,
+    // A browser's WebSocket carries no header, so that a key is exchanged for a ticket.
+    ticket: apiKey.get() !== '',
+    WebSocket: loggingWebSocket(id),
+  });
+}
