@@ -415,6 +415,7 @@ impl Task {
             tracing::info!(chat = %self.chat_id, "the live connection of chat {} is renewed", self.chat_id);
         }
         self.upstream.hang_up();
+        self.say_again();
         let shared = self.shared.clone();
         let Some(voice) = &shared.voice else {
             return;
@@ -475,7 +476,9 @@ impl Task {
     /// Whether the turn that is to be answered is one for the model that listens.
     pub(super) fn is_for_upstream(&self) -> bool {
         let over_http = self.reply.as_ref().and_then(Reply::turn) == Some(Mode::Http);
-        !over_http && !self.upstream.is_closed()
+        // What it says next belongs to another turn, which waits for this one: the ordinary agent takes this one up.
+        let is_ahead = self.upstream.held.is_some();
+        !over_http && !is_ahead && !self.upstream.is_closed()
     }
 
     /// The model has ended its turn, or its turn has ended it.

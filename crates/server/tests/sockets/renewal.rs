@@ -169,7 +169,7 @@ impl Drop for Model {
 /// The limit of ten minutes, shortened: the conversation outlives several connections.
 #[tokio::test]
 async fn a_conversation_outlives_its_connections() {
-    let model = Model::start(&["--live-limit", "1s"]);
+    let model = Model::start(&["--live-limit", "2s"]);
     let toml = format!("[agent]\nkind = \"gemini\"\nbase_url = {:?}\n", model.url);
     let bridge = Bridge::with(&toml, |command| {
         command.env("GEMINI_API_KEY", "key");

@@ -337,3 +337,35 @@ async fn answers_are_spoken_or_written_as_the_user_likes() {
     speak(&mut client, "say aloud again").await;
     assert!(turn(&mut client).await.pcm == sound("aloud again"));
 }
+
+/// Speech does not take back a question that waits; it is answered when that is settled. A written message does.
+#[tokio::test]
+async fn speech_leaves_a_question_open() {
+    let bridge = Bridge::start();
+    let mut client = Client::open(&bridge, "/live?chat=open").await;
+    speak(&mut client, "pay Hanako 50 dollars").await;
+    let question = turn(&mut client).await.of("tool-approval-request")[0].clone();
+    speak(&mut client, "say meanwhile").await;
+    client.check_alive().await;
+    answer(&mut client, &question, true).await;
+    let paid = turn(&mut client).await;
+    assert!(
+        paid.text().contains("Paid 50 USD to Hanako."),
+        "{}",
+        paid.text()
+    );
+    let meanwhile = turn(&mut client).await;
+    assert_eq!(meanwhile.text(), "meanwhile");
+    let rows = audit(&bridge, "open").await;
+    assert!(
+        !rows.contains(&"approval.superseded".to_owned()),
+        "{rows:?}"
+    );
+
+    speak(&mut client, "pay Hanako 20 dollars").await;
+    turn(&mut client).await;
+    client.say("say never mind").await;
+    assert_eq!(turn(&mut client).await.text(), "never mind");
+    let rows = audit(&bridge, "open").await;
+    assert!(rows.contains(&"approval.superseded".to_owned()), "{rows:?}");
+}

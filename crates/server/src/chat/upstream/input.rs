@@ -6,6 +6,7 @@ use adk_bridge_protocol::wire::live::{AudioAction, Modality as Asked};
 use axum::http::StatusCode;
 
 use super::Line;
+use super::turn::trimmed;
 use crate::chat::live::LiveInput;
 use crate::chat::task::Task;
 use crate::error::AppError;
@@ -16,6 +17,9 @@ const MAX_WAITING_AUDIO: usize = 15 * 32_000;
 const MAX_WAITING: usize = 1_024;
 /// So much audio without a key means that the user has let go of keys: half a second.
 const UNHELD_BYTES: usize = 16_000;
+
+/// A hundred milliseconds of audio.
+const PIECE_BYTES: usize = 3_200;
 
 /// What waits for a connection.
 #[derive(Debug)]
@@ -129,6 +133,39 @@ impl Task {
                 Some(_) => {}
                 None => return,
             }
+        }
+    }
+
+    /// What was said to a connection that is gone, and not answered by it, is said to the next one again.
+    pub(super) fn say_again(&mut self) {
+        if self.upstream.speaks {
+            return; // It was understood: its words are told.
+        }
+        let said = trimmed(&self.upstream.heard);
+        let recent = said.len().saturating_sub(MAX_WAITING_AUDIO) & !1;
+        let said = said[recent..].to_vec();
+        if said.is_empty() {
+            return;
+        }
+        let upstream = &mut self.upstream;
+        // Audio that waits is the end of what was heard.
+        upstream
+            .waiting
+            .retain(|waiting| !matches!(waiting, Waiting::Audio(_) | Waiting::Start));
+        upstream.waiting_audio = said.len();
+        let by_key = upstream.activity == Activity::Explicit;
+        let stops = upstream
+            .waiting
+            .iter()
+            .any(|it| matches!(it, Waiting::Stop));
+        if by_key && !upstream.holds_key && !stops {
+            upstream.waiting.push_front(Waiting::Stop);
+        }
+        for piece in said.chunks(PIECE_BYTES).rev() {
+            upstream.waiting.push_front(Waiting::Audio(piece.to_vec()));
+        }
+        if by_key {
+            upstream.waiting.push_front(Waiting::Start);
         }
     }
 

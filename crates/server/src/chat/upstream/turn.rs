@@ -357,7 +357,7 @@ fn wav(pcm: &[u8], format: PcmFormat) -> Option<Vec<u8>> {
 }
 
 /// Speech without the silence that led up to it.
-fn trimmed(pcm: &[u8]) -> &[u8] {
+pub(super) fn trimmed(pcm: &[u8]) -> &[u8] {
     let loud = |pair: &[u8]| i16::from_le_bytes([pair[0], pair[1]]).unsigned_abs() > LOUD as u16;
     match pcm.chunks_exact(2).position(loud) {
         Some(at) => &pcm[(2 * at).saturating_sub(LEAD_BYTES) & !1..],
