@@ -9,10 +9,12 @@
 //!                                                                   └── just created ──▶ the app is unknown
 //! ```
 //!
+//! A conversation by voice goes over `/run_live` in the same session, never while a run is under way there.
 //! The ADK server remembers the conversation; the bridge keeps what it needs to tell it again.
 
 mod app_info;
 mod artifact;
+mod live;
 mod restore;
 mod run;
 mod session;
@@ -30,6 +32,7 @@ use session::{Opened, Session};
 use talk::{Failure, Talk};
 
 pub use app_info::AppInfo;
+pub use live::AdkConnection;
 pub use run::AdkRun;
 
 /// What a model is told of a call that was approved after the session was lost.

@@ -12,42 +12,25 @@ use std::time::Duration;
 
 use adk_bridge_protocol::event::{Content, Event};
 use adk_bridge_protocol::outbox::Response;
-use bytes::Bytes;
-use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
-use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
-use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
-use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
 use crate::agent::AgentError;
 use crate::gemini::Settings;
+use crate::live_socket::LiveSocket;
 use crate::tool::ToolSpec;
 use incoming::Assembly;
 
+pub use crate::live_socket::{NO_CODE, Read};
+
 /// A connection that does not stand by then, setup included, will not.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// A message that the other side does not take by then never arrives.
-const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// After so much silence the other side is asked whether it is there, and after twice as much it is not.
-const SILENCE: Duration = Duration::from_secs(20);
 /// Models of the second family say that their turn is complete right after a call; only if nothing follows our response
 /// for so long was it meant.
 const QUIET: Duration = Duration::from_secs(5);
-/// Small, since most connections are silent most of the time; a message may be longer.
-const READ_BUFFER_BYTES: usize = 8 * 1024;
-const WRITE_BUFFER_BYTES: usize = 8 * 1024;
-/// What may wait for the socket: a picture and a second of audio.
-const MAX_WRITE_BUFFER_BYTES: usize = 16 * 1024 * 1024;
-/// The longest message that is read: some seconds of speech are half a megabyte.
-const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 const PATH: &str = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent";
-
-/// A close without a code, as when the line is cut.
-pub const NO_CODE: u16 = 1006;
 
 /// A model behind Google's live interface.
 #[derive(Debug, Clone)]
@@ -128,31 +111,16 @@ pub enum Speaker {
     Model,
 }
 
-/// One read of a connection.
-#[derive(Debug)]
-pub enum Read {
-    Message(Bytes),
-    /// Nothing came in the time in which something must.
-    Quiet,
-    Closed {
-        code: u16,
-        reason: String,
-    },
-}
-
 /// Takes what a connection brings; it borrows from the message.
 pub type IncomingSink<'s> = &'s mut (dyn FnMut(Incoming<'_>) + Send);
 
 #[derive(Debug)]
 pub struct LiveConnection {
-    socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+    socket: LiveSocket,
     assembly: Assembly,
     modality: Modality,
     /// Models of the third family take written words as realtime input only.
     text_is_realtime: bool,
-    heard_at: Instant,
-    asked: bool,
-    quiet_at: Option<Instant>,
 }
 
 /// Why a connection was not opened, and with which code the other side closed it.
@@ -247,13 +215,7 @@ impl Opening {
         request
             .headers_mut()
             .insert(HeaderName::from_static("x-goog-api-key"), key);
-        let config = WebSocketConfig::default()
-            .read_buffer_size(READ_BUFFER_BYTES)
-            .write_buffer_size(WRITE_BUFFER_BYTES)
-            .max_write_buffer_size(MAX_WRITE_BUFFER_BYTES)
-            .max_message_size(Some(MAX_MESSAGE_BYTES))
-            .max_frame_size(Some(MAX_MESSAGE_BYTES));
-        let (socket, _) = connect_async_with_config(request, Some(config), true)
+        let socket = LiveSocket::open(request)
             .await
             .map_err(|error| unreachable(settings, &error.to_string()))?;
         let mut connection = LiveConnection {
@@ -261,9 +223,6 @@ impl Opening {
             assembly: Assembly::new(modality != self.modality, self.model_spoke_last),
             modality,
             text_is_realtime: settings.model.contains("gemini-3"),
-            heard_at: Instant::now(),
-            asked: false,
-            quiet_at: None,
         };
         let setup = match modality {
             Modality::Audio => &self.spoken,
@@ -327,58 +286,22 @@ impl LiveConnection {
         };
         self.assembly.sent(&input);
         if !matches!(input, LiveInput::Audio(_) | LiveInput::Video { .. }) {
-            self.quiet_at = None;
+            self.socket.quiet_at = None;
         }
         self.write(message).await
     }
 
     /// The next message. May be dropped and called again. After [`Read::Closed`] there is nothing more.
     pub async fn read(&mut self) -> Read {
-        loop {
-            let deadline = self.heard_at + if self.asked { 2 * SILENCE } else { SILENCE };
-            let quiet_at = self.quiet_at.unwrap_or(deadline);
-            tokio::select! {
-                biased;
-                message = self.socket.next() => {
-                    self.heard_at = Instant::now();
-                    self.asked = false;
-                    match message {
-                        Some(Ok(Message::Text(text))) => return Read::Message(text.into()),
-                        Some(Ok(Message::Binary(bytes))) => return Read::Message(bytes),
-                        Some(Ok(Message::Close(frame))) => {
-                            let (code, reason) = frame.map_or((NO_CODE, String::new()), |frame| {
-                                (frame.code.into(), frame.reason.as_str().to_owned())
-                            });
-                            return Read::Closed { code, reason };
-                        }
-                        Some(Ok(_)) => {}
-                        Some(Err(error)) => return Read::Closed { code: NO_CODE, reason: error.to_string() },
-                        None => return Read::Closed { code: NO_CODE, reason: "the line was cut".into() },
-                    }
-                }
-                () = sleep_until(quiet_at), if self.quiet_at.is_some() => {
-                    self.quiet_at = None;
-                    return Read::Quiet;
-                }
-                () = sleep_until(deadline) => {
-                    if self.asked {
-                        return Read::Closed { code: NO_CODE, reason: "the live model has gone silent".into() };
-                    }
-                    self.asked = true;
-                    if let Err(error) = self.socket.send(Message::Ping(Bytes::new())).await {
-                        return Read::Closed { code: NO_CODE, reason: error.to_string() };
-                    }
-                }
-            }
-        }
+        self.socket.read().await
     }
 
     /// Hands over what a message says.
     pub fn events(&mut self, message: &[u8], sink: IncomingSink<'_>) -> Result<(), AgentError> {
         if self.assembly.message(message, sink)? {
-            self.quiet_at = Some(Instant::now() + QUIET);
+            self.socket.quiet_at = Some(Instant::now() + QUIET);
         } else if !self.assembly.awaits_words() {
-            self.quiet_at = None;
+            self.socket.quiet_at = None;
         }
         Ok(())
     }
@@ -389,20 +312,12 @@ impl LiveConnection {
     }
 
     /// Says goodbye. The other side is not waited for.
-    pub async fn close(mut self) {
-        let _ = timeout(Duration::from_secs(1), self.socket.close(None)).await;
+    pub async fn close(self) {
+        self.socket.close().await;
     }
 
     async fn write(&mut self, message: Vec<u8>) -> Result<(), AgentError> {
-        // JSON that was just made is UTF-8.
-        let text = String::from_utf8(message).map_err(|error| broken(&error.to_string()))?;
-        match timeout(SEND_TIMEOUT, self.socket.send(Message::text(text))).await {
-            Ok(Ok(())) => Ok(()),
-            // The close frame that explains it is still to be read.
-            Ok(Err(Error::ConnectionClosed | Error::AlreadyClosed)) => Err(broken("it is closed")),
-            Ok(Err(error)) => Err(broken(&error.to_string())),
-            Err(_) => Err(broken("it does not take what is sent")),
-        }
+        self.socket.write(message).await
     }
 }
 
@@ -432,13 +347,6 @@ fn unreachable(settings: &Settings, detail: &str) -> ConnectError {
             detail: detail.to_owned(),
         },
         code: None,
-    }
-}
-
-fn broken(detail: &str) -> AgentError {
-    AgentError {
-        message: "the connection to the live model broke".into(),
-        detail: detail.to_owned(),
     }
 }
 

@@ -5,4 +5,6 @@ pub mod agent;
 pub mod demo;
 pub mod gemini;
 pub mod gemini_live;
+pub mod live;
+mod live_socket;
 pub mod tool;

@@ -1,15 +1,20 @@
 //! How an ADK server is spoken to, and what its refusals mean in words that a user can act on.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, StatusCode, Url};
 use serde::Serialize;
 use serde_json::Value;
+use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest as _};
 
 use super::Settings;
 use crate::agent::AgentError;
+use crate::gemini_live::{ConnectError, Modality};
 
 /// A connection that does not stand by then will not.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -39,6 +44,10 @@ pub(super) struct Talk {
     base: Url,
     shown: String,
     app: String,
+    /// Those that are sent with everything.
+    headers: HeaderMap,
+    /// Whether the model behind it has refused to write in a live conversation.
+    pub(super) only_speaks: AtomicBool,
 }
 
 /// Why a request was not answered with what was asked for.
@@ -85,6 +94,7 @@ impl Talk {
         let loopback = base
             .host_str()
             .is_some_and(|host| host == "localhost" || host.starts_with("127.") || host == "[::1]");
+        let headers = headers(&settings.headers)?;
         let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(SILENCE_TIMEOUT)
@@ -92,7 +102,7 @@ impl Talk {
             .tcp_nodelay(true)
             // The headers may hold secrets, which are for this server only.
             .redirect(reqwest::redirect::Policy::none())
-            .default_headers(headers(&settings.headers)?);
+            .default_headers(headers.clone());
         if loopback {
             builder = builder.no_proxy();
         }
@@ -105,6 +115,8 @@ impl Talk {
             base,
             shown: shown.as_str().trim_end_matches('/').to_owned(),
             app: settings.app,
+            headers,
+            only_speaks: AtomicBool::new(false),
         })
     }
 
@@ -156,6 +168,57 @@ impl Talk {
             ),
             detail: format!("{} to /run_sse", response.status()),
         }))
+    }
+
+    /// The handshake of `/run_live`.
+    pub(super) fn live_request(
+        &self,
+        user: &str,
+        session: &str,
+        modality: Modality,
+    ) -> Result<tungstenite::handshake::client::Request, ConnectError> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push("run_live");
+        }
+        let modality = match modality {
+            Modality::Audio => "AUDIO",
+            Modality::Text => "TEXT",
+        };
+        url.query_pairs_mut()
+            .append_pair("app_name", &self.app)
+            .append_pair("user_id", user)
+            .append_pair("session_id", session)
+            .append_pair("modalities", modality);
+        // Neither can fail: the address has a host.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        // `http` becomes `ws`, and `https` `wss`.
+        let address = url.as_str().replacen("http", "ws", 1);
+        let broken = |error: &dyn std::fmt::Display| ConnectError {
+            error: AgentError {
+                message: format!(
+                    "the ADK server at {} has no address for live connections; see agent.base_url",
+                    self.shown
+                ),
+                detail: error.to_string(),
+            },
+            code: None,
+        };
+        let mut request = address
+            .into_client_request()
+            .map_err(|error| broken(&error))?;
+        if !self.base.username().is_empty() || self.base.password().is_some() {
+            let (user, password) = (self.base.username(), self.base.password());
+            let pair = format!("{user}:{}", password.unwrap_or_default());
+            let value = format!("Basic {}", STANDARD.encode(pair));
+            let value = HeaderValue::from_str(&value).map_err(|error| broken(&error))?;
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        for (name, value) in &self.headers {
+            request.headers_mut().append(name, value.clone());
+        }
+        Ok(request)
     }
 
     pub(super) fn broken(&self, error: &reqwest::Error) -> AgentError {

@@ -53,6 +53,8 @@ pub struct Reply {
     holds: u32,
     hold_until: Option<Time>,
     sent_metadata: Option<serde_json::Value>,
+    /// Whether a remote agent can have a human asked in what is being said.
+    can_ask: bool,
 }
 
 /// What is stored of a reply: enough to go on after a restart.
@@ -90,6 +92,8 @@ pub enum Input<'a> {
     Begin(Mode),
     /// The agent said something.
     Event(&'a Event<'a>),
+    /// The agent said something in a conversation held open for speech, in which it cannot ask a human.
+    LiveEvent(&'a Event<'a>),
     /// The agent's run is over.
     RunEnded(RunEnd),
     /// A request brought answers of the client, possibly old ones. `None`: it wants no turn.
@@ -286,6 +290,11 @@ impl Reply {
         match input {
             Input::Begin(mode) => self.begin(mode, given, out),
             Input::Event(event) => self.event(event, given, out),
+            Input::LiveEvent(event) => {
+                self.can_ask = false;
+                self.event(event, given, out);
+                self.can_ask = true;
+            }
             Input::RunEnded(end) => self.run_ended(end, given, out),
             Input::Answers(answers, mode) => self.take_answers(answers, mode, given, out),
             Input::ToolFinished { call, outcome } => {
@@ -317,6 +326,7 @@ impl Reply {
             holds: 0,
             hold_until: None,
             sent_metadata: None,
+            can_ask: true,
         }
     }
 

@@ -13,6 +13,8 @@ use crate::translate::Original;
 
 const NO_CREDENTIALS: &str =
     "the agent asks for credentials, which must be set up on the ADK server";
+const CANNOT_ASK: &str = "not run: this tool needs an approval, which the ADK server cannot ask for in a spoken conversation; \
+                          ask for it in writing, with the spoken conversation closed";
 const NO_RESULT: &str = "the agent reported no result for this call";
 
 impl Reply {
@@ -86,7 +88,7 @@ impl Reply {
         out: &mut Outbox,
     ) {
         let name = response.name.as_deref().unwrap_or_default();
-        if placeholder || name == REQUEST_CONFIRMATION {
+        if name == REQUEST_CONFIRMATION || placeholder && self.can_ask {
             return;
         }
         let index = match self.find(response.id.as_deref(), name) {
@@ -94,6 +96,9 @@ impl Reply {
             None if name.is_empty() => return,
             None => self.invent(response.id.as_deref(), name, json!({}), given, out),
         };
+        if placeholder {
+            return self.cannot_ask(index, out);
+        }
         let call = &self.calls[index];
         let verdict = call.approval.as_ref().and_then(Approval::verdict);
         let denied = verdict == Some(false) || call.settled() == Some(Settled::Expired);
@@ -132,6 +137,19 @@ impl Reply {
             );
             self.close(Ended::Failed, Some(message), out);
         }
+    }
+
+    /// The agent wants a human asked, and has no way to be told the answer: nobody is asked, and nothing runs.
+    fn cannot_ask(&mut self, index: usize, out: &mut Outbox) {
+        if !self.calls[index].is_open() {
+            return;
+        }
+        self.durably(out, |reply, out| {
+            let call = &reply.calls[index];
+            let row = reply.audit(AuditKind::ApprovalUnsupported, call, Some(CANNOT_ASK));
+            out.audit.push(row);
+            reply.settle_failed(index, Settled::Error, CANNOT_ASK, out);
+        });
     }
 
     /// Tells a remote agent what it waits for, when all of it is there. Returns whether a run was started.
