@@ -72,7 +72,7 @@ async def run(url):
     return 1 if failed else 0
 
 
-def make_certificate():
+def make_certificate(public=None):
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     start = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
@@ -89,6 +89,8 @@ def make_certificate():
         )
         .sign(key, hashes.SHA256())
     )
+    if public is not None:
+        public.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.NamedTemporaryFile() as file:
         file.write(

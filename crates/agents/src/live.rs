@@ -110,6 +110,14 @@ impl LiveConnection {
         }
     }
 
+    /// Why it ended, for the user, where the other side says so.
+    pub fn lost(&self, reason: &str) -> Option<AgentError> {
+        match self {
+            Self::Gemini(_) => None,
+            Self::Adk(connection) => Some(connection.lost(reason)),
+        }
+    }
+
     /// Says goodbye. An ADK server is waited for: its session has one writer at a time.
     pub async fn close(self) {
         match self {

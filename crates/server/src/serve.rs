@@ -11,6 +11,7 @@ use adk_bridge_agents::agent::Agent;
 use adk_bridge_agents::demo::tools::{Options as ToolOptions, demo_tools};
 use adk_bridge_agents::gemini::{Gemini, Settings};
 use adk_bridge_agents::gemini_live::GeminiLive;
+use adk_bridge_agents::live::Voice;
 use adk_bridge_agents::tool::ToolSpec;
 use adk_bridge_protocol::calls::RunsOn;
 use adk_bridge_protocol::reply::Limits;
@@ -146,7 +147,7 @@ fn banner(config: &Config, directory: &Path, open: usize) {
 }
 
 /// Who answers, and who can be spoken with.
-async fn agent(config: &Config) -> anyhow::Result<(Agent, Option<GeminiLive>)> {
+async fn agent(config: &Config) -> anyhow::Result<(Agent, Option<Voice>)> {
     let settings = &config.agent;
     let (base_url, api_key) = match settings.kind {
         AgentKind::Demo => (scripted_gemini(config).await?, "demo".to_owned()),
@@ -162,7 +163,8 @@ async fn agent(config: &Config) -> anyhow::Result<(Agent, Option<GeminiLive>)> {
                 app: settings.app.clone().unwrap_or_default(),
                 headers: settings.headers.pairs(),
             })?;
-            return Ok((Agent::Adk(server), None));
+            let voice = Voice::Adk(server.clone());
+            return Ok((Agent::Adk(server), Some(voice)));
         }
     };
     let written = Settings {
@@ -176,7 +178,7 @@ async fn agent(config: &Config) -> anyhow::Result<(Agent, Option<GeminiLive>)> {
         ..written.clone()
     };
     let agent = Agent::Gemini(Gemini::new(written)?);
-    Ok((agent, Some(GeminiLive::new(spoken))))
+    Ok((agent, Some(Voice::Gemini(GeminiLive::new(spoken)))))
 }
 
 /// The demo runs the code that production runs, pointed at a model that plays by a script.

@@ -383,7 +383,10 @@ fn says(event: &Event<'_>) -> bool {
 }
 
 fn is_sound(part: &Part<'_>) -> bool {
-    let kind = part.inline_data.as_ref().and_then(|it| it.mime_type.as_deref());
+    let kind = part
+        .inline_data
+        .as_ref()
+        .and_then(|it| it.mime_type.as_deref());
     kind.is_some_and(|kind| kind.starts_with("audio/"))
 }
 
@@ -393,7 +396,14 @@ async fn in_session(talk: &Talk, request: &SessionRequest) -> Result<(String, bo
         let opened = session::open(talk, request, None).await?;
         return Ok((opened.into_session().id, false));
     };
-    let path = ["apps", talk.app(), "users", &request.user, "sessions", &known.id];
+    let path = [
+        "apps",
+        talk.app(),
+        "users",
+        &request.user,
+        "sessions",
+        &known.id,
+    ];
     match talk.get(&path).await {
         Ok(found) => {
             let events = found.get("events").and_then(Value::as_array);

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::kept;
 use crate::files::Files;
-use crate::store::{ChatRef, Store};
+use crate::store::{ChatRef, Store, StoreError};
 
 /// Where the chat's state holds the session.
 const KEY: &str = "adkSession";
@@ -41,6 +41,14 @@ impl ChatMemory {
     fn note(&self, session: &Value) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *known = Some((self.generation, session.clone()));
+    }
+
+    /// Stores the session that is remembered.
+    pub(super) async fn keep(&self) -> Result<(), String> {
+        match self.noted() {
+            Some(session) => self.set_session(session).await,
+            None => Ok(()),
+        }
     }
 
     fn noted(&self) -> Option<Value> {
@@ -83,11 +91,12 @@ impl Memory for ChatMemory {
                 let found = kept.clone().unwrap_or_default();
                 (kept, found)
             });
-            let mut kept = self
-                .store
-                .update_state(self.chat(), KEY, read)
-                .await
-                .map_err(|error| error.to_string())?;
+            let kept = self.store.update_state(self.chat(), KEY, read).await;
+            let mut kept = match kept {
+                // One speaks before anything is written.
+                Err(StoreError::NotFound(_)) => return Ok(None),
+                kept => kept.map_err(|error| error.to_string())?,
+            };
             if kept["generation"] != json!(self.generation) {
                 return Ok(None);
             }
@@ -109,18 +118,20 @@ impl Memory for ChatMemory {
                 });
                 (Some(kept), Value::Null)
             });
-            self.store
-                .update_state(self.chat(), KEY, write)
-                .await
-                .map(drop)
-                .map_err(|error| error.to_string())
+            match self.store.update_state(self.chat(), KEY, write).await {
+                Ok(_) | Err(StoreError::NotFound(_)) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            }
         })
     }
 
     fn past(&self) -> Recall<'_, Vec<Past>> {
         Box::pin(async {
-            let text = |error: crate::store::StoreError| error.to_string();
-            let stored = self.store.messages(self.chat()).await.map_err(text)?;
+            let text = |error: StoreError| error.to_string();
+            let stored = match self.store.messages(self.chat()).await {
+                Err(StoreError::NotFound(_)) => return Ok(Vec::new()),
+                stored => stored.map_err(text)?,
+            };
             let mut messages: Vec<_> = stored
                 .into_iter()
                 .map(|stored| Cow::<Message>::Owned(stored.message))

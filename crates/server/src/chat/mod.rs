@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use adk_bridge_agents::agent::Agent;
-use adk_bridge_agents::gemini_live::GeminiLive;
+use adk_bridge_agents::live::Voice;
 use adk_bridge_agents::tool::ToolSpec;
 use adk_bridge_protocol::approval::Time;
 use adk_bridge_protocol::calls::Calls;
@@ -52,7 +52,7 @@ pub struct Shared {
     pub store: Arc<dyn Store>,
     pub agent: Agent,
     /// Who is spoken with, where somebody can be.
-    pub voice: Option<GeminiLive>,
+    pub voice: Option<Voice>,
     pub keep_recordings: bool,
     pub tools: Arc<Toolbox>,
     pub tool_timeout: Duration,

@@ -319,14 +319,17 @@ impl Task {
 
     pub(super) async fn ask(&mut self, ask: &Ask) {
         failpoint("before", "model");
-        if self.is_for_upstream() {
-            return Box::pin(self.ask_upstream()).await;
+        if self.is_for_upstream(ask) {
+            return Box::pin(self.ask_upstream(ask)).await;
         }
         self.upstream.note_other_turn();
         let shared = self.shared.clone();
         self.run = Run::Starting(match &shared.agent {
             Agent::Gemini(gemini) => self.ask_model(gemini).await,
-            Agent::Adk(server) => self.ask_server(server, ask).await,
+            Agent::Adk(server) => {
+                self.upstream.make_way();
+                self.ask_server(server, ask).await
+            }
         });
     }
 
@@ -348,48 +351,74 @@ impl Task {
     }
 
     /// An ADK server remembers: it is told what is new.
-    async fn ask_server(&mut self, server: &AdkServer, ask: &Ask) -> Starting {
+    pub(super) async fn ask_server(&mut self, server: &AdkServer, ask: &Ask) -> Starting {
         let (news, before) = match ask {
             Ask::Responses(responses) => (News::Responses(responses.clone()), None),
             Ask::History => {
-                let mut last: Vec<_> = self.history.last().map(Cow::Borrowed).into_iter().collect();
-                kept::inline(&self.shared.files, self.chat(), &mut last).await;
-                let parts: Vec<_> = last
-                    .iter()
-                    .flat_map(|message| history::user_parts(message))
-                    .collect();
-                let content = json!(Content::new("user", parts));
-                (
-                    News::Message(content),
-                    self.history.last().map(|last| last.id.clone()),
-                )
+                let last = self.last_message().await;
+                let parts = last.iter().flat_map(|message| history::user_parts(message));
+                let content = json!(Content::new("user", parts.collect::<Vec<_>>()));
+                (News::Message(content), last.map(|last| last.id.clone()))
             }
         };
+        let request = self.session_request(news, before).await;
+        let (server, closing) = (server.clone(), self.upstream.take_closing());
+        Box::pin(async move {
+            if let Some(closing) = closing {
+                let _ = closing.await;
+            }
+            server.start(request?).await.map(AgentRun::Adk)
+        })
+    }
+
+    /// What the user said last, with its files in it.
+    pub(super) async fn last_message(&mut self) -> Option<Message> {
+        let mut last: Vec<_> = self.history.last().map(Cow::Borrowed).into_iter().collect();
+        kept::inline(&self.shared.files, self.chat(), &mut last).await;
+        last.pop().map(Cow::into_owned)
+    }
+
+    /// What an agent is asked in its session; `before` names the message that is news.
+    pub(super) async fn session_request(
+        &mut self,
+        news: News,
+        before: Option<String>,
+    ) -> Result<SessionRequest, AgentError> {
         match self.shared.store.chat(self.chat()).await {
             Ok(chat) => self.generation = chat.map_or(0, |chat| chat.generation),
             Err(error) => {
-                return Box::pin(std::future::ready(Err(AgentError {
+                return Err(AgentError {
                     message: "the chat cannot be read from the store; try again".into(),
                     detail: error.to_string(),
-                })));
+                });
             }
         }
-        let starting = server.clone().start(SessionRequest {
+        Ok(SessionRequest {
             chat_id: self.chat_id.clone(),
             user: self.user.clone(),
             generation: self.generation,
             news,
-            memory: Arc::new(ChatMemory {
-                store: self.shared.store.clone(),
-                files: self.shared.files.clone(),
-                user: self.user.clone(),
-                chat_id: self.chat_id.clone(),
-                generation: self.generation,
-                before,
-                known: self.session.clone(),
-            }),
-        });
-        Box::pin(async move { starting.await.map(AgentRun::Adk) })
+            memory: Arc::new(self.memory(before)),
+        })
+    }
+
+    fn memory(&self, before: Option<String>) -> ChatMemory {
+        ChatMemory {
+            store: self.shared.store.clone(),
+            files: self.shared.files.clone(),
+            user: self.user.clone(),
+            chat_id: self.chat_id.clone(),
+            generation: self.generation,
+            before,
+            known: self.session.clone(),
+        }
+    }
+
+    /// Keeps the session that was opened before the chat was stored.
+    pub(super) async fn keep_session(&mut self) {
+        if let Err(error) = self.memory(None).keep().await {
+            tracing::warn!(chat = %self.chat_id, error, "the session of chat {} cannot be stored", self.chat_id);
+        }
     }
 
     /// Keeps what a remote agent said, for the day that it has forgotten it.

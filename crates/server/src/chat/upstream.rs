@@ -15,6 +15,7 @@
 //! being opened what is said waits.
 
 mod input;
+mod remote;
 mod turn;
 
 use std::borrow::Cow;
@@ -25,13 +26,14 @@ use std::time::Duration;
 
 use adk_bridge_agents::agent::AgentError;
 use adk_bridge_agents::gemini_live::renewal::{Plan, Renewal, Resumption};
-use adk_bridge_agents::gemini_live::{
+use adk_bridge_agents::live::{
     Activity, ConnectError, LiveConnection, LiveInput as Sent, LiveSetup, Modality, NO_CODE, Read,
+    Voice,
 };
 use adk_bridge_protocol::calls::Call;
 use adk_bridge_protocol::history;
 use adk_bridge_protocol::message::{Message, Part, Role};
-use adk_bridge_protocol::outbox::Response;
+use adk_bridge_protocol::outbox::{Ask, Response};
 use adk_bridge_protocol::reply::{Input, Mode, Reply, RunEnd};
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
@@ -39,6 +41,7 @@ use tokio::time::{Instant, sleep_until};
 use super::kept;
 use super::task::Task;
 pub(super) use input::Waiting;
+use remote::Asked;
 use turn::Spoken;
 
 /// How long the upstream is kept for a client that may come back.
@@ -82,10 +85,15 @@ pub(super) struct Upstream {
     /// When to look again: at the plan, or whether anybody listens.
     look_at: Option<Instant>,
     leave_at: Option<Instant>,
+    /// What an ADK server was asked, until it says something.
+    asked: Option<Asked>,
+    closing: Option<tokio::task::JoinHandle<()>>,
 }
 
 enum Line {
     Closed,
+    /// It is to be opened when the run that is under way is over.
+    Queued,
     Pausing(Instant),
     Opening {
         opening: Opening,
@@ -127,6 +135,8 @@ impl Default for Upstream {
             unheld: Vec::new(),
             look_at: None,
             leave_at: None,
+            asked: None,
+            closing: None,
         }
     }
 }
@@ -157,7 +167,7 @@ impl Upstream {
             }
         };
         match &mut self.line {
-            Line::Closed => pending().await,
+            Line::Closed | Line::Queued => pending().await,
             Line::Pausing(at) => {
                 sleep_until(*at).await;
                 Brought::Due
@@ -198,6 +208,7 @@ impl Upstream {
         *self = Self {
             modality,
             leave_at,
+            closing: self.closing.take(),
             ..Self::default()
         };
     }
@@ -212,7 +223,7 @@ impl Upstream {
 
     fn hang_up(&mut self) {
         if let Line::Open(connection) = std::mem::replace(&mut self.line, Line::Closed) {
-            tokio::spawn(connection.close());
+            self.closing = Some(tokio::spawn(connection.close()));
         }
         self.held = None;
         self.look_at = None;
@@ -251,11 +262,15 @@ impl Task {
     }
 
     /// Asks the model that listens. What it does not know yet is told first, results included.
-    pub(super) async fn ask_upstream(&mut self) {
+    pub(super) async fn ask_upstream(&mut self, ask: &Ask) {
         self.upstream.speaks = true;
         self.upstream.said = false;
         self.upstream.complete = false;
-        if std::mem::take(&mut self.upstream.by_ear) {
+        let by_ear = std::mem::take(&mut self.upstream.by_ear);
+        if self.spoken_server().is_some() {
+            return self.ask_remote(ask, by_ear).await;
+        }
+        if by_ear {
             return; // It has heard the question itself.
         }
         if !matches!(self.upstream.line, Line::Open(_)) {
@@ -359,21 +374,33 @@ impl Task {
         }
         self.upstream.stale = false;
         self.upstream.renewal.opened();
+        if self.spoken_server().is_some() {
+            self.remote_opened().await;
+        }
         self.send_waiting().await;
     }
 
     async fn upstream_lost(&mut self, code: u16, reason: &str) {
         tracing::info!(chat = %self.chat_id, code, reason, "the live connection of chat {} ended: {code} {reason}", self.chat_id);
+        let error = match &self.upstream.line {
+            Line::Open(connection) => connection.lost(reason),
+            _ => None,
+        };
         self.upstream.hang_up();
         if self.upstream.speaks && self.upstream.said {
             // What it has said stays; it does not know where it stopped.
             self.upstream_turn_over().await;
+        } else if self.upstream.speaks
+            && let Some(server) = self.spoken_server()
+            && !self.remote_lost(&server).await
+        {
+            return;
         }
         if self.upstream.leave_at.is_some() && !self.upstream.speaks {
             return; // Nobody listens: the next who comes opens another.
         }
         self.upstream.renewal.closed(code, Instant::now());
-        self.follow_plan(None).await;
+        self.follow_plan(error).await;
     }
 
     /// Does what the renewal decides.
@@ -417,8 +444,10 @@ impl Task {
         self.upstream.hang_up();
         self.say_again();
         let shared = self.shared.clone();
-        let Some(voice) = &shared.voice else {
-            return;
+        let voice = match &shared.voice {
+            None => return,
+            Some(Voice::Adk(server)) => return self.open_remote(server).await,
+            Some(Voice::Gemini(voice)) => voice,
         };
         let messages = self.conversation().await;
         let contents = history::contents(&messages);
@@ -434,7 +463,7 @@ impl Task {
             handle: from.as_ref().map(|from| from.handle.as_str()),
         });
         self.upstream.line = Line::Opening {
-            opening: Box::pin(opening),
+            opening: Box::pin(async { opening.await.map(LiveConnection::Gemini) }),
             sure: mark,
             told,
         };
@@ -474,11 +503,12 @@ impl Task {
     }
 
     /// Whether the turn that is to be answered is one for the model that listens.
-    pub(super) fn is_for_upstream(&self) -> bool {
+    pub(super) fn is_for_upstream(&self, ask: &Ask) -> bool {
         let over_http = self.reply.as_ref().and_then(Reply::turn) == Some(Mode::Http);
         // What it says next belongs to another turn, which waits for this one: the ordinary agent takes this one up.
         let is_ahead = self.upstream.held.is_some();
-        !over_http && !is_ahead && !self.upstream.is_closed()
+        let can = self.spoken_server().is_none() || self.upstream.can_tell(ask);
+        !over_http && !is_ahead && !self.upstream.is_closed() && can
     }
 
     /// The model has ended its turn, or its turn has ended it.

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use adk_bridge_agents::gemini_live::GeminiLive;
+use adk_bridge_agents::live::Voice;
 use adk_bridge_protocol::calls::RunsOn;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -138,7 +138,7 @@ pub async fn agent(State(app): State<App>) -> Json<Value> {
     Json(json!({
         "name": name,
         "model": app.chats.shared().agent.model(),
-        "liveModel": voice.map(GeminiLive::model),
+        "liveModel": voice.and_then(Voice::model),
         "modalities": if voice.is_some() { &["text", "audio"][..] } else { &["text"] },
         "tools": tools,
         "approvalTimeoutMs": app.config.approval.timeout.0.as_millis(),

@@ -1,6 +1,6 @@
 //! What goes to the model that listens: speech, pictures, and how it shall answer.
 
-use adk_bridge_agents::gemini_live::{Activity, LiveInput as Sent, Modality, NO_CODE};
+use adk_bridge_agents::live::{Activity, LiveInput as Sent, Modality, NO_CODE};
 use adk_bridge_protocol::history;
 use adk_bridge_protocol::wire::live::{AudioAction, Modality as Asked};
 use axum::http::StatusCode;

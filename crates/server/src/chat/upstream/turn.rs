@@ -1,9 +1,9 @@
 //! A turn of the model that listens: how it begins by ear, what it brings, and what is kept of it.
 
-use adk_bridge_agents::gemini_live::{Incoming, LiveConnection, Speaker, speaker};
+use adk_bridge_agents::live::{Incoming, LiveConnection, Speaker};
 use adk_bridge_protocol::audio::{PcmFormat, wav_header};
 use adk_bridge_protocol::base64;
-use adk_bridge_protocol::calls::CallState;
+use adk_bridge_protocol::calls::{Call, CallState, RunsOn};
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::event::{Blob, Content, Event, Part as AgentPart};
@@ -58,13 +58,13 @@ impl Task {
 
     /// What is heard while a call is open is the end of what was said before it: speech would have cancelled the call.
     fn begins_a_turn(&self, message: &[u8]) -> bool {
-        match speaker(message) {
+        let Line::Open(connection) = &self.upstream.line else {
+            return false;
+        };
+        match connection.speaker(message) {
             None => false,
             Some(Speaker::Model) => true,
-            Some(Speaker::User) => match &self.upstream.line {
-                Line::Open(connection) => connection.open_calls().is_empty(),
-                _ => false,
-            },
+            Some(Speaker::User) => connection.open_calls().is_empty(),
         }
     }
 
@@ -76,6 +76,7 @@ impl Task {
         {
             self.upstream_said(message).await;
         }
+        self.take_turn_with_runs().await;
     }
 
     pub(super) async fn upstream_quiet(&mut self) {
@@ -126,7 +127,7 @@ impl Task {
                         ids,
                         rules: tools,
                     };
-                    reply.handle(Input::Event(event), &mut given, outbox);
+                    reply.handle(Input::LiveEvent(event), &mut given, outbox);
                 }
             }
             Incoming::GoAway(left) => notices.push(Notice::GoAway(left)),
@@ -134,6 +135,10 @@ impl Task {
             // The last handle stays good; and who is asked about a call looks whether it is still waited for.
             Incoming::Resumable(None) | Incoming::Cancelled(_) => {}
         });
+        let told = connection.take_said();
+        if speaks && !told.is_empty() {
+            self.remember(told).await;
+        }
         self.perform().await;
         self.note_first_chunk();
         for (text, finished) in late {
@@ -148,9 +153,11 @@ impl Task {
             self.upstream.renewal.progressed();
         }
         if self.upstream.speaks {
-            let calls = self.reply.iter().flat_map(|reply| reply.calls().iter());
-            let called = calls.into_iter().any(|it| it.state == CallState::Received);
-            if self.upstream.complete || called {
+            let calls = || self.reply.iter().flat_map(|reply| reply.calls().iter());
+            let called = calls().any(|it| it.state == CallState::Received);
+            // A tool that the agent's own server runs is waited for.
+            let runs = |it: &Call| it.state == CallState::Running && it.runs_on == RunsOn::Remote;
+            if self.upstream.complete || called && !calls().any(runs) {
                 self.upstream_turn_over().await;
             } else {
                 self.checkpoint().await;

@@ -1,0 +1,3 @@
+"""An agent whose model speaks and cannot write."""
+
+from . import agent

@@ -1,0 +1,5 @@
+"""An agent whose model speaks and cannot write."""
+
+from spoken.agent import build
+
+root_agent = build("speaker", "gemini-2.5-flash-native-audio-preview-12-2025")

@@ -1,0 +1,348 @@
+"""Checks that a real ADK server can be spoken with through the bridge.
+
+usage: check_adk_live.py PATH_OF_ADK_BRIDGE BASE_URL [WORDS]     (only checks whose name has the words)
+
+BASE_URL is where a scripted Gemini already listens: it is the model of the ADK server. Google's client speaks TLS only,
+so a plain relay in this process stands between the two. The ADK server and the bridge are started here.
+"""
+
+import asyncio
+import base64
+import json
+import os
+import re
+import sys
+import tempfile
+import traceback
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlparse
+
+from websockets.asyncio.client import connect
+
+from check_live import equal, make_certificate, relay_to, silence, tones, true
+
+AGENTS = Path(__file__).parent / "adk_agents"
+CHECKS = []
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+def main():
+    if len(sys.argv) not in (3, 4):
+        print(__doc__.splitlines()[2], file=sys.stderr)
+        return 2
+    return asyncio.run(run(sys.argv[1], urlparse(sys.argv[2])))
+
+
+async def run(binary, model):
+    with tempfile.TemporaryDirectory() as directory:
+        trusted = Path(directory, "trusted.pem")
+        certificate = make_certificate(trusted)
+        relay = await asyncio.start_server(
+            lambda *ends: relay_to(model.hostname, model.port, *ends), "127.0.0.1", 0, ssl=certificate
+        )
+        port = relay.sockets[0].getsockname()[1]
+        adk = await Program.start(
+            [sys.executable, "-m", "google.adk.cli", "api_server", "--port", "0"]
+            + ["--session_service_uri", "memory://", "--artifact_service_uri", "memory://", str(AGENTS)],
+            r"Uvicorn running on (http://\S+)",
+            GOOGLE_API_KEY="x",
+            GOOGLE_GEMINI_BASE_URL=f"https://127.0.0.1:{port}",
+            SSL_CERT_FILE=str(trusted),
+            PYTHONDONTWRITEBYTECODE="1",
+        )
+        bridges = {}
+        for app in ["spoken", "speaker", "scripted"]:
+            config = Path(directory, f"{app}.toml")
+            config.write_text(f'[agent]\nkind = "adk"\nbase_url = "{adk.url}"\napp = "{app}"\n')
+            bridges[app] = await Program.start(
+                [binary, "serve", "--config", str(config), "--listen", "127.0.0.1:0"]
+                + ["--data-dir", str(Path(directory, app))],
+                r"listening on (http://\S+)",
+            )
+        passed = failed = 0
+        for function in CHECKS:
+            if len(sys.argv) > 3 and sys.argv[3] not in function.__name__:
+                continue
+            try:
+                await asyncio.wait_for(function(bridges, adk), 90)
+                passed += 1
+            except Exception:  # whatever goes wrong in a check is that check's failure
+                failed += 1
+                print(f"{function.__name__}:\n{traceback.format_exc()}", flush=True)
+        for program in [*bridges.values(), adk]:
+            if failed:
+                print(program.log()[-6000:])
+            await program.stop()
+        print(f"adk-live: {passed} passed, {failed} failed")
+        return 1 if failed else 0
+
+
+class Program:
+    """A program that says where it is."""
+
+    @classmethod
+    async def start(cls, command, ready, **environment):
+        program = cls()
+        program.output = tempfile.NamedTemporaryFile()
+        program.process = await asyncio.create_subprocess_exec(
+            *command, stdout=program.output, stderr=program.output, env={**os.environ, **environment}
+        )
+        while not (found := re.search(ready, program.log())):
+            true(program.process.returncode is None, program.log())
+            await asyncio.sleep(0.05)
+        program.url = found[1]
+        return program
+
+    def log(self):
+        return Path(self.output.name).read_text(errors="replace")
+
+    async def stop(self):
+        self.process.kill()
+        await self.process.wait()
+
+
+class Live:
+    """A client of `/live`."""
+
+    def __init__(self, bridge, chat):
+        self.bridge, self.chat = bridge, chat
+
+    async def __aenter__(self):
+        self.socket = await connect(f"{self.bridge.url.replace('http', 'ws', 1)}/live?chat={self.chat}")
+        return self
+
+    async def __aexit__(self, *_):
+        await self.socket.close()
+
+    async def send(self, **frame):
+        await self.socket.send(json.dumps(frame))
+
+    async def audio(self, pcm):
+        for at in range(0, len(pcm), 640):
+            chunk = base64.b64encode(pcm[at : at + 640]).decode()
+            await self.send(type="audio_chunk", chunk=chunk, sampleRate=16000, channels=1, bitDepth=16)
+
+    async def speak(self, text):
+        await self.audio(tones(text) + silence(600))
+
+    async def write(self, text):
+        message = {"role": "user", "parts": [{"type": "text", "text": text}]}
+        await self.send(type="message", messages=[message])
+
+    async def modality(self, modality):
+        await self.send(type="modality", modality=modality)
+
+    async def turn(self):
+        """One turn, from its start to its end; it has one end."""
+        turn = Turn()
+        while True:
+            frame = await self.socket.recv()
+            if frame.startswith("data: "):
+                turn.take(frame)
+                continue
+            control = json.loads(frame)
+            if control["type"] == "interrupted":
+                turn.interrupted = True
+            elif control["type"] == "error":
+                raise AssertionError(frame)
+            elif control["type"] == "turn-end":
+                equal(turn.done, 1)
+                ends = [chunk["type"] for chunk in turn.chunks if chunk["type"] in ("finish", "abort", "error")]
+                true(ends.count("finish") + ends.count("abort") <= 1 and ends, f"ends: {ends}")
+                return turn
+
+
+class Turn:
+    def __init__(self):
+        self.chunks, self.pcm, self.done, self.interrupted = [], b"", 0, False
+
+    def take(self, frame):
+        body = frame.removeprefix("data: ").strip()
+        if body == "[DONE]":
+            self.done += 1
+            return
+        chunk = json.loads(body)
+        if chunk["type"] == "data-pcm":
+            equal(chunk["data"]["sampleRate"], 24000)
+            self.pcm += base64.b64decode(chunk["data"]["chunk"])
+        else:
+            self.chunks.append(chunk)
+
+    def of(self, kind):
+        return [chunk for chunk in self.chunks if chunk["type"] == kind]
+
+    @property
+    def text(self):
+        return "".join(chunk["delta"] for chunk in self.of("text-delta"))
+
+    @property
+    def heard(self):
+        final = [chunk["data"]["text"] for chunk in self.of("data-transcription") if chunk["data"]["final"]]
+        return final[-1] if final else None
+
+
+def ask(url, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return answer.read().decode()
+
+
+async def get(bridge, path):
+    return json.loads(await asyncio.to_thread(ask, bridge.url + path))
+
+
+async def post(bridge, chat, text):
+    message = {"id": f"m-{text}", "role": "user", "parts": [{"type": "text", "text": text}]}
+    body = {"id": chat, "messages": [message], "trigger": "submit-message"}
+    turn = Turn()
+    for line in (await asyncio.to_thread(ask, bridge.url + "/api/chat", body)).split("\n\n"):
+        if line.startswith("data: "):
+            turn.take(line)
+    return turn
+
+
+@check
+async def it_hears_and_speaks(bridges, adk):
+    bridge = bridges["spoken"]
+    async with Live(bridge, "hears") as live:
+        for words in ["hello", "and again"]:
+            await live.speak(f"say {words}")
+            turn = await live.turn()
+            equal((turn.heard, turn.text), (f"say {words}", words))
+            true(len(turn.pcm) > 1000, "it sounds")
+    messages = (await get(bridge, "/api/chats/hears"))["messages"]
+    said = [(it["role"], "".join(part.get("text", "") for part in it["parts"])) for it in messages]
+    equal(said, [("user", "say hello"), ("assistant", "hello"), ("user", "say and again"), ("assistant", "and again")])
+
+
+@check
+async def it_writes(bridges, adk):
+    for app in ["spoken", "speaker"]:
+        async with Live(bridges[app], "writes") as live:
+            await live.modality("text")
+            await live.write("say some written words")
+            turn = await live.turn()
+            equal((turn.text, turn.pcm), ("some written words", b""))
+
+
+@check
+async def its_own_tools_run(bridges, adk):
+    async with Live(bridges["spoken"], "tools") as live:
+        await live.modality("audio")
+        for _ in range(2):
+            await live.write('call get_weather {"city":"Tokyo"}')
+            turn = await live.turn()
+            outputs = [chunk["output"] for chunk in turn.of("tool-output-available")]
+            equal(outputs, [{"city": "Tokyo", "weather": "sunny"}])
+            true(turn.text, "it tells")
+        await live.speak('call wait {"seconds":0.5} && call get_weather {"city":"Oslo"}')
+        turn = await live.turn()
+        equal(len(turn.of("tool-output-available")), 2)
+        true(turn.text, "it tells")
+
+
+@check
+async def a_long_running_tool_is_the_front_ends(bridges, adk):
+    async with Live(bridges["spoken"], "client") as live:
+        await live.speak('call pick_color {"question":"which?"}')
+        turn = await live.turn()
+        (call,) = turn.of("tool-input-available")
+        equal((call["toolName"], call["input"]), ("pick_color", {"question": "which?"}))
+        await live.send(type="tool_result", toolCallId=call["toolCallId"], result={"color": "red"})
+        turn = await live.turn()
+        true("red" in turn.text and turn.pcm, turn.text)
+        await live.speak("say still here")
+        equal((await live.turn()).text, "still here")
+
+
+@check
+async def a_long_running_tool_beside_one_of_the_server(bridges, adk):
+    async with Live(bridges["spoken"], "beside") as live:
+        await live.modality("audio")
+        await live.write('call get_weather {"city":"Tokyo"} && call pick_color {"question":"which?"}')
+        turn = await live.turn()
+        calls = {chunk["toolName"]: chunk["toolCallId"] for chunk in turn.of("tool-input-available")}
+        equal([chunk["toolCallId"] for chunk in turn.of("tool-output-available")], [calls["get_weather"]])
+        await live.send(type="tool_result", toolCallId=calls["pick_color"], result={"color": "blue"})
+        turn = await live.turn()
+        true(turn.of("finish"), turn.chunks)
+
+
+@check
+async def what_cannot_be_asked_about_is_not_run(bridges, adk):
+    bridge = bridges["spoken"]
+    async with Live(bridge, "unasked") as live:
+        await live.modality("audio")
+        await live.write('call pay {"amount":50}')
+        turn = await live.turn()
+        (error,) = turn.of("tool-output-error")
+        true(error["errorText"].startswith("not run: "), error)
+        equal((turn.of("tool-output-available"), turn.of("tool-approval-request")), ([], []))
+    kinds = [row["kind"] for row in await get(bridge, "/api/audit?chat=unasked")]
+    equal(kinds, ["approval.unsupported"])
+
+
+@check
+async def a_request_over_http_has_the_session_to_itself(bridges, adk):
+    bridge = bridges["spoken"]
+    async with Live(bridge, "both") as live:
+        for round in range(3):
+            await live.speak(f"say spoken {round}")
+            equal((await live.turn()).text, f"spoken {round}")
+            turn = await post(bridge, "both", f"say written {round}")
+            equal((turn.text, turn.pcm), (f"written {round}", b""))
+    session = json.loads(await asyncio.to_thread(ask, f"{adk.url}/apps/spoken/users/local/sessions/both"))
+    said = json.dumps(session["events"])
+    for round in range(3):
+        true(f"spoken {round}" in said and f"written {round}" in said, said)
+
+
+@check
+async def what_needs_approval_is_asked_in_writing(bridges, adk):
+    bridge = bridges["spoken"]
+    async with Live(bridge, "approve") as live:
+        await live.write('call pay {"amount":50}')
+        turn = await live.turn()
+        (question,) = turn.of("tool-approval-request")
+        # A conversation by voice may go on meanwhile.
+        await live.modality("audio")
+        await live.send(type="tool_result", toolCallId=question["toolCallId"], status="approved")
+        turn = await live.turn()
+        (output,) = turn.of("tool-output-available")
+        equal(output["output"], {"paid": 50, "recipient": "nobody"})
+
+
+@check
+async def lost_connections_are_opened_again(bridges, adk):
+    async with Live(bridges["spoken"], "lost") as live:
+        for words in ["close 1011", "drop", "close 1007"]:
+            await live.speak(f"say before {words}")
+            equal((await live.turn()).text, f"before {words}")
+            await live.write(f"say almost then {words}")
+            await live.turn()
+        await live.speak("say after")
+        turn = await live.turn()
+        true("after" in turn.text, turn.chunks)
+
+
+@check
+async def who_cannot_be_spoken_with_says_so(bridges, adk):
+    async with Live(bridges["scripted"], "mute") as live:
+        await live.modality("audio")
+        while True:
+            frame = await live.socket.recv()
+            if '"error"' in frame:
+                true("ADK server" in frame, frame)
+                break
+        await live.write("say but it writes")
+        equal((await live.turn()).text.strip(), "but it writes")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
