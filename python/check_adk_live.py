@@ -24,6 +24,8 @@ from check_live import equal, make_certificate, relay_to, silence, tones, true
 
 AGENTS = Path(__file__).parent / "adk_agents"
 CHECKS = []
+# Between the ADK server and its model.
+LINES = []
 
 
 def check(function):
@@ -43,7 +45,7 @@ async def run(binary, model):
         trusted = Path(directory, "trusted.pem")
         certificate = make_certificate(trusted)
         relay = await asyncio.start_server(
-            lambda *ends: relay_to(model.hostname, model.port, *ends), "127.0.0.1", 0, ssl=certificate
+            lambda *ends: relayed(model, *ends), "127.0.0.1", 0, ssl=certificate
         )
         port = relay.sockets[0].getsockname()[1]
         adk = await Program.start(
@@ -80,6 +82,17 @@ async def run(binary, model):
             await program.stop()
         print(f"adk-live: {passed} passed, {failed} failed")
         return 1 if failed else 0
+
+
+async def relayed(model, reader, writer):
+    LINES.append(writer)
+    await relay_to(model.hostname, model.port, reader, writer)
+
+
+def cut():
+    """Cuts the lines between the ADK server and its model."""
+    while LINES:
+        LINES.pop().transport.abort()
 
 
 class Program:
@@ -137,13 +150,16 @@ class Live:
     async def modality(self, modality):
         await self.send(type="modality", modality=modality)
 
-    async def turn(self):
-        """One turn, from its start to its end; it has one end."""
+    async def turn(self, until=None):
+        """One turn, from its start to its end; it has one end. `until` is the chunk at which lines are cut."""
         turn = Turn()
         while True:
             frame = await self.socket.recv()
             if frame.startswith("data: "):
                 turn.take(frame)
+                if until is not None and turn.of(until):
+                    until = None
+                    cut()
                 continue
             control = json.loads(frame)
             if control["type"] == "interrupted":
@@ -321,14 +337,31 @@ async def what_needs_approval_is_asked_in_writing(bridges, adk):
 @check
 async def lost_connections_are_opened_again(bridges, adk):
     async with Live(bridges["spoken"], "lost") as live:
-        for words in ["close 1011", "drop", "close 1007"]:
-            await live.speak(f"say before {words}")
-            equal((await live.turn()).text, f"before {words}")
-            await live.write(f"say almost then {words}")
-            await live.turn()
+        await live.speak("say before")
+        equal((await live.turn()).text, "before")
+        cut()
+        await live.speak("say between")
+        equal((await live.turn()).text, "between")
+        await live.write('call wait {"seconds":2}')
+        turn = await live.turn(until="tool-input-available")
+        equal(len(turn.of("tool-output-error")), 1)
         await live.speak("say after")
+        equal((await live.turn()).text, "after")
+        await live.write("go away 1s then say bye")
+        equal((await live.turn()).text, "bye")
+        await asyncio.sleep(1.5)
+        await live.speak("say still here")
+        equal((await live.turn()).text, "still here")
+
+
+@check
+async def a_question_that_breaks_every_connection_is_given_up(bridges, adk):
+    async with Live(bridges["spoken"], "poison") as live:
+        await live.modality("audio")
+        await live.write("drop")
         turn = await live.turn()
-        true("after" in turn.text, turn.chunks)
+        (error,) = turn.of("error")
+        true("ADK server" in error["errorText"], error)
 
 
 @check

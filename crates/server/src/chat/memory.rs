@@ -27,6 +27,8 @@ pub(super) struct ChatMemory {
     pub(super) generation: u64,
     /// The message that is new: the past ends before it. Without one the news belong to the last message.
     pub(super) before: Option<String>,
+    /// How many messages there were: what is written meanwhile is no past.
+    pub(super) most: usize,
     pub(super) known: Known,
 }
 
@@ -135,6 +137,7 @@ impl Memory for ChatMemory {
             let mut messages: Vec<_> = stored
                 .into_iter()
                 .map(|stored| Cow::<Message>::Owned(stored.message))
+                .take(self.most)
                 .take_while(|message| Some(&message.id) != self.before.as_ref())
                 .collect();
             if messages.is_empty() {

@@ -410,6 +410,7 @@ impl Task {
             chat_id: self.chat_id.clone(),
             generation: self.generation,
             before,
+            most: self.history.len() + usize::from(self.reply.is_some()),
             known: self.session.clone(),
         }
     }

@@ -87,6 +87,8 @@ pub(super) struct Upstream {
     leave_at: Option<Instant>,
     /// What an ADK server was asked, until it says something.
     asked: Option<Asked>,
+    /// Whether an ADK server may be answering what was left unanswered: failing in it again and again is no progress.
+    replays: bool,
     closing: Option<tokio::task::JoinHandle<()>>,
 }
 
@@ -136,6 +138,7 @@ impl Default for Upstream {
             look_at: None,
             leave_at: None,
             asked: None,
+            replays: false,
             closing: None,
         }
     }

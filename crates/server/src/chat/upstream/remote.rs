@@ -101,15 +101,18 @@ impl Task {
 
     /// A connection stands: what was asked before is asked again, unless the server answers it by itself.
     pub(super) async fn remote_opened(&mut self) {
+        let Line::Open(connection) = &mut self.upstream.line else {
+            return;
+        };
+        let LiveConnection::Adk(connection) = &mut **connection else {
+            return;
+        };
+        self.upstream.replays = connection.answers_history();
         if !self.upstream.speaks || self.upstream.said {
             return;
         }
         let told = self.upstream.asked.as_ref().is_some_and(|it| it.told);
-        if let Line::Open(connection) = &mut self.upstream.line
-            && let LiveConnection::Adk(connection) = &mut **connection
-            && told
-            && connection.answers_history()
-        {
+        if told && connection.answers_history() {
             return connection.expect_answer();
         }
         self.tell_remote().await;

@@ -149,7 +149,8 @@ impl Task {
             let detail = error.detail.clone();
             return self.upstream_lost(1007, &detail).await;
         }
-        if progressed {
+        self.upstream.replays &= !self.upstream.complete;
+        if progressed && !self.upstream.replays {
             self.upstream.renewal.progressed();
         }
         if self.upstream.speaks {
