@@ -344,9 +344,11 @@ async def lost_connections_are_opened_again(bridges, adk):
         equal((await live.turn()).text, "between")
         await live.write('call wait {"seconds":2}')
         turn = await live.turn(until="tool-input-available")
-        equal(len(turn.of("tool-output-error")), 1)
+        # The tool comes to its end; what the model has to say about it may come in a turn of its own.
+        equal([chunk["output"] for chunk in turn.of("tool-output-available")], [{"waited": 2}])
         await live.speak("say after")
-        equal((await live.turn()).text, "after")
+        while (await live.turn()).text != "after":
+            pass
         await live.write("go away 1s then say bye")
         equal((await live.turn()).text, "bye")
         await asyncio.sleep(1.5)

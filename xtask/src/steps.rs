@@ -321,6 +321,23 @@ pub(crate) const CHECKS: &[Check] = &[
         server: Some(&["{target}/debug/adk-bridge", "fake-gemini", "--pace=0ms"]),
         tally: Tally::Named,
     },
+    Check {
+        name: "adk-live",
+        what: "a real ADK server is spoken with through the bridge, its model being the scripted Gemini",
+        needs: &[Need::Python],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &[
+                "{python}",
+                "python/check_adk_live.py",
+                "{target}/debug/adk-bridge",
+                "{address}",
+            ],
+        ],
+        server: Some(&["{target}/debug/adk-bridge", "fake-gemini", "--pace=0ms"]),
+        tally: Tally::Named,
+    },
 ];
 
 impl Check {

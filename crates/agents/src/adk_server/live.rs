@@ -134,7 +134,7 @@ impl AdkConnection {
         &self.reading.open
     }
 
-    /// Whether the user had the last word in the session: the server then has it answered without being asked.
+    /// Whether the user, or a tool, had the last word in the session: the server then has it answered unasked.
     pub fn answers_history(&self) -> bool {
         self.answers_history
     }
@@ -390,7 +390,7 @@ fn is_sound(part: &Part<'_>) -> bool {
     kind.is_some_and(|kind| kind.starts_with("audio/"))
 }
 
-/// The session of the chat, and whether the user had the last word in it.
+/// The session of the chat, and whether the user, or a tool, had the last word in it.
 async fn in_session(talk: &Talk, request: &SessionRequest) -> Result<(String, bool), AgentError> {
     let Some(known) = session::known(talk, &*request.memory).await? else {
         let opened = session::open(talk, request, None).await?;
@@ -407,9 +407,10 @@ async fn in_session(talk: &Talk, request: &SessionRequest) -> Result<(String, bo
     match talk.get(&path).await {
         Ok(found) => {
             let events = found.get("events").and_then(Value::as_array);
-            let users = |event: &&Value| event["author"] == "user" && event["content"].is_object();
-            let last = events.and_then(|events| events.last()).filter(users);
-            Ok((known.id, last.is_some()))
+            let said = |event: &&Value| event["content"].is_object();
+            let last = events.and_then(|events| events.iter().rfind(said));
+            let users = last.is_some_and(|event| event["content"]["role"] == "user");
+            Ok((known.id, users))
         }
         Err(Failure::NotFound(_)) => match session::open(talk, request, Some(&known.id)).await? {
             Opened::New(session) => {
