@@ -116,7 +116,7 @@ async fn microphone(client: &mut Client, samples: &[i16]) {
 }
 
 /// What the scripted model sounds like when it says this.
-fn sound(text: &str) -> Vec<u8> {
+pub fn sound(text: &str) -> Vec<u8> {
     text.split_inclusive(' ')
         .flat_map(voice::sound)
         .flat_map(i16::to_le_bytes)
