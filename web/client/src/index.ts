@@ -60,7 +60,7 @@ export {
   type ModelAudio,
 } from './live/live-chat-transport.js';
 export type { ConnectionState } from './live/live-socket.js';
-export { transcriptionOf, withTranscription, type Transcription } from './live/transcription.js';
+export { transcriptionOf, withTranscription, type SpokenMessage, type Transcription } from './live/transcription.js';
 export {
   createSendAutomaticallyWhen,
   sendAutomaticallyWhen,

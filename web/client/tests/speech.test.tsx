@@ -97,6 +97,20 @@ describe('a turn that the server begins', () => {
     expect(shown()).toEqual([['assistant', 'good morning'], ['user', 'what is the time'], ['assistant', 'half past nine']]);
   });
 
+  it('what was said comes before an answer that has ended before the page could look at it', async () => {
+    control({ type: 'turn-start', turn: 1 });
+    event({ type: 'start', messageId: 'a1' });
+    event({ type: 'start-step' });
+    event({ type: 'text-start', id: 't1' });
+    event({ type: 'text-delta', id: 't1', delta: 'nine' });
+    heard('the time', true);
+    event({ type: 'text-end', id: 't1' });
+    event({ type: 'finish-step' });
+    event({ type: 'finish' });
+    done();
+    await page.until(() => expect(shown()).toEqual([['user', 'the time'], ['assistant', 'nine']]));
+  });
+
   it('several in a row come one after the other', async () => {
     for (const turn of [1, 2, 3, 4]) tell(turn, `a${turn}`, `answer ${turn}`);
     await page.until(() => expect(page.chat.messages.map(textOf)).toEqual(['answer 1', 'answer 2', 'answer 3', 'answer 4']));

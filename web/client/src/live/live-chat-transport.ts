@@ -264,6 +264,9 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     return turn.stream.readable;
   };
 
+  /** Used by {@link followServerTurns}: whether older messages have answers to send; set by `buildUseChatOptions`. */
+  takeOlderAnswers: (messages: readonly UIMessage[]) => boolean = () => false;
+
   /** Used by {@link followServerTurns}: tells what messages the chat has, and that it takes turns as they come. */
   attach(messages: () => readonly UIMessage[]): () => void {
     this.#messages = messages;
@@ -374,9 +377,16 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     if (chunk.type === 'data-pcm') {
       const { chunk: base64, sampleRate, turn } = chunk.data as { chunk: string; sampleRate: number; turn: number };
       this.#emit('audio', { turn, sampleRate, samples: decodePcm(base64) });
-    } else if (!this.#desk.chunk(chunk)) {
+    } else if (!this.#desk.chunk(this.#withAnswer(chunk))) {
       this.#emit('data', chunk);
     }
+  }
+
+  /** A chat reads a stream later than it comes, and has no other way to know which answer a transcription belongs to. */
+  #withAnswer(chunk: UIMessageChunk): UIMessageChunk {
+    const answerId = this.#desk.currentMessageId;
+    if (chunk.type !== 'data-transcription' || answerId === undefined) return chunk;
+    return { ...chunk, data: { ...(chunk.data as object), answerId } };
   }
 
   #takeControl(control: ControlFrame): void {

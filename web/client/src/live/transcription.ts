@@ -7,14 +7,19 @@ export interface Transcription {
   readonly messageId?: string;
   readonly text: string;
   readonly final: boolean;
+  /** The answer to it, where that is being told already; put in by the transport. */
+  readonly answerId?: string;
 }
 
+/** A transcription that belongs to a message. */
+export type SpokenMessage = Transcription & { readonly messageId: string };
+
 /** The transcription in a data part, if it is one that belongs to a message. */
-export function transcriptionOf(part: { type: string; data?: unknown }): Required<Transcription> | undefined {
+export function transcriptionOf(part: { type: string; data?: unknown }): SpokenMessage | undefined {
   if (part.type !== 'data-transcription') return undefined;
-  const { messageId, text, final } = (part.data ?? {}) as Partial<Transcription>;
+  const { messageId, text, final, answerId } = (part.data ?? {}) as Partial<Transcription>;
   if (typeof messageId !== 'string' || typeof text !== 'string') return undefined;
-  return { messageId, text, final: final === true };
+  return { messageId, text, final: final === true, ...(typeof answerId === 'string' && { answerId }) };
 }
 
 /**
@@ -24,15 +29,16 @@ export function transcriptionOf(part: { type: string; data?: unknown }): Require
  */
 export function withTranscription<Message extends UIMessage>(
   messages: readonly Message[],
-  { messageId, text, final }: Required<Transcription>,
-  answerId: string | undefined,
+  spoken: SpokenMessage,
+  answerId: string | undefined = spoken.answerId,
 ): Message[] {
+  const { messageId, text, final } = spoken;
   const index = messages.findIndex((message) => message.id === messageId);
   const message = messages[index];
   if (message === undefined) {
-    const spoken = { id: messageId, role: 'user', parts: [{ type: 'text', text }] } as unknown as Message;
+    const said = { id: messageId, role: 'user', parts: [{ type: 'text', text }] } as unknown as Message;
     const answer = messages.findIndex(({ id }) => id === answerId);
-    return messages.toSpliced(answer === -1 ? messages.length : answer, 0, spoken);
+    return messages.toSpliced(answer === -1 ? messages.length : answer, 0, said);
   }
   const before = message.parts.find((part) => part.type === 'text')?.text ?? '';
   const others = message.parts.filter((part) => part.type !== 'text');
