@@ -255,6 +255,8 @@ pub(crate) const CHECKS: &[Check] = &[
         needs: &[Need::Node, Need::Chromium],
         writes: &[],
         programs: &[
+            &["npm", "run", "check", "--prefix", "web/ui"],
+            &["npm", "run", "test", "--prefix", "web/ui"],
             &["npm", "run", "build", "--prefix", "web/ui"],
             &["cargo", "build", "--package=adk-bridge"],
             &[

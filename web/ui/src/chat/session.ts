@@ -21,7 +21,7 @@ import { createStore } from '../lib/store';
 import { onTabsChange, tellTabs } from '../lib/tabs';
 import { clientTools } from '../tools/client-tools';
 import { type CallRecord, recordsOf } from './call-records';
-import { waitingCalls } from './calls';
+import { hasOpenCalls, waitingCalls } from './calls';
 import { chatOptions } from './chat-options';
 import { hasUnsentAnswers, isNetworkFailure, lastUserMessage, reconciled } from './reconcile';
 
@@ -31,6 +31,8 @@ export interface SessionState {
   queue: Waiting[];
   audit: AuditRow[];
   records: ReadonlyMap<string, CallRecord>;
+  /** Answers that the user cut off by speaking. */
+  cut: ReadonlySet<string>;
 }
 
 /** So often a request is repeated while the server seems to be there; then the user decides. */
@@ -47,6 +49,7 @@ export class ChatSession {
   #sending: string | undefined;
   #isSyncing = false;
   #isOwnChange = false;
+  #hasSpoken = false;
   #recoveriesLeft = MAX_RECOVERIES;
 
   constructor(
@@ -58,6 +61,7 @@ export class ChatSession {
       queue: keptQueue(id),
       audit: [],
       records: new Map(),
+      cut: new Set(),
     });
     const { live, ...options } = chatOptions(id, mode, () => this.#accepted());
     this.live = live;
@@ -223,6 +227,7 @@ export class ChatSession {
       following.stop,
       live.on('data', (part) => this.#heard(part)),
       live.on('stale', () => void this.sync()),
+      live.on('interrupted', () => this.#markCut()),
     ];
   }
 
@@ -230,7 +235,14 @@ export class ChatSession {
   #heard(part: { type: string; data?: unknown }): void {
     const spoken = transcriptionOf(part);
     if (spoken === undefined) return;
+    this.#hasSpoken = true;
     this.chat.messages = withTranscription(this.chat.messages, spoken, this.live?.currentMessageId);
+  }
+
+  #markCut(): void {
+    const spoken = this.chat.messages.findLast((message) => message.role === 'assistant');
+    const id = this.live?.currentMessageId ?? spoken?.id;
+    if (id !== undefined) this.#change({ cut: new Set(this.state.get().cut).add(id) });
   }
 
   async #fetchMessages(): Promise<void> {
@@ -239,13 +251,13 @@ export class ChatSession {
     this.#known = stored.updatedAt;
     const messages = reconciled(this.chat.messages, stored.messages);
     if (messages !== this.chat.messages) this.chat.messages = messages;
-    const queue = this.state.get().queue.filter((item) => !messages.some((message) => message.id === item.id));
-    if (queue.length !== this.state.get().queue.length) this.#setQueue(queue);
+    this.#dropArrived(messages);
     if (messages.some((message) => message.parts.some((part) => part.type.startsWith('tool-')))) void this.loadAudit();
   }
 
   async #resume(): Promise<void> {
-    await this.chat.resumeStream();
+    // A live connection brings what runs by itself, and one that was given up must not be opened unasked.
+    if (this.live === undefined) await this.chat.resumeStream();
     this.#settled();
   }
 
@@ -265,10 +277,15 @@ export class ChatSession {
 
   #accepted(): void {
     this.#recoveriesLeft = MAX_RECOVERIES;
-    if (this.#sending === undefined) return;
-    const sent = this.#sending;
     this.#sending = undefined;
-    this.removeQueued(sent);
+    this.#dropArrived(this.chat.messages);
+  }
+
+  /** What is among the messages that the server has waits no longer. */
+  #dropArrived(messages: readonly UIMessage[]): void {
+    const { queue } = this.state.get();
+    const left = queue.filter((item) => !messages.some((message) => message.id === item.id));
+    if (left.length !== queue.length) this.#setQueue(left);
   }
 
   #statusChanged(): void {
@@ -283,8 +300,10 @@ export class ChatSession {
   #settled(): void {
     if (this.chat.status !== 'ready' || this.state.get().loading !== 'ready') return;
     void clientTools.run(this.chat);
-    // The change that the list tells next is this chat's own turn.
-    this.#isOwnChange = true;
+    // The change that the list tells next is this chat's own turn; but for older questions that it has settled, and
+    // for the recording of what the user said, which only the server has.
+    this.#isOwnChange = !this.#hasSpoken && !this.chat.messages.slice(0, -1).some(hasOpenCalls);
+    this.#hasSpoken = false;
     void refresh().finally(() => {
       this.#isOwnChange = false;
     });
