@@ -124,14 +124,14 @@ it.each([false, true])('VoiceSession: who begins to speak silences the model, ha
   expect(sent).toBeGreaterThan(preRoll);
   expect(lasts).toBeLessThanOrEqual(1);
   expect(off).toBe('off');
-}, 60_000);
+}, 120_000);
 
 it('SileroDetector finds every sentence, from files of the page\'s own host', async () => {
   const samples = microphoneSamples();
   const { events, missing } = await run('silero', Buffer.from(samples.buffer, samples.byteOffset, samples.byteLength).toString('base64'));
   expect(events.map(({ event }) => event)).toEqual(SENTENCES.flatMap(() => ['start', 'end']));
   expect(missing).toBe('refused');
-}, 60_000);
+}, 120_000);
 
 it('nothing was written to the console, and the policy was kept', () => {
   expect(problems).toEqual([]);
