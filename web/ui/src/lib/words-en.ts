@@ -160,6 +160,7 @@ export const en = {
   restarted: 'The server was restarted. Your chat goes on.',
   tryNow: 'Try now',
   keyNeeded: 'This server asks for a key',
+  keyWrong: 'The server does not take this key.',
   keyLabel: 'Key',
   unlock: 'Continue',
   otherTab: 'Answering in another window',

@@ -161,6 +161,7 @@ export const ja: Words = {
   restarted: 'サーバーが再起動しました。チャットはそのまま続きます。',
   tryNow: '今すぐ再接続',
   keyNeeded: 'このサーバーにはキーが必要です',
+  keyWrong: 'このキーは使えません。',
   keyLabel: 'キー',
   unlock: '続ける',
   otherTab: '別のウィンドウで回答中',
