@@ -121,6 +121,13 @@ pub enum Incoming<'e> {
     Cancelled(Vec<String>),
 }
 
+/// One side of the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaker {
+    User,
+    Model,
+}
+
 /// One read of a connection.
 #[derive(Debug)]
 pub enum Read {
@@ -206,7 +213,8 @@ impl Opening {
             modality: setup.modality,
             spoken: outgoing::setup(settings, setup, Modality::Audio),
             written: outgoing::setup(settings, setup, Modality::Text),
-            contents: (!contents.is_empty()).then(|| outgoing::contents(contents, setup.answer)),
+            contents: (!contents.is_empty() || setup.answer)
+                .then(|| outgoing::contents(contents, setup.answer)),
             model_spoke_last: contents
                 .last()
                 .is_some_and(|content| content.role.as_deref() == Some("model")),
@@ -396,6 +404,11 @@ impl LiveConnection {
             Err(_) => Err(broken("it does not take what is sent")),
         }
     }
+}
+
+/// Who speaks in a message, if anybody does: where nobody spoke, a turn begins with it.
+pub fn speaker(message: &[u8]) -> Option<Speaker> {
+    incoming::speaker(message)
 }
 
 /// Where the live interface is, given where the model is.

@@ -65,6 +65,8 @@ pub enum AgentKind {
 pub struct Agent {
     pub kind: AgentKind,
     pub model: String,
+    /// The model that is spoken with.
+    pub live_model: String,
     /// Google's where the agent is Gemini, this machine's where it is an ADK server, unless it is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
@@ -338,6 +340,7 @@ impl Default for Agent {
         Self {
             kind: AgentKind::Demo,
             model: "gemini-2.5-flash".into(),
+            live_model: "gemini-2.5-flash-native-audio-preview-12-2025".into(),
             base_url: None,
             app: None,
             headers: Headers::default(),

@@ -11,7 +11,7 @@ use crate::config::Span;
 use crate::serve::{announce, shutdown};
 
 /// Answers until Ctrl-C. Any key is taken, so only this machine is served.
-pub fn run(listen: SocketAddr, pace: Span) -> anyhow::Result<ExitCode> {
+pub fn run(listen: SocketAddr, pace: Span, live_limit: Span) -> anyhow::Result<ExitCode> {
     if !listen.ip().is_loopback() {
         bail!("--listen: the scripted model asks for no real key; listen on 127.0.0.1");
     }
@@ -24,6 +24,7 @@ pub fn run(listen: SocketAddr, pace: Span) -> anyhow::Result<ExitCode> {
             announce(listener.local_addr()?)?;
             let options = Options {
                 pace: pace.0,
+                live_limit: live_limit.0,
                 ..Options::default()
             };
             serve(listener, options, shutdown()).await?;

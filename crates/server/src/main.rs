@@ -55,6 +55,9 @@ enum Command {
         /// The time between two pieces of an answer.
         #[arg(long, default_value = "30ms")]
         pace: Span,
+        /// How long a live connection lasts.
+        #[arg(long, default_value = "10m")]
+        live_limit: Span,
     },
 }
 
@@ -78,7 +81,11 @@ fn main() -> ExitCode {
             message_id,
             file,
         } => translate::run(dialect, &message_id, &file),
-        Command::FakeGemini { listen, pace } => fake_gemini::run(listen, pace),
+        Command::FakeGemini {
+            listen,
+            pace,
+            live_limit,
+        } => fake_gemini::run(listen, pace, live_limit),
     };
     match done {
         Ok(code) => code,

@@ -10,6 +10,7 @@ use adk_bridge_agents::adk_server::{self, AdkServer};
 use adk_bridge_agents::agent::Agent;
 use adk_bridge_agents::demo::tools::{Options as ToolOptions, demo_tools};
 use adk_bridge_agents::gemini::{Gemini, Settings};
+use adk_bridge_agents::gemini_live::GeminiLive;
 use adk_bridge_agents::tool::ToolSpec;
 use adk_bridge_protocol::calls::RunsOn;
 use adk_bridge_protocol::reply::Limits;
@@ -64,11 +65,13 @@ async fn serve(mut config: Config) -> anyhow::Result<()> {
     let store = Arc::new(SqliteStore::open(data.clone(), database.as_deref()).await?);
     let max_file_bytes = config.server.max_body_bytes as u64;
     let files = Arc::new(Files::open(&data, store.clone(), max_file_bytes).await?);
-    let agent = agent(&config).await?;
+    let (agent, voice) = agent(&config).await?;
     let tools = Arc::new(toolbox(&config, &directory, &agent).await?);
     let chats = Chats::new(Shared {
         store: store.clone(),
         agent,
+        voice,
+        keep_recordings: config.live.keep_recordings,
         tools,
         tool_timeout: config.tools.timeout.0,
         files,
@@ -142,7 +145,8 @@ fn banner(config: &Config, directory: &Path, open: usize) {
     }
 }
 
-async fn agent(config: &Config) -> anyhow::Result<Agent> {
+/// Who answers, and who can be spoken with.
+async fn agent(config: &Config) -> anyhow::Result<(Agent, Option<GeminiLive>)> {
     let settings = &config.agent;
     let (base_url, api_key) = match settings.kind {
         AgentKind::Demo => (scripted_gemini(config).await?, "demo".to_owned()),
@@ -153,19 +157,26 @@ async fn agent(config: &Config) -> anyhow::Result<Agent> {
             })?,
         ),
         AgentKind::Adk => {
-            return Ok(Agent::Adk(AdkServer::new(adk_server::Settings {
+            let server = AdkServer::new(adk_server::Settings {
                 base_url: settings.base_url().to_owned(),
                 app: settings.app.clone().unwrap_or_default(),
                 headers: settings.headers.pairs(),
-            })?));
+            })?;
+            return Ok((Agent::Adk(server), None));
         }
     };
-    Ok(Agent::Gemini(Gemini::new(Settings {
+    let written = Settings {
         base_url,
         model: settings.model.clone(),
         api_key,
         instruction: settings.instruction.clone(),
-    })?))
+    };
+    let spoken = Settings {
+        model: settings.live_model.clone(),
+        ..written.clone()
+    };
+    let agent = Agent::Gemini(Gemini::new(written)?);
+    Ok((agent, Some(GeminiLive::new(spoken))))
 }
 
 /// The demo runs the code that production runs, pointed at a model that plays by a script.

@@ -10,7 +10,7 @@ use adk_bridge_protocol::event::{Content, Event, FunctionCall, Part, Raw, Transc
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Incoming, IncomingSink, LiveInput};
+use super::{Incoming, IncomingSink, LiveInput, Speaker};
 use crate::agent::AgentError;
 
 /// What is carried from one message to the next.
@@ -98,6 +98,19 @@ pub(super) fn is_setup_complete(message: &[u8]) -> bool {
         _it: serde::de::IgnoredAny,
     }
     serde_json::from_slice::<SetupComplete>(message).is_ok()
+}
+
+/// Who speaks in a message, if anybody does.
+pub(super) fn speaker(message: &[u8]) -> Option<Speaker> {
+    let message: Message<'_> = serde_json::from_slice(message).ok()?;
+    let calls = message
+        .tool_call
+        .is_some_and(|it| !it.function_calls.is_empty());
+    let content = message.server_content.unwrap_or_default();
+    if calls || content.model_turn.is_some() || content.output_transcription.is_some() {
+        return Some(Speaker::Model);
+    }
+    content.input_transcription.map(|_| Speaker::User)
 }
 
 impl Assembly {

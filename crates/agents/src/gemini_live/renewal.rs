@@ -92,6 +92,12 @@ impl<Mark: Clone> Renewal<Mark> {
         self.busy = false;
     }
 
+    /// Somebody wants a connection where there is none.
+    pub fn wanted(&mut self, now: Instant) {
+        self.failures = 0;
+        self.again(now);
+    }
+
     /// The connection has brought something of use.
     pub fn progressed(&mut self) {
         self.useful = true;

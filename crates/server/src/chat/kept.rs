@@ -29,6 +29,19 @@ const MAX_INLINE_BYTES: usize = 20_000_000;
 /// What the model is told in place of a file that cannot be read back, or is one too many.
 const GONE: &str = "(The user sent a file here that is not available any more.)";
 
+/// The name of a recording, by which it is told from a file that the user sent.
+pub(super) const RECORDING: &str = "speech.wav";
+
+/// Whether a part is a recording of what its message says in words. A model is told the words.
+pub(super) fn is_recording(part: &Part, role: Role) -> bool {
+    match part {
+        Part::File(file) if file.media_type == "audio/wav" => {
+            role == Role::Assistant || file.filename.as_deref() == Some(RECORDING)
+        }
+        _ => false,
+    }
+}
+
 pub(super) fn url_of(id: &str) -> String {
     format!("{PLACE}{id}")
 }
@@ -192,7 +205,8 @@ pub(super) async fn inline(files: &Files, chat: ChatRef<'_>, messages: &mut [Cow
         .filter(|message| has_files(message))
     {
         let message = message.to_mut();
-        let of_user = message.role == Role::User;
+        let (of_user, role) = (message.role == Role::User, message.role);
+        message.parts.retain(|part| !is_recording(part, role));
         for part in message.parts.iter_mut().rev() {
             let Part::File(file) = part else {
                 continue;

@@ -91,6 +91,8 @@ pub enum Outgoing {
         error: AppError,
         credit: Credit,
     },
+    /// Something failed that nobody asked for.
+    Failed(AppError),
     /// What is queued for the player is void.
     Interrupted {
         turn: u16,
@@ -238,6 +240,31 @@ impl Live {
         }
     }
 
+    /// The number of the current turn, as it counts on.
+    pub(super) fn number(&self) -> u32 {
+        self.turn
+    }
+
+    /// How whoever sits there reads turns, and who it is.
+    pub(super) fn reader_of_turns(&self) -> Option<(Dialect, Sdk, Uuid)> {
+        let seat = self.seat.as_ref()?;
+        Some((seat.dialect, seat.sdk, seat.connection))
+    }
+
+    /// Tells whoever sits there how the model answers from here on.
+    pub(super) fn tell_modality(&self, modality: Modality) {
+        if let Some(seat) = &self.seat {
+            seat.send(Outgoing::Modality(modality));
+        }
+    }
+
+    /// Tells whoever sits there that something failed which belongs to no turn.
+    pub(super) fn refuse(&self, message: &str) {
+        if let Some(seat) = &self.seat {
+            seat.send(Outgoing::Failed(AppError::unavailable(message)));
+        }
+    }
+
     fn sits(&self, connection: Uuid) -> Option<&Seat> {
         self.seat
             .as_ref()
@@ -254,7 +281,7 @@ impl Live {
         }
     }
 
-    fn bring(&mut self, answer: Answer, message: Option<&str>) {
+    pub(super) fn bring(&mut self, answer: Answer, message: Option<&str>) {
         self.turn = self.turn.wrapping_add(1);
         let turn = self.turn();
         if let Some(seat) = &mut self.seat {
@@ -302,24 +329,10 @@ impl Task {
         }
     }
 
-    /// Takes speech, pictures and the wish for a modality to the agent's live connection.
-    async fn live_input(&mut self, input: LiveInput) -> Result<(), AppError> {
-        let what = match input {
-            LiveInput::Modality(Modality::Text) => return Ok(()),
-            LiveInput::Modality(Modality::Audio) => "speak",
-            LiveInput::Picture { .. } => "see",
-            LiveInput::Audio { .. } | LiveInput::AudioControl(_) => "hear",
-        };
-        Err(AppError::new(
-            StatusCode::NOT_IMPLEMENTED,
-            "live_unsupported",
-            format!("this agent cannot {what}; write to it instead"),
-        ))
-    }
-
     /// Gives the seat to a connection, which begins with what it may have missed.
     async fn sit(&mut self, mut seat: Seat) {
         self.live.close(Close::TAKEN_OVER);
+        self.upstream.listened_to(true);
         let missed = std::mem::take(&mut self.live.missed);
         let reader = self.reader(seat.dialect, seat.sdk, None).await;
         let Some(reply) = &self.reply else {

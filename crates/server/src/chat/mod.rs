@@ -12,6 +12,7 @@ mod requests;
 mod run;
 mod task;
 pub mod toolbox;
+mod upstream;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use adk_bridge_agents::agent::Agent;
+use adk_bridge_agents::gemini_live::GeminiLive;
 use adk_bridge_agents::tool::ToolSpec;
 use adk_bridge_protocol::approval::Time;
 use adk_bridge_protocol::calls::Calls;
@@ -49,6 +51,9 @@ pub(crate) const GOING_AWAY: &str =
 pub struct Shared {
     pub store: Arc<dyn Store>,
     pub agent: Agent,
+    /// Who is spoken with, where somebody can be.
+    pub voice: Option<GeminiLive>,
+    pub keep_recordings: bool,
     pub tools: Arc<Toolbox>,
     pub tool_timeout: Duration,
     pub files: Arc<Files>,

@@ -145,18 +145,23 @@ impl Task {
                 }
                 Effect::RunTool { call } => self.run_tool(call),
                 Effect::Ask(ask) => self.ask(ask).await,
-                Effect::CancelRun => self.run = Run::Idle,
+                Effect::CancelRun => {
+                    self.run = Run::Idle;
+                    self.upstream.cut();
+                }
                 Effect::End => {
                     if let Some(reply) = &self.reply {
                         self.readers.end(reply);
                     }
                     self.turn_ends();
                 }
-                Effect::Interrupted => self.live.interrupted(),
-                Effect::HoldUntil(_)
-                | Effect::Heard { .. }
-                | Effect::Artifact { .. }
-                | Effect::TurnComplete => {}
+                Effect::Heard { text, finished } => self.hear(text, *finished),
+                Effect::Interrupted => {
+                    self.live.interrupted();
+                    self.upstream.model_is_done();
+                }
+                Effect::TurnComplete => self.upstream.model_is_done(),
+                Effect::HoldUntil(_) | Effect::Artifact { .. } => {}
             }
         }
         self.outbox.effects = effects;
@@ -241,7 +246,8 @@ impl Task {
     }
 
     pub(super) async fn checkpoint(&mut self) {
-        if Instant::now() < self.checkpoint_at || !self.run.is_active() {
+        let asking = self.run.is_active() || self.upstream.speaks();
+        if Instant::now() < self.checkpoint_at || !asking {
             return;
         }
         let Some(record) = self.reply.as_ref().map(Reply::record) else {
@@ -313,6 +319,10 @@ impl Task {
 
     pub(super) async fn ask(&mut self, ask: &Ask) {
         failpoint("before", "model");
+        if self.is_for_upstream() {
+            return Box::pin(self.ask_upstream()).await;
+        }
+        self.upstream.note_other_turn();
         let shared = self.shared.clone();
         self.run = Run::Starting(match &shared.agent {
             Agent::Gemini(gemini) => self.ask_model(gemini).await,

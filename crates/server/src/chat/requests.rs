@@ -77,6 +77,10 @@ impl Task {
                 });
             }
             Plan::Submit { messages, cut } => {
+                self.note_written();
+                if cut.is_some() {
+                    self.upstream.forget();
+                }
                 self.begin_turn(via, request.dialect);
                 let opened = match self.refuse_riding(&request).await {
                     Ok(()) => self.open(via.mode, messages, cut.as_ref()).await,
@@ -131,7 +135,7 @@ impl Task {
     /// Takes new messages into the history and begins a reply to them. The first commit of the reply stores both: a crash
     /// leaves no question that nobody answers. Gives the reply as it was before: its reader has to see everything that
     /// the beginning brings, which is still to be performed.
-    async fn open(
+    pub(super) async fn open(
         &mut self,
         mode: Mode,
         mut messages: Vec<Message>,

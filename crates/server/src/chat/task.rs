@@ -26,6 +26,7 @@ use super::memory::Known;
 use super::readers::{Answer, Readers};
 use super::request::ChatRequest;
 use super::run::Run;
+use super::upstream::Upstream;
 use super::{GOING_AWAY, Shared, now};
 use crate::error::AppError;
 use crate::store::{ChatRef, MessageState, StoreError, Thing};
@@ -114,6 +115,7 @@ pub(super) struct Task {
     pub(super) lost: bool,
     pub(super) pictures: Arc<Pictures>,
     pub(super) live: Live,
+    pub(super) upstream: Upstream,
     /// The turn that is open, for the log and the metrics.
     pub(super) turn: Option<Turn>,
     /// When the request came that the next turn is for.
@@ -192,7 +194,13 @@ impl Task {
                     task.progress(progress).await;
                 }
                 () = task.readers.room(), if !room => {}
-                () = task.live.gone() => task.live.leave(),
+                brought = task.upstream.next(), if room && task.upstream.is_read() => {
+                    task.upstream_brought(brought).await;
+                }
+                () = task.live.gone() => {
+                    task.live.leave();
+                    task.upstream.listened_to(false);
+                }
                 () = alarm.as_mut() => {
                     if task.ring().await && commands.is_empty() {
                         return;
@@ -202,6 +210,7 @@ impl Task {
                 }
             }
             task.take_queued().await;
+            task.take_held().await;
         }
     }
 
@@ -211,6 +220,7 @@ impl Task {
             readers: Readers::new(shared.metrics.clone()),
             pictures: Arc::default(),
             live: Live::default(),
+            upstream: Upstream::default(),
             turn: None,
             arrived: None,
             shared,
@@ -382,6 +392,7 @@ impl Task {
 
     fn is_idle(&self) -> bool {
         !self.run.is_active()
+            && self.upstream.is_closed()
             && self.tools.is_empty()
             && self.readers.is_empty()
             && self.live.is_empty()
@@ -442,7 +453,7 @@ impl Task {
         while let Ok(Some(done)) = tokio::time::timeout_at(last, self.tools.join_next()).await {
             self.tool_done(done).await;
         }
-        let asking = self.run.is_active();
+        let asking = self.run.is_active() || self.upstream.speaks();
         self.run = Run::Idle;
         let Some(reply) = &self.reply else {
             return;

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use adk_bridge_agents::gemini_live::GeminiLive;
 use adk_bridge_protocol::calls::RunsOn;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -133,11 +134,12 @@ pub async fn agent(State(app): State<App>) -> Json<Value> {
         Some(name) if settings.kind == AgentKind::Adk => json!(name),
         _ => json!(settings.kind),
     };
+    let voice = app.chats.shared().voice.as_ref();
     Json(json!({
         "name": name,
         "model": app.chats.shared().agent.model(),
-        "liveModel": null,
-        "modalities": ["text"],
+        "liveModel": voice.map(GeminiLive::model),
+        "modalities": if voice.is_some() { &["text", "audio"][..] } else { &["text"] },
         "tools": tools,
         "approvalTimeoutMs": app.config.approval.timeout.0.as_millis(),
         "instance": *INSTANCE,

@@ -316,6 +316,7 @@ impl Connection<'_> {
                 error,
                 credit: _credit,
             } => self.refuse(&error).await,
+            Outgoing::Failed(error) => self.refuse(&error).await,
             Outgoing::Interrupted { turn } => {
                 self.silenced = Some(turn);
                 self.control(&ControlFrame::Interrupted { turn }).await

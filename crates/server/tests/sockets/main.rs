@@ -9,6 +9,8 @@
 //! | `scenarios` | `fixtures/scenarios` over `/live` |
 //! | `live` | turns, tool results, interruption, take-over, coming back |
 //! | `stock` | the frames of the AI SDK's own transport |
+//! | `voice` | spoken conversations |
+//! | `renewal` | upstreams that end |
 //! | `many` | fifty connections at once, and what is left of them |
 
 #![allow(
@@ -23,8 +25,10 @@ mod frames;
 mod handshake;
 mod live;
 mod many;
+mod renewal;
 mod scenarios;
 mod stock;
 #[path = "../support/mod.rs"]
 mod support;
+mod voice;
 mod wire;

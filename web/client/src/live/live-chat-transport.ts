@@ -264,6 +264,9 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     return turn.stream.readable;
   };
 
+  /** Used by {@link followServerTurns}: whether older messages have answers to send; set by `buildUseChatOptions`. */
+  takeOlderAnswers: (messages: readonly UIMessage[]) => boolean = () => false;
+
   /** Used by {@link followServerTurns}: tells what messages the chat has, and that it takes turns as they come. */
   attach(messages: () => readonly UIMessage[]): () => void {
     this.#messages = messages;

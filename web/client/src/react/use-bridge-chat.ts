@@ -11,7 +11,6 @@ import { followServerTurns } from '../live/follow-server-turns.js';
 import type { LiveChatTransport } from '../live/live-chat-transport.js';
 import type { ConnectionState } from '../live/live-socket.js';
 import { transcriptionOf, withTranscription } from '../live/transcription.js';
-import type { SendAutomaticallyWhen } from '../send-automatically-when.js';
 import { constant, useObservable } from './use-observable.js';
 
 /** Options of {@link useBridgeChat}; those that make up the connection count when the chat's `id` changes. */
@@ -51,7 +50,7 @@ export function useBridgeChat<Message extends UIMessage = UIMessage>(
   const { id, resume = true, throttleMs } = options;
   const clientTools = toolsOf(options);
 
-  const { chat, live, predicate } = useBridge(latest, id);
+  const { chat, live } = useBridge(latest, id);
   const helpers = useChat<Message>({
     chat,
     // A live connection brings a running turn by itself.
@@ -64,11 +63,6 @@ export function useBridgeChat<Message extends UIMessage = UIMessage>(
     // What a tool throws is reported to the model; a rejection here is the chat's own, which shows it as its error.
     clientTools?.run(chat).catch(() => {});
   }, [chat, clientTools, messages, status]);
-
-  useEffect(() => {
-    // Without a message the chat sends what was answered, in the name of the message that holds it.
-    if (status === 'ready' && predicate.takeOlderAnswers({ messages })) void chat.sendMessage();
-  }, [chat, predicate, messages, status]);
 
   useEffect(() => {
     const leave = live === undefined ? () => {} : connect(chat, live, latest);
@@ -90,7 +84,6 @@ interface Bridge<Message extends UIMessage> {
   readonly id: string;
   readonly chat: Chat<Message>;
   readonly live: LiveChatTransport<Message> | undefined;
-  readonly predicate: SendAutomaticallyWhen;
 }
 
 type Latest<Message extends UIMessage> = { readonly current: UseBridgeChatOptions<Message> };
@@ -116,7 +109,7 @@ function makeBridge<Message extends UIMessage>(latest: Latest<Message>, id: stri
     onError: (error) => latest.current.onError?.(error),
     onFinish: (event) => latest.current.onFinish?.(event),
   });
-  return { id, chat, live, predicate: init.sendAutomaticallyWhen };
+  return { id, chat, live };
 }
 
 /** Opens the connection and lets the chat take what comes unasked; returns how to leave it. */

@@ -82,6 +82,35 @@ pub(super) async fn parse(rows: Vec<Row>) -> Result<Vec<StoredMessage>, StoreErr
         })?
 }
 
+/// Writes over a message that is no reply.
+pub(super) async fn revise(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    message: &Message,
+) -> Result<(), StoreError> {
+    chats::check(connection, chat).await?;
+    let found = sqlx::query(
+        "UPDATE messages SET body = ?3
+         WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL AND reply IS NULL",
+    )
+    .bind(chat.id)
+    .bind(&message.id)
+    .bind(encode(message)?)
+    .execute(&mut *connection)
+    .await?;
+    if found.rows_affected() == 0 {
+        return Err(StoreError::NotFound(Thing::Message));
+    }
+    if let Some(title) = title_of(message) {
+        sqlx::query("UPDATE chats SET title = ?2 WHERE id = ?1 AND title IS NULL")
+            .bind(chat.id)
+            .bind(title)
+            .execute(connection)
+            .await?;
+    }
+    Ok(())
+}
+
 /// Begins a transaction, marks the chat as changed, cuts its history and adds messages.
 pub(super) async fn append(
     connection: &mut SqliteConnection,

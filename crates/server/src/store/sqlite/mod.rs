@@ -138,6 +138,12 @@ impl Store for SqliteStore {
         })
     }
 
+    fn revise<'a>(&'a self, chat: ChatRef<'a>, message: &'a Message) -> Pending<'a, ()> {
+        write!(self, Durable::Process, |connection| messages::revise(
+            connection, chat, message
+        ))
+    }
+
     fn begin<'a>(
         &'a self,
         chat: ChatRef<'a>,

@@ -1,0 +1,366 @@
+//! A turn of the model that listens: how it begins by ear, what it brings, and what is kept of it.
+
+use adk_bridge_agents::gemini_live::{Incoming, LiveConnection, Speaker, speaker};
+use adk_bridge_protocol::audio::{PcmFormat, wav_header};
+use adk_bridge_protocol::base64;
+use adk_bridge_protocol::calls::CallState;
+use adk_bridge_protocol::chunk::Sdk;
+use adk_bridge_protocol::dialect::Dialect;
+use adk_bridge_protocol::event::{Blob, Content, Event, Part as AgentPart};
+use adk_bridge_protocol::message::{FilePart, Message, Part, TextPart};
+use adk_bridge_protocol::reply::{Given, Input, Mode};
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{Line, unheard};
+use crate::chat::live::Via;
+use crate::chat::task::{Task, new_id};
+use crate::chat::{kept, now};
+use crate::files::Described;
+
+/// How much audio of one side is kept of a turn: two minutes of the user, somewhat less of the model.
+const MAX_RECORDED_BYTES: usize = 2 * 60 * 32_000;
+/// What leads up to speech is silence; of it half a second is kept.
+const LEAD_BYTES: usize = 16_000;
+/// Louder than this is speech.
+const LOUD: i16 = 500;
+
+/// What the user says in a turn.
+pub(in crate::chat) struct Spoken {
+    message: Message,
+    text: String,
+    /// Whether it differs from what is stored.
+    changed: bool,
+}
+
+/// What a message says of the connection itself.
+enum Notice {
+    GoAway(std::time::Duration),
+    Resumable(String),
+}
+
+impl Task {
+    /// Takes a message of the upstream.
+    pub(super) async fn upstream_said(&mut self, message: Bytes) {
+        if !self.upstream.speaks && self.begins_a_turn(&message) {
+            if self.is_unfinished() {
+                // What runs there comes to its end first.
+                self.upstream.held = Some(message);
+                return;
+            }
+            if !self.begin_by_ear().await {
+                return;
+            }
+        }
+        self.take_in(|connection, sink| connection.events(&message, sink))
+            .await;
+    }
+
+    /// What is heard while a call is open is the end of what was said before it: speech would have cancelled the call.
+    fn begins_a_turn(&self, message: &[u8]) -> bool {
+        match speaker(message) {
+            None => false,
+            Some(Speaker::Model) => true,
+            Some(Speaker::User) => match &self.upstream.line {
+                Line::Open(connection) => connection.open_calls().is_empty(),
+                _ => false,
+            },
+        }
+    }
+
+    /// Goes on with a turn that had to wait for another.
+    pub(in crate::chat) async fn take_held(&mut self) {
+        if self.upstream.held.is_some()
+            && !self.is_unfinished()
+            && let Some(message) = self.upstream.held.take()
+        {
+            self.upstream_said(message).await;
+        }
+    }
+
+    pub(super) async fn upstream_quiet(&mut self) {
+        self.take_in(|connection, sink| {
+            connection.quiet(sink);
+            Ok(())
+        })
+        .await;
+    }
+
+    /// Feeds what the connection brings to the reply, and does what comes of it.
+    async fn take_in(
+        &mut self,
+        read: impl FnOnce(
+            &mut LiveConnection,
+            &mut (dyn FnMut(Incoming<'_>) + Send),
+        ) -> Result<(), adk_bridge_agents::agent::AgentError>,
+    ) {
+        let turn = self.live.number();
+        let mut notices = Vec::new();
+        let mut progressed = false;
+        let mut late = Vec::new();
+        self.outbox.clear();
+        if let Some(reply) = &mut self.reply {
+            self.readers.make_ready(reply);
+            let user = self.upstream.spoken.as_ref();
+            reply.speak_in(turn, user.map(|spoken| spoken.message.id.as_str()));
+        }
+        let upstream = &mut self.upstream;
+        let Line::Open(connection) = &mut upstream.line else {
+            return;
+        };
+        let (outbox, ids, tools) = (&mut self.outbox, &mut self.ids, &*self.shared.tools);
+        let (reply, speaks) = (&mut self.reply, upstream.speaks);
+        let (said, sounded) = (&mut upstream.said, &mut upstream.sounded);
+        let taken = read(connection, &mut |incoming| match incoming {
+            Incoming::Event(event) => {
+                *said |= !event.parts().is_empty() || event.output_transcription.is_some();
+                progressed = true;
+                record(event, sounded);
+                if let (false, Some(heard)) = (speaks, &event.input_transcription) {
+                    let text = heard.text.as_deref().unwrap_or_default();
+                    late.push((text.to_owned(), heard.finished == Some(true)));
+                }
+                if let Some(reply) = reply.as_mut().filter(|_| speaks) {
+                    let mut given = Given {
+                        now: now(),
+                        ids,
+                        rules: tools,
+                    };
+                    reply.handle(Input::Event(event), &mut given, outbox);
+                }
+            }
+            Incoming::GoAway(left) => notices.push(Notice::GoAway(left)),
+            Incoming::Resumable(Some(handle)) => notices.push(Notice::Resumable(handle)),
+            // The last handle stays good; and who is asked about a call looks whether it is still waited for.
+            Incoming::Resumable(None) | Incoming::Cancelled(_) => {}
+        });
+        self.perform().await;
+        self.note_first_chunk();
+        for (text, finished) in late {
+            self.hear(&text, finished);
+        }
+        self.store_heard().await;
+        if let Err(error) = taken {
+            let detail = error.detail.clone();
+            return self.upstream_lost(1007, &detail).await;
+        }
+        if progressed {
+            self.upstream.renewal.progressed();
+        }
+        if self.upstream.speaks {
+            let calls = self.reply.iter().flat_map(|reply| reply.calls().iter());
+            let called = calls.into_iter().any(|it| it.state == CallState::Received);
+            if self.upstream.complete || called {
+                self.upstream_turn_over().await;
+            } else {
+                self.checkpoint().await;
+            }
+        }
+        self.note(notices).await;
+    }
+
+    async fn note(&mut self, notices: Vec<Notice>) {
+        for notice in notices {
+            match notice {
+                Notice::GoAway(left) => self.upstream.renewal.warned(left, Instant::now()),
+                Notice::Resumable(handle) => {
+                    let sure = self.upstream.sure;
+                    self.upstream.renewal.resumable(handle, sure);
+                }
+            }
+        }
+        if let Line::Open(connection) = &self.upstream.line {
+            let busy = self.upstream.speaks || !connection.open_calls().is_empty();
+            self.upstream.renewal.busy(busy);
+            self.follow_plan(None).await;
+        }
+    }
+
+    /// The model answers, or tells what it hears: a turn begins that no request began.
+    async fn begin_by_ear(&mut self) -> bool {
+        let (dialect, sdk, connection) = self.live.reader_of_turns().map_or(
+            (Dialect::Native, Sdk::V6, None),
+            |(dialect, sdk, connection)| (dialect, sdk, Some(connection)),
+        );
+        let via = Via {
+            transport: "live",
+            mode: Mode::Live,
+            connection,
+        };
+        self.arrived = Some(Instant::now());
+        self.begin_turn(via, dialect);
+        let message = unheard(new_id("msg"));
+        self.upstream.spoken = Some(Spoken {
+            message: message.clone(),
+            text: String::new(),
+            changed: false,
+        });
+        self.upstream.by_ear = true;
+        match self.open(Mode::Live, vec![message], None).await {
+            Ok(unanswered) => {
+                let reader = self.reader(dialect, sdk, None).await;
+                let stream = self.readers.attach(reader, &unanswered, None);
+                let id = self.reply.as_ref().map(|it| it.message().id.clone());
+                self.live.bring(stream, id.as_deref());
+                self.perform().await;
+                true
+            }
+            Err(error) => {
+                tracing::error!(chat = %self.chat_id, %error, "a spoken turn of chat {} cannot be stored", self.chat_id);
+                self.upstream.forget();
+                self.live.refuse(&error.message);
+                false
+            }
+        }
+    }
+
+    /// The user's speech as text: pieces, then all of it.
+    pub(in crate::chat) fn hear(&mut self, text: &str, finished: bool) {
+        let Some(spoken) = &mut self.upstream.spoken else {
+            return;
+        };
+        match finished {
+            true => text.clone_into(&mut spoken.text),
+            false => spoken.text.push_str(text),
+        }
+        spoken.changed = true;
+        let said = Part::Text(TextPart {
+            text: spoken.text.clone(),
+            ..TextPart::default()
+        });
+        match spoken.message.parts.first_mut() {
+            Some(first @ Part::Text(_)) => *first = said,
+            _ => spoken.message.parts.insert(0, said),
+        }
+        let id = &spoken.message.id;
+        if let Some(message) = self.history.iter_mut().rev().find(|it| it.id == *id) {
+            message.parts.clone_from(&spoken.message.parts);
+        }
+    }
+
+    /// Stores what was heard, as soon as there is something.
+    async fn store_heard(&mut self) {
+        let Some(spoken) = self.upstream.spoken.as_mut().filter(|it| it.changed) else {
+            return;
+        };
+        spoken.changed = false;
+        let message = spoken.message.clone();
+        if let Err(error) = self.shared.store.revise(self.chat(), &message).await {
+            tracing::warn!(chat = %self.chat_id, %error, "what was heard in chat {} cannot be stored", self.chat_id);
+        }
+    }
+
+    /// Keeps what both sides have said in this turn.
+    pub(super) async fn keep_recordings(&mut self) {
+        let heard = std::mem::take(&mut self.upstream.heard);
+        let sounded = std::mem::take(&mut self.upstream.sounded);
+        if !self.shared.keep_recordings {
+            return;
+        }
+        if self.upstream.spoken.is_some()
+            && let Some(wav) = wav(trimmed(&heard), PcmFormat::MICROPHONE)
+        {
+            self.keep_heard(&wav).await;
+        }
+        if let Some(wav) = wav(&sounded, PcmFormat::MODEL) {
+            let data = base64::encode(&wav);
+            let part = AgentPart {
+                inline_data: Some(Box::new(Blob {
+                    mime_type: Some("audio/wav".into()),
+                    data: Some(data.as_str().into()),
+                    display_name: None,
+                })),
+                ..AgentPart::default()
+            };
+            let event = Event {
+                content: Some(Content::new("model", vec![part])),
+                ..Event::default()
+            };
+            self.feed(Input::Event(&event)).await;
+        }
+    }
+
+    async fn keep_heard(&mut self, wav: &[u8]) {
+        let described = Described {
+            media_type: Some("audio/wav"),
+            name: Some(kept::RECORDING),
+        };
+        let saved = self
+            .shared
+            .files
+            .save(self.chat(), described, wav, now())
+            .await;
+        let row = match saved {
+            Ok(row) => row,
+            Err(error) => {
+                tracing::warn!(chat = %self.chat_id, %error, "a recording of chat {} cannot be stored", self.chat_id);
+                return;
+            }
+        };
+        let Some(spoken) = &mut self.upstream.spoken else {
+            return;
+        };
+        spoken.message.parts.push(Part::File(FilePart {
+            media_type: row.media_type,
+            url: kept::url_of(&row.id),
+            filename: Some(kept::RECORDING.to_owned()),
+            provider_metadata: None,
+            extra: serde_json::Map::new(),
+        }));
+        spoken.changed = true;
+        let (id, parts) = (&spoken.message.id, &spoken.message.parts);
+        if let Some(message) = self.history.iter_mut().rev().find(|it| it.id == *id) {
+            message.parts.clone_from(parts);
+        }
+        self.store_heard().await;
+    }
+
+    /// Keeps the user's audio, as far as a turn can be long.
+    pub(super) fn record_heard(&mut self, pcm: &[u8]) {
+        let heard = &mut self.upstream.heard;
+        heard.extend_from_slice(pcm);
+        let surplus = heard.len().saturating_sub(MAX_RECORDED_BYTES);
+        if surplus > MAX_RECORDED_BYTES / 8 {
+            heard.drain(..surplus & !1);
+        }
+    }
+
+    /// A turn that somebody wrote has no speech in it.
+    pub(in crate::chat) fn note_written(&mut self) {
+        self.upstream.spoken = None;
+        self.upstream.heard.clear();
+    }
+}
+
+fn record(event: &Event<'_>, sounded: &mut Vec<u8>) {
+    for part in event.parts() {
+        if let Some(blob) = &part.inline_data
+            && blob
+                .mime_type
+                .as_deref()
+                .is_some_and(|kind| kind.starts_with("audio/pcm"))
+            && sounded.len() < MAX_RECORDED_BYTES
+            && let Some(Ok(pcm)) = blob.data.as_deref().map(base64::decode)
+        {
+            sounded.extend(pcm);
+        }
+    }
+}
+
+fn wav(pcm: &[u8], format: PcmFormat) -> Option<Vec<u8>> {
+    if pcm.is_empty() {
+        return None;
+    }
+    let mut wav = wav_header(pcm.len(), format).ok()?.to_vec();
+    wav.extend_from_slice(pcm);
+    Some(wav)
+}
+
+/// Speech without the silence that led up to it.
+pub(super) fn trimmed(pcm: &[u8]) -> &[u8] {
+    let loud = |pair: &[u8]| i16::from_le_bytes([pair[0], pair[1]]).unsigned_abs() > LOUD as u16;
+    match pcm.chunks_exact(2).position(loud) {
+        Some(at) => &pcm[(2 * at).saturating_sub(LEAD_BYTES) & !1..],
+        None => &[],
+    }
+}
