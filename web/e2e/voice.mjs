@@ -47,8 +47,12 @@ export const voiceTests = [
       await visit.until(async () => !(await isHeard(visit)), 'the reply to end');
       await visit.page.reload();
       await visit.sees('sunny in Tokyo');
-      await visit.get('message-assistant').locator('audio').waitFor();
-      assert.equal(await visit.get('message-user').locator('audio').count(), 1);
+      assert.equal(await visit.get('message-user').getByTestId('recording').count(), 1);
+      const recording = visit.get('message-assistant').getByTestId('recording');
+      await recording.getByText(/0:0[1-9]/).waitFor();
+      await recording.click();
+      const sound = visit.get('message-assistant').locator('audio');
+      await visit.until(() => sound.evaluate(({ currentTime }) => currentTime > 0), 'the recording to be heard');
     },
   ],
   [

@@ -87,6 +87,8 @@ export const en = {
   oneSource: '1 source',
   enlarge: 'Enlarge picture',
   picture: 'Picture',
+  playRecording: 'Play the recording',
+  pauseRecording: 'Pause the recording',
   download: 'Download',
   earlier: 'Show earlier messages',
   toEnd: 'To the newest message',

@@ -88,6 +88,8 @@ export const ja: Words = {
   oneSource: '出典 1 件',
   enlarge: '画像を拡大',
   picture: '画像',
+  playRecording: '録音を再生',
+  pauseRecording: '録音を一時停止',
   download: 'ダウンロード',
   earlier: '以前のメッセージを表示',
   toEnd: '最新のメッセージへ',
