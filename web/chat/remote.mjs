@@ -325,10 +325,10 @@ const cutTests = [
 
 export const sharedTests = [...conversationTests, ...contentTests, ...failureTests, ...approvalTests, ...cutTests];
 
-/** These stop servers, so each has its own; they run one after the other. */
+/** These stop servers, so each has its own. */
 export const restartTests = [
-  ['the bridge restarts between question and answer', async (kit, { start }) => {
-    const { bridge } = await start();
+  ['the bridge restarts between question and answer', async (kit, { startBridge }) => {
+    const bridge = await startBridge();
     const session = new Session(bridge, kit);
     await session.say(`${PAY} && ${SEARCH}`);
     await bridge.restart();
@@ -342,55 +342,30 @@ export const restartTests = [
     assert.match(page.text, /"paid": 50/);
     await page.check();
   }],
-  ['the ADK server forgets between question and answer', async (kit, { start }) => {
-    const { bridge, adk } = await start();
-    const ask = async (text) => {
-      const session = new Session(bridge, kit);
-      await session.say('say hello');
-      await session.say(text);
-      return session;
-    };
-    const [yes, no, pick, both, input, plain] = await Promise.all(
-      [PAY, PAY, PICK, `${PAY} && ${PICK}`, 'call adk_request_input {"message":"how many?"}', 'say bye'].map(ask),
-    );
+  ['the ADK server forgets between question and answer', async (kit, { startAdk, startBridge }) => {
+    const adk = await startAdk();
+    const bridges = [await startBridge('scripted', adk), await startBridge('resumable', adk)];
+    const asked = await Promise.all(bridges.map((bridge) => askAll(kit, bridge)));
     await adk.restart();
-    // Nothing ran, and the model is told so: it may ask again.
-    await yes.answer('pay', true);
-    await yes.rest();
-    assert.equal(yes.tool('pay').state, 'output-error');
-    assert.match(yes.tool('pay').errorText, /lost the conversation/);
-    assert.match(yes.text, /pay=.*lost the conversation/);
-    await no.answer('pay', false);
-    await no.rest();
-    assert.equal(no.tool('pay').state, 'output-denied');
-    assert.match(no.text, /pay=.*rejected/);
-    await pick.output('pick_color', { color: 'red' });
-    await pick.rest();
-    assert.match(pick.text, /pick_color=.*red/);
-    await both.output('pick_color', { color: 'red' });
-    await both.answer('pay', true);
-    await both.rest();
-    assert.equal(both.tool('pay').state, 'output-error');
-    assert.equal(both.tool('pick_color').state, 'output-available');
-    await input.output('adk_request_input', 3);
-    await input.rest();
-    assert.match(input.text, /request_input=.*3/);
-    await plain.say('history');
-    assert.equal(plain.text.trim(), 'user:say hello | model:hello | user:say bye | model:bye');
-    for (const session of [yes, no, pick, both, input, plain]) {
-      await session.check();
-      await session.say('say still here');
-      assert.equal(session.text.trim(), 'still here');
-    }
-    // And the question can be asked anew.
-    await yes.say(PAY);
-    await yes.answer('pay', true);
-    await yes.rest();
-    assert.match(yes.text, /"paid": 50/);
+    await Promise.all(asked.map(answerAll));
   }],
-  ['the ADK server restarts and remembers', async (kit, { start }) => {
+  ['the bridge dies in the middle of a run', async (kit, { startBridge }) => {
+    const bridge = await startBridge();
+    const session = new Session(bridge, kit);
+    await session.say('say hello');
+    void session.chat.sendMessage({ text: 'pause 60' });
+    await session.until(() => session.text.includes('before'), 'the first words');
+    await bridge.restart();
+    const page = await session.reload();
+    await page.rest();
+    await page.say('history');
+    assert.match(page.text, /^user:say hello \| model:hello \| user:pause 60 /);
+    await page.check();
+  }],
+  ['the ADK server restarts and remembers', async (kit, { startAdk, startBridge }) => {
     const directory = mkdtempSync(join(tmpdir(), 'adk-sessions-'));
-    const { bridge, adk } = await start(`sqlite:///${join(directory, 'sessions.db')}`);
+    const adk = await startAdk(`sqlite:///${join(directory, 'sessions.db')}`);
+    const bridge = await startBridge('scripted', adk);
     const session = new Session(bridge, kit);
     await session.say(PAY);
     await adk.restart();
@@ -401,8 +376,9 @@ export const restartTests = [
     await adk.kill();
     rmSync(directory, { recursive: true, force: true });
   }],
-  ['the ADK server dies in the middle of a run, and comes back', async (kit, { start }) => {
-    const { bridge, adk } = await start();
+  ['the ADK server dies in the middle of a run, and comes back', async (kit, { startAdk, startBridge }) => {
+    const adk = await startAdk();
+    const bridge = await startBridge('scripted', adk);
     const session = new Session(bridge, kit);
     void session.chat.sendMessage({ text: 'pause 60' });
     await session.until(() => session.text.includes('before'), 'the first words');
@@ -418,12 +394,60 @@ export const restartTests = [
     assert.equal(session.text.trim(), 'hello');
     assert.match(textOf(session.chat.messages[1]), /before/);
   }],
-  ['a name that the server does not have is refused at the start', async (kit, { start, binary }) => {
-    const { adk } = await start();
+  ['a name that the server does not have is refused at the start', async (kit, { startBridge }) => {
     const toml = '[approval]\ntools = ["get_wether"]\n';
-    await assert.rejects(startServer(binary, toml, agentOf(adk.url, 'scripted')), /approval\.tools: the app "scripted" has no tool named "get_wether"/);
+    await assert.rejects(startBridge('scripted', undefined, toml), /approval\.tools: the app "scripted" has no tool named "get_wether"/);
   }],
 ];
+
+/** Conversations that are about to be answered when their server forgets them. */
+async function askAll(kit, bridge) {
+  const ask = async (text) => {
+    const session = new Session(bridge, kit);
+    await session.say('say hello');
+    await session.say(text);
+    return session;
+  };
+  return Promise.all(
+    [PAY, PAY, PICK, `${PAY} && ${PICK}`, 'call adk_request_input {"message":"how many?"}', 'say bye'].map(ask),
+  );
+}
+
+async function answerAll([yes, no, pick, both, input, plain]) {
+  // Nothing ran, and the model is told so: it may ask again.
+  await yes.answer('pay', true);
+  await yes.rest();
+  assert.equal(yes.tool('pay').state, 'output-error');
+  assert.match(yes.tool('pay').errorText, /lost the conversation/);
+  assert.match(yes.text, /pay=.*lost the conversation/);
+  await no.answer('pay', false);
+  await no.rest();
+  assert.equal(no.tool('pay').state, 'output-denied');
+  assert.match(no.text, /pay=.*rejected/);
+  await pick.output('pick_color', { color: 'red' });
+  await pick.rest();
+  assert.match(pick.text, /pick_color=.*red/);
+  await both.output('pick_color', { color: 'red' });
+  await both.answer('pay', true);
+  await both.rest();
+  assert.equal(both.tool('pay').state, 'output-error');
+  assert.equal(both.tool('pick_color').state, 'output-available');
+  await input.output('adk_request_input', 3);
+  await input.rest();
+  assert.match(input.text, /request_input=.*3/);
+  await plain.say('history');
+  assert.equal(plain.text.trim(), 'user:say hello | model:hello | user:say bye | model:bye');
+  for (const session of [yes, no, pick, both, input, plain]) {
+    await session.check();
+    await session.say('say still here');
+    assert.equal(session.text.trim(), 'still here');
+  }
+  // And the question can be asked anew.
+  await yes.say(PAY);
+  await yes.answer('pay', true);
+  await yes.rest();
+  assert.match(yes.text, /"paid": 50/);
+}
 
 /** What the tests share. */
 export async function startShared(binary, python) {
@@ -440,21 +464,24 @@ export async function startShared(binary, python) {
   return { adk, servers };
 }
 
-/** Servers of one test's own, ended after it. */
-export function alone(binary, python, test) {
+/** Servers of one test's own, ended after it; bridges stand before the ADK server that all share, unless told otherwise. */
+export function alone(binary, python, shared, test) {
   return async (kit) => {
-    const started = [];
-    const start = async (sessions) => {
+    const ends = [];
+    const startAdk = async (sessions) => {
       const adk = await startAdkServer(python, sessions);
-      started.push(() => adk.kill());
-      const bridge = await startServer(binary, '', agentOf(adk.url, 'scripted'));
-      started.push(() => bridge.stop());
-      return { adk, bridge };
+      ends.push(() => adk.kill());
+      return adk;
+    };
+    const startBridge = async (app = 'scripted', adk = shared, toml = '') => {
+      const bridge = await startServer(binary, toml, agentOf(adk.url, app));
+      ends.push(() => bridge.stop());
+      return bridge;
     };
     try {
-      await test(kit, { start, binary });
+      await test(kit, { startAdk, startBridge });
     } finally {
-      for (const end of started) await end();
+      for (const end of ends) await end();
     }
   };
 }

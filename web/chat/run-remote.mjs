@@ -17,8 +17,8 @@ for (const server of Object.values(servers)) {
   countFaults(server, shared);
   await server.stop();
 }
-await adk.kill();
 
-const own = restartTests.map(([name, test]) => [name, alone(binary, python, test)]);
+const own = restartTests.map(([name, test]) => [name, alone(binary, python, adk, test)]);
 const restarts = await runTests(own, {}, words, 2);
+await adk.kill();
 report('adk', { passed: shared.passed + restarts.passed, failed: shared.failed + restarts.failed });

@@ -100,6 +100,23 @@ export const approvalTests = [
     },
   ],
   [
+    'approvals: the keyboard goes from question to question, and back to the message field',
+    async (open) => {
+      const visit = await open();
+      await visit.say('pay Hanako 50 dollars and Bob 20 dollars');
+      await visit.get('approval').nth(1).waitFor();
+      await visit.get('approval').first().focus();
+      await visit.page.keyboard.press('Enter');
+      await visit.get('approval').nth(1).waitFor({ state: 'detached' });
+      await visit.page.keyboard.press('Escape');
+      await visit.sees('Paid 50 USD to Hanako');
+      await visit.answered();
+      assert.equal(await visit.page.evaluate(() => document.activeElement?.id), 'message');
+      const kinds = await visit.audit('approval.approved', 'approval.denied');
+      assert.deepEqual(kinds.sort(), ['approval.approved', 'approval.denied']);
+    },
+  ],
+  [
     'approvals: a badge in the list tells of a question in another chat',
     async (open) => {
       const visit = await open();

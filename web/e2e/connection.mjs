@@ -17,6 +17,7 @@ export const connectionTests = [
         await visit.get('connection').getByText(/Trying again/).waitFor();
         await visit.say('say typed while away');
         await visit.get('error').waitFor();
+        assert.equal(await visit.get('queue').count(), 0, 'shown twice');
         await visit.picture('away');
         await server.start();
         await visit.sees('typed while away');
@@ -101,6 +102,9 @@ export const connectionTests = [
       const server = await startServer(world.binary, keys);
       try {
         const visit = await open({ server });
+        await visit.get('key-field').fill('not the key');
+        await visit.page.keyboard.press('Enter');
+        await visit.page.getByText('does not take this key').waitFor();
         await visit.get('key-field').fill('a-long-enough-secret-key');
         await visit.page.keyboard.press('Enter');
         await visit.get('suggestions').waitFor();

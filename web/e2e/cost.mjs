@@ -25,7 +25,7 @@ export const costTests = [
         const before = await renders(visit);
         const measure = await measuring(visit);
         await visit.say('long 4000');
-        await visit.sees('word4000');
+        await visit.sees('word4000', visit.page, LONG_ANSWER_MS);
         await visit.answered();
         cost[count] = await measure();
         const after = await renders(visit);

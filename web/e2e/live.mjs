@@ -2,6 +2,8 @@
 
 import assert from 'node:assert/strict';
 
+import { startServer } from './server.mjs';
+
 /** Chooses the mode as a user does. */
 async function switchTo(visit, name) {
   await visit.get('mode').click();
@@ -74,6 +76,46 @@ export const liveTests = [
       await visit.get('stop').click();
       await visit.get('send').waitFor();
       await visit.get('ended').last().waitFor();
+    },
+  ],
+  [
+    'live: a second window takes the chat over, and the first one takes it back',
+    async (open) => {
+      const visit = await open();
+      await switchTo(visit, 'Live');
+      await visit.say('say one');
+      await visit.answered();
+      const other = await visit.newTab();
+      await visit.get('live-closed').waitFor();
+      await visit.say('say two', other);
+      await visit.sees('two', other);
+      await visit.sees('two');
+      await visit.get('take-over').click();
+      await visit.get('live-closed', other).waitFor();
+      await visit.say('say three');
+      await visit.sees('three');
+      assert.equal((await visit.messages()).length, 6);
+    },
+  ],
+  [
+    'live: a question outlives the server, and is answered afterwards',
+    async (open, world) => {
+      const server = await startServer(world.binary);
+      try {
+        const visit = await open({ server });
+        await switchTo(visit, 'Live');
+        await visit.say('pay Hanako 50 dollars');
+        await visit.get('approval').waitFor();
+        await server.kill();
+        await visit.get('connection').waitFor();
+        await server.start();
+        await visit.get('connection').waitFor({ state: 'detached' });
+        await visit.get('approve').click();
+        await visit.sees('Paid 50 USD to Hanako');
+        assert.deepEqual(await visit.audit('tool.started'), ['tool.started']);
+      } finally {
+        await server.stop();
+      }
     },
   ],
   [

@@ -14,12 +14,14 @@ import { conversationTests } from './conversations.mjs';
 import { costTests } from './cost.mjs';
 import { deliveryTests } from './delivery.mjs';
 import { inspectorTests } from './inspector.mjs';
+import { liveTests } from './live.mjs';
 import { lookTests } from './look.mjs';
 import { startServer } from './server.mjs';
 import { Visit } from './visit.mjs';
+import { voiceTests } from './voice.mjs';
 
 // Most of a test's time is waiting; more at once would make the machine's speed part of the tests.
-const AT_ONCE = 2;
+const AT_ONCE = 3;
 
 // Tests that wait for a question to expire have a server on which it does so soon.
 const HASTY = '[demo]\npace = "0ms"\n[approval]\ntimeout = "2s"\n';
@@ -37,6 +39,8 @@ const tests = [
   ...conversationTests,
   ...connectionTests,
   ...inspectorTests,
+  ...liveTests,
+  ...voiceTests,
   ...lookTests,
   ...deliveryTests,
   ...costTests,

@@ -1,5 +1,5 @@
 /** Builds the page into `dist`, from where the server embeds it. */
-import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
@@ -51,6 +51,8 @@ function compressed(): Plugin {
     name: 'compressed',
     apply: 'build',
     closeBundle() {
+      // The library names its worklets for those who do not bundle it; here they are built on their own.
+      for (const file of filesIn(here('dist')).filter((name) => name.endsWith('.ts'))) rmSync(file);
       for (const file of filesIn(here('dist')).filter((name) => /\.(html|js|css|svg|wasm|webmanifest)$/.test(name))) {
         const content = readFileSync(file);
         const quality = { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY };

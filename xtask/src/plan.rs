@@ -158,6 +158,7 @@ mod tests {
             (&["google", "fmt"], &["python", "fmt", "google"]),
             (&["chromium"], &["chromium"]),
             (&["ui"], &["node", "chromium", "ui"]),
+            (&["client"], &["node", "chromium", "espeak", "client"]),
         ];
         for (names, expected) in cases {
             assert_eq!(chosen(names), *expected);

@@ -1,4 +1,4 @@
-//! Sets up what the checks need: Node.js and its packages, Google's Python packages, Chromium.
+//! Sets up what the checks need: Node.js and its packages, Google's Python packages, Chromium, a voice.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,16 +13,23 @@ pub(crate) enum Need {
     Node,
     Python,
     Chromium,
+    Espeak,
 }
 
 /// Everything that can be set up, in order.
-pub(crate) const NEEDS: &[Need] = &[Need::Node, Need::Python, Need::Chromium];
+pub(crate) const NEEDS: &[Need] = &[Need::Node, Need::Python, Need::Chromium, Need::Espeak];
 
-/// Where npm packages are asked for: the checks that are written in JavaScript, and the page.
-const NODE_PACKAGES: [&str; 4] = ["web/conformance", "web/chat", "web/ui", "web/e2e"];
+/// Where npm packages are asked for: the checks that are written in JavaScript, the library and the page.
+const NODE_PACKAGES: [&str; 5] = [
+    "web/conformance",
+    "web/chat",
+    "web/client",
+    "web/ui",
+    "web/e2e",
+];
 
-/// The AI SDK packages run on it, although the newest ones ask for more.
-const MIN_NODE: Version = Version(20, 0);
+/// What Vite asks for; the AI SDK packages run on it, although the newest ones ask for more.
+const MIN_NODE: Version = Version(20, 19);
 
 /// What Google's packages ask for.
 const MIN_PYTHON: Version = Version(3, 11);
@@ -41,6 +48,7 @@ impl Need {
             Self::Node => "node",
             Self::Python => "python",
             Self::Chromium => "chromium",
+            Self::Espeak => "espeak",
         }
     }
 
@@ -49,6 +57,7 @@ impl Need {
             Self::Node => "set up Node.js and the AI SDK packages",
             Self::Python => "set up a Python environment with Google's packages",
             Self::Chromium => "set up Chromium for the browser tests",
+            Self::Espeak => "set up espeak-ng, which speaks in the tests of audio",
         }
     }
 }
@@ -74,6 +83,7 @@ impl Machine {
             Need::Node => self.node(workspace, log),
             Need::Python => self.python(workspace, log),
             Need::Chromium => self.chromium(log),
+            Need::Espeak => self.espeak(log),
         };
         match outcome {
             Ok(detail) => Verdict::Passed(detail),
@@ -157,6 +167,15 @@ impl Machine {
         self.install(&["chromium"], "Chromium", log)?;
         chromium_version()
             .ok_or_else(|| Lack::Broken("chromium was installed but does not start".into()))
+    }
+
+    fn espeak(&mut self, log: &mut Log) -> Result<String, Lack> {
+        let version = || process::answer("espeak-ng", &["--version"]);
+        if let Some(version) = version() {
+            return Ok(version);
+        }
+        self.install(&["espeak-ng"], "espeak-ng", log)?;
+        version().ok_or_else(|| Lack::Broken("espeak-ng was installed but does not start".into()))
     }
 
     /// Installs Debian packages where this process may.
@@ -317,7 +336,7 @@ mod tests {
             ("3.10.14", MIN_PYTHON, false),
             ("3.11.0", MIN_PYTHON, true),
             ("3.100.1", MIN_PYTHON, true),
-            ("18.20.4", MIN_NODE, false),
+            ("20.18.1", MIN_NODE, false),
             ("20.20.2", MIN_NODE, true),
             ("100.0.0", MIN_NODE, true),
         ];

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use adk_bridge_protocol::event::REQUEST_CONFIRMATION;
 use adk_bridge_protocol::outbox::Response;
-use serde::Serialize;
+use serde::{Deserialize as _, Serialize};
 use serde_json::{Value, json};
 
 use crate::agent::{AgentError, News, SessionRequest};
@@ -88,6 +88,20 @@ impl AdkServer {
     /// The names of all apps of the server; none where it does not tell.
     pub async fn apps(&self) -> Vec<String> {
         app_info::names(&self.talk).await
+    }
+
+    /// Deletes what the server remembers of a chat; `sessions` are those that its memory was given.
+    pub async fn forget(&self, user: &str, sessions: &[Value]) {
+        for session in sessions {
+            let Ok(session) = Session::deserialize(session) else {
+                continue;
+            };
+            let path = ["apps", self.app(), "users", user, "sessions", &session.id];
+            if let Err(failure) = self.talk.delete(&path).await {
+                let error = failure.into_error();
+                tracing::warn!(session = %session.id, detail = %error.detail, "a session of a deleted chat remains: {error}");
+            }
+        }
     }
 
     /// Asks the agent. Dropping the future, or the run, stops it.

@@ -17,7 +17,7 @@ if (status !== 0) process.exit(status ?? 1);
 
 // A worklet is loaded by its address, so that it cannot share modules with the rest under every bundler.
 if (existsSync(worklets)) {
-  const entries = readdirSync(worklets).filter((name) => name.endsWith('.worklet.ts'));
+  const entries = readdirSync(worklets).filter((name) => /\.(worklet|worker)\.ts$/.test(name));
   await build({
     entryPoints: entries.map((name) => join(worklets, name)),
     outdir: join(root, 'dist/worklets'),

@@ -14,8 +14,11 @@ interface CommonOptions<Message extends UIMessage> {
   id?: string | undefined;
   /** The messages to begin with, as `loadMessages` gives them. */
   messages?: Message[] | undefined;
-  /** The tools that this front end runs. */
-  clientTools?: ClientTools | undefined;
+  /**
+   * The tools that this front end runs, or the names of those that the page runs by itself with `addToolOutput`. Over
+   * `/live` they must be named: an approval that is sent without the output keeps its turn open for it.
+   */
+  clientTools?: ClientTools | readonly string[] | undefined;
   /** Keeps everything that crosses the transport. */
   log?: ChunkLog | undefined;
 }
@@ -65,6 +68,7 @@ export function buildUseChatOptions<Message extends UIMessage = UIMessage>(
     olderMessages: mode === 'live',
   });
   const live = mode === 'live' ? new LiveChatTransport<Message>({ ...options, chatId: id }) : undefined;
+  if (live !== undefined) live.takeOlderAnswers = (messages) => predicate.takeOlderAnswers({ messages });
   const transport = live ?? createSseChatTransport<Message>(options as SseOptions<Message>);
   return {
     ...(id !== undefined && { id }),

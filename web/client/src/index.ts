@@ -8,6 +8,7 @@ export type { PlayerState } from './audio/player-core.js';
 export { PushToTalk, type PushToTalkOptions } from './audio/push-to-talk.js';
 export type { Gate, RecordedChunk } from './audio/recorder-core.js';
 export { Resampler } from './audio/resampler.js';
+export type { SileroFiles } from './audio/silero-detector.js';
 export { VoiceActivityDetector, type VoiceActivityOptions } from './audio/voice-activity-detector.js';
 export {
   VoiceSession,
@@ -59,7 +60,7 @@ export {
   type ModelAudio,
 } from './live/live-chat-transport.js';
 export type { ConnectionState } from './live/live-socket.js';
-export { transcriptionOf, withTranscription, type Transcription } from './live/transcription.js';
+export { transcriptionOf, withTranscription, type SpokenMessage, type Transcription } from './live/transcription.js';
 export {
   createSendAutomaticallyWhen,
   sendAutomaticallyWhen,

@@ -46,6 +46,11 @@ export interface CreateSendAutomaticallyWhenOptions {
 /** A predicate for `useChat` that remembers what it has sent. */
 export interface SendAutomaticallyWhen {
   (options: SendAutomaticallyWhenOptions): boolean;
+  /**
+   * Whether an older message has answers that nobody has sent, because they were given while another turn was told;
+   * asking counts as sending them.
+   */
+  takeOlderAnswers(options: SendAutomaticallyWhenOptions): boolean;
   /** Forgets what was sent, because a send failed: the same answers may go out again. */
   sendFailed(): void;
 }
@@ -79,15 +84,20 @@ export function createSendAutomaticallyWhen(options: CreateSendAutomaticallyWhen
     return true;
   };
 
-  const predicate = ({ messages }: SendAutomaticallyWhenOptions): boolean => {
-    const last = messages.length - 1;
-    for (let index = last; index >= (olderMessages ? 0 : Math.max(last, 0)); index -= 1) {
-      const message = messages[index];
-      if (message !== undefined && isNews(message, index)) return true;
-    }
-    return false;
+  const takeOlderAnswers = ({ messages }: SendAutomaticallyWhenOptions): boolean =>
+    olderMessages && messages.slice(0, -1).some(isNews);
+
+  let lastSeen: MessageLike | undefined;
+  const predicate = (options: SendAutomaticallyWhenOptions): boolean => {
+    const { messages } = options;
+    const last = messages.at(-1);
+    const isTurnOver = last !== lastSeen;
+    lastSeen = last;
+    if (last !== undefined && isNews(last, messages.length - 1)) return true;
+    // At the end of a turn a chat sends in the name of its last message, whatever is answered in older ones.
+    return !isTurnOver && takeOlderAnswers(options);
   };
-  return Object.assign(predicate, { sendFailed: () => sent.clear() });
+  return Object.assign(predicate, { takeOlderAnswers, sendFailed: () => sent.clear() });
 }
 
 const NO_TOOLS: ReadonlySet<string> = new Set();

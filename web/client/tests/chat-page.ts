@@ -14,7 +14,7 @@ const WAIT_LIMIT_MS = 10_000;
 /** So often in a row a chat must be found at rest: what it sends by itself it sends within one turn of the event loop. */
 const REST_CHECKS = 4;
 
-export type PageOptions = Partial<UseBridgeChatOptions> & { server: Server };
+export type PageOptions = Partial<UseBridgeChatOptions> & { server: Server; strict?: boolean };
 
 export interface SentRequest {
   messages: UIMessage[];
@@ -29,7 +29,7 @@ export class ChatPage {
   readonly #options: PageOptions;
   readonly #hook: RenderHookResult<BridgeChat, UseBridgeChatOptions>;
 
-  constructor({ server, ...options }: PageOptions) {
+  constructor({ server, strict = false, ...options }: PageOptions) {
     this.server = server;
     this.#options = { server, ...options };
     this.id = options.id ?? crypto.randomUUID();
@@ -42,7 +42,7 @@ export class ChatPage {
       ...options,
       id: this.id,
     } as UseBridgeChatOptions;
-    this.#hook = renderHook((props) => useBridgeChat(props), { initialProps: all });
+    this.#hook = renderHook((props) => useBridgeChat(props), { initialProps: all, reactStrictMode: strict });
   }
 
   /** What a reload is: this page goes, another one comes with the messages that the server lists. */

@@ -24,6 +24,7 @@ afterAll(async () => {
   await server.stop();
 });
 afterEach(() => {
+  proxy.isUp = true;
   for (const page of pages) page.close();
   pages = [];
 });
@@ -184,6 +185,19 @@ it('stop ends the turn on the server, and the page shows how far it came', async
   expect(page.chat.status).toBe('ready');
   await expectSameAsServer(page);
   expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' });
+});
+
+it('stop without a connection ends the turn when there is one', async () => {
+  const page = await opened();
+  void page.chat.sendMessage({ text: 'slow 400' });
+  await page.until(() => expect(page.text.split(' ').length).toBeGreaterThan(2));
+  proxy.isUp = false;
+  proxy.cut();
+  await page.until(() => expect(page.chat.connection.status).not.toBe('open'));
+  await page.chat.stop();
+  await page.until(() => expect(page.chat.status).toBe('ready'));
+  proxy.isUp = true;
+  await vi.waitFor(async () => expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' }), 10_000);
 });
 
 it('leaving the page does not end the turn, and the next page takes it up', async () => {

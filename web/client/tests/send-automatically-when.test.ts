@@ -146,15 +146,35 @@ describe('with client tools', () => {
     expect(predicate({ messages }), 'after a failed send').toBe(expected);
   });
 
-  it('sends answers in older messages only where it is told to', () => {
-    const older: MessageLike[] = [
-      ...assistant(call('pay', 'approval-responded', { toolCallId: 'c1', ...responded(true) })),
-      { id: 'u2', role: 'user', parts: [text] },
-      { id: 'a2', role: 'assistant', parts: [step, text] },
-    ];
-    expect(createSendAutomaticallyWhen()({ messages: older })).toBe(false);
-    const live = createSendAutomaticallyWhen({ olderMessages: true });
-    expect(live({ messages: older })).toBe(true);
-    expect(live({ messages: older })).toBe(false);
+  describe('answers in older messages', () => {
+    const asked = call('pay', 'approval-requested', { toolCallId: 'c1', approval: { id: 'p' } });
+    const answered = call('pay', 'approval-responded', { toolCallId: 'c1', ...responded(true) });
+    const last: MessageLike = { id: 'a2', role: 'assistant', parts: [step, text] };
+    const history = (part: Part, end = last) => [...assistant(part), { id: 'u2', role: 'user', parts: [text] }, end];
+
+    it('are not sent where the conversation has superseded them', () => {
+      const predicate = createSendAutomaticallyWhen();
+      predicate({ messages: history(asked) });
+      expect(predicate({ messages: history(answered) })).toBe(false);
+      expect(predicate.takeOlderAnswers({ messages: history(answered) })).toBe(false);
+    });
+
+    it('are sent when they are given, once', () => {
+      const predicate = createSendAutomaticallyWhen({ olderMessages: true });
+      expect(predicate({ messages: history(asked) })).toBe(false);
+      expect(predicate({ messages: history(answered) })).toBe(true);
+      expect(predicate({ messages: history(answered) })).toBe(false);
+      expect(predicate.takeOlderAnswers({ messages: history(answered) })).toBe(false);
+    });
+
+    it('given while another turn was told, they are left to be sent in the name of their own message', () => {
+      const predicate = createSendAutomaticallyWhen({ olderMessages: true });
+      predicate({ messages: history(asked) });
+      const messages = history(answered, { ...last, parts: [step, text, text] });
+      expect(predicate({ messages })).toBe(false);
+      expect(predicate.takeOlderAnswers({ messages })).toBe(true);
+      expect(predicate.takeOlderAnswers({ messages })).toBe(false);
+      expect(predicate({ messages })).toBe(false);
+    });
   });
 });

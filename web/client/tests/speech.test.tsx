@@ -65,12 +65,14 @@ const shown = () => page.chat.messages.map((message) => [message.role, message.p
 
 describe('a turn that the server begins', () => {
   it('comes behind what the user said, without any request', async () => {
-    heard('what is', false);
-    heard('what is the time', true);
+    heard('what ', false);
+    heard('is the', false);
+    await page.until(() => expect(shown()).toEqual([['user', 'what is the']]));
+    heard('What is the time?', true);
     tell(1, 'a1', 'half past nine');
     await page.until(() => expect(page.text).toBe('half past nine'));
     await page.rest();
-    expect(shown()).toEqual([['user', 'what is the time'], ['assistant', 'half past nine']]);
+    expect(shown()).toEqual([['user', 'What is the time?'], ['assistant', 'half past nine']]);
     expect(frames('message')).toEqual([]);
     expect(frames('audio_config')).toEqual([{ type: 'audio_config', wire: 'binary' }]);
   });
@@ -93,6 +95,20 @@ describe('a turn that the server begins', () => {
     await page.until(() => expect(page.text).toBe('half past nine'));
     await page.rest();
     expect(shown()).toEqual([['assistant', 'good morning'], ['user', 'what is the time'], ['assistant', 'half past nine']]);
+  });
+
+  it('what was said comes before an answer that has ended before the page could look at it', async () => {
+    control({ type: 'turn-start', turn: 1 });
+    event({ type: 'start', messageId: 'a1' });
+    event({ type: 'start-step' });
+    event({ type: 'text-start', id: 't1' });
+    event({ type: 'text-delta', id: 't1', delta: 'nine' });
+    heard('the time', true);
+    event({ type: 'text-end', id: 't1' });
+    event({ type: 'finish-step' });
+    event({ type: 'finish' });
+    done();
+    await page.until(() => expect(shown()).toEqual([['user', 'the time'], ['assistant', 'nine']]));
   });
 
   it('several in a row come one after the other', async () => {
@@ -156,6 +172,69 @@ describe('a turn that the server begins', () => {
     tell(2, 'a2', 'again');
     await page.until(() => expect(page.text).toBe('again'));
     expect(page.chat.messages.slice(0, 1)).toEqual(before);
+  });
+});
+
+describe('an approval in an older message', () => {
+  const ask = () => {
+    control({ type: 'turn-start', turn: 1 });
+    event({ type: 'start', messageId: 'a1' });
+    event({ type: 'start-step' });
+    event({ type: 'tool-input-available', toolCallId: 'c1', toolName: 'pay', input: {} });
+    event({ type: 'tool-approval-request', approvalId: 'p1', toolCallId: 'c1' });
+    event({ type: 'finish-step' });
+    event({ type: 'finish', finishReason: 'tool-calls' });
+    done();
+  };
+  const settle = async () => {
+    await page.until(() => expect(frames('message')).toHaveLength(1));
+    const [request] = frames('message') as unknown as [{ messageId: string; messages: { id: string }[] }];
+    expect(request.messageId).toBe('a1');
+    expect(request.messages.map(({ id }) => id)).toEqual(['a1']);
+    control({ type: 'turn-start', turn: 3 });
+    event({ type: 'start', messageId: 'a1' });
+    event({ type: 'tool-output-available', toolCallId: 'c1', output: 'paid' });
+    event({ type: 'start-step' });
+    event({ type: 'text-start', id: 't3' });
+    event({ type: 'text-delta', id: 't3', delta: 'it is paid' });
+    event({ type: 'text-end', id: 't3' });
+    event({ type: 'finish-step' });
+    event({ type: 'finish' });
+    done();
+    await page.until(() => expect(shown()).toEqual([['assistant', 'it is paid'], ['user', 'and the time'], ['assistant', 'nine']]));
+    await page.rest();
+    expect(frames('message')).toHaveLength(1);
+  };
+
+  it('is answered when the chat is free', async () => {
+    ask();
+    await page.until(() => expect(page.tool('pay').state).toBe('approval-requested'));
+    heard('and the time', true);
+    tell(2, 'a2', 'nine');
+    await page.until(() => expect(page.text).toBe('nine'));
+    await page.rest();
+    await page.chat.addToolApprovalResponse({ id: 'p1', approved: true });
+    await settle();
+  });
+
+  it('is answered while the model speaks, and sent behind it', async () => {
+    ask();
+    await page.until(() => expect(page.tool('pay').state).toBe('approval-requested'));
+    await page.rest();
+    heard('and the time', true);
+    control({ type: 'turn-start', turn: 2 });
+    event({ type: 'start', messageId: 'a2' });
+    event({ type: 'start-step' });
+    event({ type: 'text-start', id: 't1' });
+    event({ type: 'text-delta', id: 't1', delta: 'nine' });
+    await page.until(() => expect(page.text).toBe('nine'));
+    await page.chat.addToolApprovalResponse({ id: 'p1', approved: true });
+    expect(frames('message')).toHaveLength(0);
+    event({ type: 'text-end', id: 't1' });
+    event({ type: 'finish-step' });
+    event({ type: 'finish' });
+    done();
+    await settle();
   });
 });
 

@@ -118,6 +118,20 @@ describe.each([
     expect(page.sent).toHaveLength(2);
   });
 
+  it('a client tool that the page runs by itself, named only', async () => {
+    const page = open({ mode, dialect, clientTools: ['take_photo'] });
+    await page.say(PHOTO);
+    await page.answer('take_photo', true);
+    await page.rest();
+    expect(page.sent).toHaveLength(1);
+    const { toolCallId = '' } = page.tool('take_photo');
+    await page.chat.addToolOutput({ tool: 'take_photo', toolCallId, output: { photo: 'data:,' } });
+    await page.until(() => expect(page.text).not.toBe(''));
+    await page.rest();
+    expect(page.sent).toHaveLength(2);
+    expect(page.tool('take_photo').output).toEqual({ photo: 'data:,' });
+  });
+
   it('a denied client tool never runs, and the denial is sent at once', async () => {
     const take = vi.fn();
     const page = open({ mode, dialect, clientTools: defineClientTools({ take_photo: take }) });
@@ -158,6 +172,42 @@ describe.each([
     expect(answered.map((part) => part.state)).toContain('output-available');
     expect(answered.map((part) => part.state)).toContain('approval-responded');
     expect(page.text).toMatch(/teal.*Paid 50/s);
+  });
+
+  it('regenerates, and takes a changed message', async () => {
+    const page = open({ mode, dialect });
+    await page.say('say one');
+    void page.chat.regenerate();
+    await page.until(() => expect(page.sent).toHaveLength(2));
+    await page.rest();
+    expect(page.text).toBe('one');
+    const messageId = page.chat.messages[0]?.id ?? '';
+    void page.chat.sendMessage({ text: 'say two', messageId });
+    await page.until(() => expect(page.text).toBe('two'));
+    await page.rest();
+    expect(page.chat.messages).toHaveLength(2);
+    expect(await server.messages(page.id)).toHaveLength(2);
+  });
+
+  it('works in strict mode, where every effect runs twice', async () => {
+    const pick = vi.fn(() => 'teal');
+    const page = open({ mode, dialect, clientTools: defineClientTools({ pick_color: pick }), strict: true });
+    await page.say(COLOR);
+    await page.until(() => expect(page.text).toMatch(/teal/));
+    await page.rest();
+    expect(pick).toHaveBeenCalledTimes(1);
+    expect(page.sent).toHaveLength(2);
+    expect(page.chat.messages).toHaveLength(2);
+  });
+
+  it('stop ends the turn on the server', async () => {
+    const page = open({ mode, dialect });
+    void page.chat.sendMessage({ text: 'slow 200' });
+    await vi.waitFor(async () => expect(await server.messages(page.id)).not.toHaveLength(0), 10_000);
+    await page.chat.stop();
+    await page.rest();
+    expect(page.chat.status).toBe('ready');
+    await vi.waitFor(async () => expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' }), 10_000);
   });
 
   it('a reload finds the question, and the answer continues the message', async () => {

@@ -13,6 +13,9 @@ use super::artifact::{self, Place};
 use super::talk::Talk;
 use crate::agent::{AgentError, EventSink};
 
+/// How many complete events one run may have, and how long they may be together: each is kept, and no agent comes near.
+const MAX_EVENTS: usize = 10_000;
+const MAX_SAID_BYTES: usize = 128 * 1024 * 1024;
 /// How many artifacts of one run are shown; a run that saves more is no answer to a person.
 const MAX_ARTIFACTS: usize = 64;
 
@@ -30,6 +33,8 @@ pub struct AdkRun {
     artifacts: usize,
     fetching: Option<Pin<Box<dyn Future<Output = Option<String>> + Send>>>,
     said: Vec<String>,
+    /// How many complete events there were, and how long they were.
+    complete: (usize, usize),
     /// The first line that was no event.
     unreadable: Option<String>,
     over: bool,
@@ -60,6 +65,7 @@ impl AdkRun {
             artifacts: 0,
             fetching: None,
             said: told.kept.into_iter().collect(),
+            complete: (0, 0),
             unreadable: None,
             over: false,
         }
@@ -114,6 +120,17 @@ impl AdkRun {
             match Event::parse(event.data) {
                 Ok(event_read) => {
                     if !event_read.is_partial() {
+                        self.complete.0 += 1;
+                        self.complete.1 += event.data.len();
+                        if self.complete.0 > MAX_EVENTS || self.complete.1 > MAX_SAID_BYTES {
+                            return Err(AgentError {
+                                message: format!(
+                                    "the run of the ADK server at {} does not come to an end; ask again or more precisely",
+                                    self.talk.shown()
+                                ),
+                                detail: format!("{:?} events and bytes", self.complete),
+                            });
+                        }
                         self.said.push(event.data.to_owned());
                         let wanted = event_read.actions.as_deref().map(artifacts_of);
                         for wanted in wanted.into_iter().flatten() {

@@ -13,6 +13,13 @@ use crate::agent::AgentError;
 
 /// A connection that does not stand by then will not.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The waits before a run is tried again that found nobody: a server that is being restarted is there again soon, and
+/// whoever waits for an answer is told within four seconds that it is not.
+const WAITS: [Duration; 3] = [
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+];
 /// Python's servers close a connection that was idle for five seconds; a request on one that is being closed is lost.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
 /// A run may be silent while one of its tools works; one that is silent for longer has died.
@@ -125,6 +132,10 @@ impl Talk {
         self.json(response).await
     }
 
+    pub(super) async fn delete(&self, path: &[&str]) -> Result<(), Failure> {
+        self.send(Method::DELETE, path, None, true).await.map(drop)
+    }
+
     /// Begins a run; its events come with the response.
     pub(super) async fn stream(
         &self,
@@ -180,14 +191,24 @@ impl Talk {
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path);
         }
-        let mut request = self.client.request(method, url);
-        if brief {
-            request = request.timeout(ANSWER_TIMEOUT);
-        }
-        if let Some(body) = body {
-            request = request.header(CONTENT_TYPE, "application/json").body(body);
-        }
-        let response = request.send().await.map_err(|error| {
+        let mut waits = WAITS.iter().filter(|_| method == Method::POST);
+        let sent = loop {
+            let mut request = self.client.request(method.clone(), url.clone());
+            if brief {
+                request = request.timeout(ANSWER_TIMEOUT);
+            }
+            if let Some(body) = body.clone() {
+                request = request.header(CONTENT_TYPE, "application/json").body(body);
+            }
+            match (request.send().await, waits.next()) {
+                // Nobody was there, so nothing was asked.
+                (Err(error), Some(wait)) if error.is_connect() && !error.is_timeout() => {
+                    tokio::time::sleep(*wait).await
+                }
+                (sent, _) => break sent,
+            }
+        };
+        let response = sent.map_err(|error| {
             let what = if error.is_timeout() {
                 "did not answer in time"
             } else {

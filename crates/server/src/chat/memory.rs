@@ -50,6 +50,29 @@ impl ChatMemory {
     }
 }
 
+/// All sessions that a chat has had, and forgets with this.
+pub(super) async fn take_sessions(store: &dyn Store, chat: ChatRef<'_>) -> Vec<Value> {
+    let take = Box::new(|kept: Option<Value>| (None, kept.unwrap_or_default()));
+    match store.update_state(chat, KEY, take).await {
+        Ok(kept) => all_of(kept),
+        Err(error) => {
+            tracing::warn!(chat = %chat.id, %error, "the sessions of chat {} cannot be read", chat.id);
+            Vec::new()
+        }
+    }
+}
+
+fn all_of(mut kept: Value) -> Vec<Value> {
+    let mut sessions = match kept["earlier"].take() {
+        Value::Array(earlier) => earlier,
+        _ => Vec::new(),
+    };
+    if kept["session"].is_object() {
+        sessions.push(kept["session"].take());
+    }
+    sessions
+}
+
 impl Memory for ChatMemory {
     fn session(&self) -> Recall<'_, Option<Value>> {
         Box::pin(async {
@@ -77,8 +100,15 @@ impl Memory for ChatMemory {
     fn set_session(&self, session: Value) -> Recall<'_, ()> {
         Box::pin(async move {
             self.note(&session);
-            let kept = json!({"generation": self.generation, "session": session});
-            let write = Box::new(|_: Option<Value>| (Some(kept), Value::Null));
+            let write = Box::new(|kept: Option<Value>| {
+                // Those that it had before are named too, so that they can be deleted with the chat.
+                let mut earlier = kept.map(all_of).unwrap_or_default();
+                earlier.retain(|other| *other != session);
+                let kept = json!({
+                    "generation": self.generation, "session": session, "earlier": earlier,
+                });
+                (Some(kept), Value::Null)
+            });
             self.store
                 .update_state(self.chat(), KEY, write)
                 .await

@@ -299,10 +299,14 @@ impl Chats {
         self.exists(user, chat_id).await?;
         self.ask(user, chat_id, |answer| Command::Close { answer })
             .await?;
-        self.shared
-            .files
-            .delete_chat(ChatRef { user, id: chat_id })
-            .await?;
+        let chat = ChatRef { user, id: chat_id };
+        if let Agent::Adk(server) = &self.shared.agent {
+            let sessions = memory::take_sessions(&*self.shared.store, chat).await;
+            let (server, user) = (server.clone(), user.to_owned());
+            // The chat is gone for its user whether the server can be reached or not.
+            tokio::spawn(async move { server.forget(&user, &sessions).await });
+        }
+        self.shared.files.delete_chat(chat).await?;
         self.shared.tools.forget(chat_id).await;
         Ok(())
     }

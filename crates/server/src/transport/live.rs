@@ -198,7 +198,13 @@ impl Connection<'_> {
                     Some(outgoing) => self.pass_on(outgoing).await?,
                     None => return Err(Gone::Close(Close::INTERNAL)),
                 },
-                piece = stream::next(&mut self.streams) => self.write(piece).await?,
+                piece = stream::next(&mut self.streams) => {
+                    // An interruption is told before the end of the turn that it cuts.
+                    while let Ok(outgoing) = self.outgoing.try_recv() {
+                        self.pass_on(outgoing).await?;
+                    }
+                    self.write(piece).await?;
+                }
                 credit = self.credits.clone().acquire_owned(), if !listen => {
                     self.credit = credit.ok();
                 }

@@ -1,7 +1,7 @@
 //! `kill -9` at random moments while chats pay and talk: whatever a client was told is there afterwards.
 //!
-//! `ADK_BRIDGE_TEST_BINARY` names another build of the server to be killed, such as the release; nothing here needs
-//! failpoints.
+//! `ADK_BRIDGE_TEST_BINARY` names another build of the server to be killed, such as the release, from the project's root;
+//! nothing here needs failpoints. `cargo xtask test kill` does that.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -40,7 +40,11 @@ struct Told {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_random() {
     let data = tempfile::tempdir().unwrap();
-    let binary = std::env::var_os("ADK_BRIDGE_TEST_BINARY").unwrap_or_else(|| rig::BINARY.into());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let binary = std::env::var_os("ADK_BRIDGE_TEST_BINARY").map_or_else(
+        || rig::BINARY.into(),
+        |path| root.join(path).into_os_string(),
+    );
     let mut random = Random(SEED);
     let mut told: Vec<Told> = CHATS.iter().map(|_| Told::default()).collect();
     for round in 0..ROUNDS {

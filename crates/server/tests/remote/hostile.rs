@@ -95,6 +95,13 @@ async fn answers_that_are_none() {
         ),
         (
             events(
+                "data: {\"author\":\"app\",\"actions\":{\"stateDelta\":{\"n\":1}}}\n\n"
+                    .repeat(10_001),
+            ),
+            "does not come to an end",
+        ),
+        (
+            events(
                 "data: {\"author\":\"app\",\"errorCode\":\"X\",\"errorMessage\":\"said\"}\n\ndata: {\"error\":\"X: said again\"}\n\n",
             ),
             "X: said",

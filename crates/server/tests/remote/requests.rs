@@ -1,9 +1,12 @@
 //! What the bridge sends to an ADK server, and what it does not.
 
+use std::net::TcpListener;
+use std::time::Duration;
+
 use serde_json::json;
 
-use crate::stand_in::{Asked, StandIn, events, fine, ok, refused, well};
-use crate::support::{Bridge, JSON, asking, folded, refused as refused_to_start, text_of};
+use crate::stand_in::{Asked, StandIn, events, fine, ok, refused, toml, well};
+use crate::support::{Bridge, JSON, asking, folded, refused as refused_to_start, text_of, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn configured_headers_are_sent_and_those_of_browsers_are_not() {
@@ -107,6 +110,50 @@ async fn an_artifact_that_cannot_be_had_does_not_stop_the_answer() {
     assert_eq!(text_of(&folded(&answer)), "fine");
     let asked = stand_in.asked("/artifacts/a%2Fb.png/versions/3");
     assert_eq!(asked.len(), 1, "{:?}", stand_in.asked("/"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_being_restarted_is_waited_for() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let bridge = Bridge::configured(&toml(address));
+    let mut answer = bridge.ask("c", "hello").await;
+    let stand_in = StandIn::start_at(address, well).await;
+    assert_eq!(text_of(&folded(&answer.events().await)), "fine");
+    assert_eq!(stand_in.asked("/run_sse").len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_chat_takes_all_its_sessions_along() {
+    let stand_in = StandIn::start(well).await;
+    let bridge = Bridge::configured(&stand_in.toml());
+    let message = json!({"id": "m1", "role": "user", "parts": [{"type": "text", "text": "hello"}]});
+    let ask = json!({"id": "c", "messages": [message]});
+    // The second time it is a regenerate, which begins a session that the server names.
+    for _ in 0..2 {
+        bridge.post("/api/chat", &ask).await;
+    }
+    assert_eq!(
+        bridge.send("DELETE", "/api/chats/c", &[], "").await.status,
+        204
+    );
+    let deleted = || {
+        let all = stand_in.asked("/sessions/");
+        let deleted = all.iter().filter(|asked| asked.head.starts_with("delete"));
+        deleted.map(|asked| asked.path.clone()).collect::<Vec<_>>()
+    };
+    within(async {
+        while deleted().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    let sessions = "/apps/app/users/local/sessions";
+    assert_eq!(
+        deleted(),
+        [format!("{sessions}/c"), format!("{sessions}/chosen")]
+    );
 }
 
 #[test]

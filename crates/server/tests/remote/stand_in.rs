@@ -26,7 +26,14 @@ pub(crate) struct StandIn {
 
 impl StandIn {
     pub(crate) async fn start(answers: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at("127.0.0.1:0".parse().unwrap(), answers).await
+    }
+
+    pub(crate) async fn start_at(
+        address: SocketAddr,
+        answers: impl Fn(&Asked) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (answers, seen): (Arc<Answers>, _) = (Arc::new(answers), asked.clone());
@@ -40,8 +47,7 @@ impl StandIn {
 
     /// The bridge's configuration for it.
     pub(crate) fn toml(&self) -> String {
-        let address = self.address;
-        format!("[agent]\nkind = \"adk\"\nbase_url = \"http://{address}\"\napp = \"app\"\n")
+        toml(self.address)
     }
 
     pub(crate) fn asked(&self, path: &str) -> Vec<Asked> {
@@ -49,6 +55,11 @@ impl StandIn {
         let of_path = asked.iter().filter(|asked| asked.path.contains(path));
         of_path.cloned().collect()
     }
+}
+
+/// The bridge's configuration for a server at this address.
+pub(crate) fn toml(address: SocketAddr) -> String {
+    format!("[agent]\nkind = \"adk\"\nbase_url = \"http://{address}\"\napp = \"app\"\n")
 }
 
 /// What a well-behaved server answers.

@@ -16,6 +16,9 @@ import { Value, type Observable } from '../value.js';
 import { AudioPlayer } from './audio-player.js';
 import { AudioRecorder } from './audio-recorder.js';
 import type { PlayerState } from './player-core.js';
+import type { RecordedChunk } from './recorder-core.js';
+import type { SileroDetector, SileroFiles } from './silero-detector.js';
+import { VoiceGate } from './voice-gate.js';
 
 /** How the user tells that it is their turn. */
 export type TalkMode = 'push-to-talk' | 'hands-free';
@@ -35,6 +38,11 @@ export interface VoiceSessionOptions {
   /** Where the worklets lie, for bundlers that do not find them by themselves. */
   recorderWorkletUrl?: string | URL | undefined;
   playerWorkletUrl?: string | URL | undefined;
+  /**
+   * Lets Silero tell who speaks, hands-free. It is loaded after the start; until then, and where it cannot be had, the
+   * detector of the audio thread does.
+   */
+  silero?: SileroFiles | undefined;
   /** Replaces the context that recorder and player share. */
   createContext?: (() => AudioContext) | undefined;
 }
@@ -50,9 +58,12 @@ export class VoiceSession {
   readonly #inputLevel = new Value(0);
   readonly #outputLevel = new Value(0);
   readonly #playing = new Value<PlayerState>('idle');
+  readonly #detector = new Value<'worklet' | 'silero'>('worklet');
+  readonly #gate = new VoiceGate((chunk) => this.#send(chunk));
   #mode: TalkMode;
   #isMuted = false;
   #recorder: AudioRecorder | undefined;
+  #silero: SileroDetector | undefined;
   #player: AudioPlayer | undefined;
   #ends: (() => void)[] = [];
   #isPressed = false;
@@ -83,6 +94,11 @@ export class VoiceSession {
     return this.#playing;
   }
 
+  /** Who tells whether somebody speaks. */
+  get detector(): Observable<'worklet' | 'silero'> {
+    return this.#detector;
+  }
+
   /** Opens microphone, player and connection. Call it in a click or key press. */
   async start(): Promise<void> {
     if (this.#state.get().status !== 'off') return;
@@ -111,6 +127,7 @@ export class VoiceSession {
     if (this.#recorder !== recorder) return;
     this.#state.set({ status: 'ready' });
     this.#setGate();
+    void this.#loadSilero(recorder);
   }
 
   /** Lets go of microphone and player; the connection stays. */
@@ -156,13 +173,52 @@ export class VoiceSession {
       context,
       deviceId: this.#options.deviceId,
       workletUrl: this.#options.recorderWorkletUrl,
-      onChunk: ({ samples, preRoll, last }) => {
-        this.#live.sendAudio(samples, { preRoll, last });
-        // The end is told behind the last piece.
-        if (last && this.#mode === 'push-to-talk') this.#live.audioControl('stop');
+      onChunk: (chunk) => {
+        if (!this.#isSilero) return this.#send(chunk);
+        this.#silero?.push(chunk.samples);
+        this.#gate.push(chunk);
       },
-      onSpeech: (event) => this.#speech(event),
+      onSpeech: (event) => {
+        if (!this.#isSilero) this.#speech(event);
+      },
     });
+  }
+
+  #send({ samples, preRoll, last }: RecordedChunk): void {
+    if (samples.length > 0) this.#live.sendAudio(samples, { preRoll, last });
+    // The end is told behind the last piece.
+    if (last && this.#mode === 'push-to-talk') this.#live.audioControl('stop');
+  }
+
+  /** Whether Silero decides; with the key nobody has to. */
+  get #isSilero(): boolean {
+    return this.#mode === 'hands-free' && this.#detector.get() === 'silero';
+  }
+
+  async #loadSilero(recorder: AudioRecorder): Promise<void> {
+    const { silero: files } = this.#options;
+    if (files === undefined) return;
+    const onStart = () => {
+      this.#gate.open();
+      this.#speech('start');
+    };
+    const onEnd = () => {
+      this.#gate.close();
+      this.#speech('end');
+    };
+    let detector: SileroDetector;
+    try {
+      const { SileroDetector } = await import('./silero-detector.js');
+      detector = new SileroDetector({ ...files, onStart, onEnd });
+      await detector.open();
+    } catch {
+      return; // The other detector goes on.
+    }
+    if (this.#recorder !== recorder) return detector.close();
+    this.#silero = detector;
+    this.#ends.push(() => detector.close());
+    this.#detector.set('silero');
+    this.#setGate();
   }
 
   #listen(player: AudioPlayer): (() => void)[] {
@@ -181,13 +237,16 @@ export class VoiceSession {
 
   #setGate(): void {
     const isOn = !this.#isMuted && this.#state.get().status !== 'off';
-    const byVoice = this.#mode === 'hands-free' ? 'voice' : 'closed';
+    const byVoice = this.#isSilero ? 'open' : this.#mode === 'hands-free' ? 'voice' : 'closed';
+    this.#gate.close();
     this.#recorder?.setGate(!isOn ? 'closed' : this.#isPressed ? 'open' : byVoice);
   }
 
   #end(error?: Error): void {
     this.#recorder = undefined;
     this.#player = undefined;
+    this.#silero = undefined;
+    this.#detector.set('worklet');
     for (const end of this.#ends.splice(0)) end();
     this.#inputLevel.set(0);
     this.#outputLevel.set(0);

@@ -1,4 +1,4 @@
-/** Lets a chat take the turns that the server begins: answers to speech, and what happens while nobody asks. */
+/** Lets a chat take the turns that the server begins, and send answers that were given while another turn was told. */
 
 import type { UIMessage } from 'ai';
 
@@ -9,29 +9,35 @@ export interface FollowingChat {
   readonly messages: readonly UIMessage[];
   readonly status: string;
   resumeStream(): Promise<void>;
-  /** Tells of changes of the status; without it, call the returned `check` yourself when a turn has ended. */
+  /** Without a message it sends what was answered, in the name of the message that holds it. */
+  sendMessage(): Promise<void>;
+  /** Tell of changes; without them, call the returned `check` yourself when a turn has ended or something was answered. */
   '~registerStatusCallback'?: (listener: () => void) => () => void;
+  '~registerMessagesCallback'?: (listener: () => void) => () => void;
 }
 
-/** Makes `chat` resume whenever the server has begun a turn and the chat is free; returns how to end that. */
+/** Makes `chat` take what the server begins whenever it is free; returns how to end that. */
 export function followServerTurns<Message extends UIMessage>(
   chat: FollowingChat,
   transport: LiveChatTransport<Message>,
 ): { check: () => void; stop: () => void } {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const isFree = () => chat.status === 'ready' || chat.status === 'error';
+  const act = () => {
+    timer = undefined;
+    if (!isFree()) return;
+    if (transport.takeOlderAnswers(chat.messages)) void chat.sendMessage();
+    else if (transport.serverTurns.get() > 0) void chat.resumeStream();
+  };
   const check = () => {
-    clearTimeout(timer);
-    if (transport.serverTurns.get() === 0) return;
     // A chat that has just ended a turn may have an answer to send by itself, which goes first.
-    timer = setTimeout(() => {
-      if (isFree() && transport.serverTurns.get() > 0) void chat.resumeStream();
-    }, 0);
+    if (isFree()) timer ??= setTimeout(act, 0);
   };
   const stops = [
     transport.attach(() => chat.messages),
     transport.serverTurns.subscribe(check),
     chat['~registerStatusCallback']?.(check),
+    chat['~registerMessagesCallback']?.(check),
   ];
   check();
   const stop = () => {

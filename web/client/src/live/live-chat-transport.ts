@@ -96,6 +96,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
   #isFollowed = false;
   #sequence = 0;
   #turn = 0;
+  #owesInterrupt = false;
   #staleTimer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(options: LiveChatTransportOptions = {}) {
@@ -149,6 +150,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
   /** Closes the connection in order. Turns go on at the server; `connect` comes back to them. */
   close(): void {
     clearTimeout(this.#staleTimer);
+    this.#owesInterrupt = false;
     this.#socket.close();
     this.#desk.fail(new DOMException('the connection was closed', 'AbortError'));
     this.#serverTurns.set(0);
@@ -161,9 +163,10 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     return () => listeners.delete(listener);
   }
 
-  /** Stops what the model says, and the turn with it. */
+  /** Stops what the model says, and the turn with it; without a connection, as soon as there is one. */
   interrupt(reason?: string): void {
-    this.#socket.send({ type: 'interrupt', ...(reason !== undefined && { reason }) });
+    const isSent = this.#socket.send({ type: 'interrupt', ...(reason !== undefined && { reason }) });
+    this.#owesInterrupt = !isSent && this.#socket.state.get().status !== 'idle';
   }
 
   /** Asks for spoken or written answers. */
@@ -261,6 +264,9 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     return turn.stream.readable;
   };
 
+  /** Used by {@link followServerTurns}: whether older messages have answers to send; set by `buildUseChatOptions`. */
+  takeOlderAnswers: (messages: readonly UIMessage[]) => boolean = () => false;
+
   /** Used by {@link followServerTurns}: tells what messages the chat has, and that it takes turns as they come. */
   attach(messages: () => readonly UIMessage[]): () => void {
     this.#messages = messages;
@@ -294,6 +300,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
 
   #opened(): void {
     this.#socket.send({ type: 'audio_config', wire: this.#wire });
+    if (this.#owesInterrupt) this.interrupt();
     this.#flush();
     const inDoubt = (this.#desk.waiting as PendingSend[]).filter((send) => send.isInDoubt);
     if (!this.#desk.isTorn && inDoubt.length === 0) return;
@@ -345,7 +352,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     const isWaiting = this.#desk.waiting.includes(send);
     if (!send.stream.isOpen && !isWaiting) return;
     if (isWaiting && !send.isSent) this.#desk.drop(send);
-    if (send.isSent) this.interrupt();
+    if (send.isSent || send.isInDoubt) this.interrupt();
     send.stream.fail(new DOMException('the request was stopped', 'AbortError'));
   }
 
@@ -370,9 +377,16 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     if (chunk.type === 'data-pcm') {
       const { chunk: base64, sampleRate, turn } = chunk.data as { chunk: string; sampleRate: number; turn: number };
       this.#emit('audio', { turn, sampleRate, samples: decodePcm(base64) });
-    } else if (!this.#desk.chunk(chunk)) {
+    } else if (!this.#desk.chunk(this.#withAnswer(chunk))) {
       this.#emit('data', chunk);
     }
+  }
+
+  /** A chat reads a stream later than it comes, and has no other way to know which answer a transcription belongs to. */
+  #withAnswer(chunk: UIMessageChunk): UIMessageChunk {
+    const answerId = this.#desk.currentMessageId;
+    if (chunk.type !== 'data-transcription' || answerId === undefined) return chunk;
+    return { ...chunk, data: { ...(chunk.data as object), answerId } };
   }
 
   #takeControl(control: ControlFrame): void {

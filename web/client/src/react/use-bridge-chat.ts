@@ -6,6 +6,7 @@ import { useCallback, useEffect, useRef, useState } from 'react';
 
 import { loadMessages, stopTurn } from '../bridge-requests.js';
 import { buildUseChatOptions, type BuildUseChatOptions } from '../build-use-chat-options.js';
+import { ClientTools } from '../client-tools.js';
 import { followServerTurns } from '../live/follow-server-turns.js';
 import type { LiveChatTransport } from '../live/live-chat-transport.js';
 import type { ConnectionState } from '../live/live-socket.js';
@@ -46,7 +47,8 @@ export function useBridgeChat<Message extends UIMessage = UIMessage>(
 ): BridgeChat<Message> {
   const latest = useRef(options);
   latest.current = options;
-  const { id, clientTools, resume = true, throttleMs } = options;
+  const { id, resume = true, throttleMs } = options;
+  const clientTools = toolsOf(options);
 
   const { chat, live } = useBridge(latest, id);
   const helpers = useChat<Message>({
@@ -101,7 +103,7 @@ function makeBridge<Message extends UIMessage>(latest: Latest<Message>, id: stri
     ...init,
     ...(generateId !== undefined && { generateId }),
     onData: (part) => {
-      takeTranscription(chat, live, part);
+      takeTranscription(chat, part);
       latest.current.onData?.(part);
     },
     onError: (error) => latest.current.onError?.(error),
@@ -119,7 +121,7 @@ function connect<Message extends UIMessage>(
   const following = followServerTurns(chat, live);
   const stops = [
     live.on('data', (part) => {
-      takeTranscription(chat, live, part);
+      takeTranscription(chat, part);
       latest.current.onData?.(part as Parameters<NonNullable<ChatInit<Message>['onData']>>[0]);
     }),
     live.on('stale', () => void reload(chat, latest.current)),
@@ -132,11 +134,10 @@ function connect<Message extends UIMessage>(
 
 function takeTranscription<Message extends UIMessage>(
   chat: Chat<Message>,
-  live: LiveChatTransport<Message> | undefined,
   part: { type: string; data?: unknown },
 ): void {
   const spoken = transcriptionOf(part);
-  if (spoken !== undefined) chat.messages = withTranscription(chat.messages, spoken, live?.currentMessageId);
+  if (spoken !== undefined) chat.messages = withTranscription(chat.messages, spoken);
 }
 
 /** What ended unseen is loaded; a failure leaves the chat in its error, from which the user may try again. */
@@ -156,7 +157,7 @@ async function stopEverywhere<Message extends UIMessage>(
   live: LiveChatTransport<Message> | undefined,
   options: UseBridgeChatOptions<Message>,
 ): Promise<void> {
-  options.clientTools?.cancel();
+  toolsOf(options)?.cancel();
   if (live === undefined) await stopTurn(options, chat.id).catch(() => chat.stop());
   else live.interrupt();
   const isBusy = () => chat.status === 'submitted' || chat.status === 'streaming';
@@ -173,6 +174,10 @@ async function stopEverywhere<Message extends UIMessage>(
     if (!isBusy()) finish();
   });
   if (isBusy()) await chat.stop();
+}
+
+function toolsOf({ clientTools }: { clientTools?: ClientTools | readonly string[] | undefined }): ClientTools | undefined {
+  return clientTools instanceof ClientTools ? clientTools : undefined;
 }
 
 const IDLE_STATE: ConnectionState = { status: 'idle' };

@@ -1,6 +1,7 @@
 /** What the tests run inside a real browser. */
 
 import { AudioPlayer, AudioRecorder, CameraFrames, VoiceSession, type VoiceConnection } from '../../src/index.js';
+import { SileroDetector } from '../../src/audio/silero-detector.js';
 
 interface Captured {
   /** The first frame of the audio clock. */
@@ -145,8 +146,33 @@ const tests = {
     return { frames, isLive, isStopped: stream?.getTracks().every((track) => track.readyState === 'ended') };
   },
 
+  /** Recorded speech through Silero, as fast as it comes. */
+  async silero(samples: string) {
+    const events: { event: string; ms: number }[] = [];
+    let at = 0;
+    const note = (event: string) => events.push({ event, ms: at / 16 });
+    const detector = new SileroDetector({
+      ortUrl: '/ort/ort.wasm.min.mjs',
+      modelUrl: '/silero.onnx',
+      onStart: () => note('start'),
+      onEnd: () => note('end'),
+    });
+    await detector.open();
+    const bytes = Uint8Array.from(atob(samples), (letter) => letter.charCodeAt(0));
+    const all = new Int16Array(bytes.buffer);
+    for (; at < all.length; at += 4096) {
+      detector.push(all.subarray(at, at + 4096));
+      await until(() => detector.waiting === 0);
+    }
+    detector.close();
+    const missing = await new SileroDetector({ ortUrl: '/ort/nothing.mjs', modelUrl: '/silero.onnx', onStart: () => {}, onEnd: () => {} })
+      .open()
+      .then(() => 'opened', () => 'refused');
+    return { events, missing };
+  },
+
   /** A hands-free conversation: the model speaks, the user begins to, and the model is silent at once. */
-  async bargeIn() {
+  async bargeIn(withSilero: boolean) {
     const listeners = new Map<string, (event: never) => void>();
     const sent: { length: number; preRoll: boolean; last: boolean }[] = [];
     const live = {
@@ -160,12 +186,17 @@ const tests = {
       },
       sendAudio: (samples: Int16Array, { preRoll = false, last = false } = {}) => sent.push({ length: samples.length, preRoll, last }) > 0,
     } as unknown as VoiceConnection;
-    const session = new VoiceSession(live, { mode: 'hands-free' });
+    const silero = { ortUrl: '/ort/ort.wasm.min.mjs', modelUrl: '/silero.onnx' };
+    const session = new VoiceSession(live, { mode: 'hands-free', ...(withSilero && { silero }) });
     const states: string[] = [];
     const playing: string[] = [];
     session.state.subscribe(() => states.push(session.state.get().status));
     session.playing.subscribe(() => playing.push(session.playing.get()));
     await session.start();
+    if (withSilero) await until(() => session.detector.get() === 'silero');
+    await until(() => session.state.get().status === 'ready');
+    states.length = 0;
+    sent.length = 0;
     listeners.get('audio')?.({ turn: 1, samples: ramp(24_000 * 20), sampleRate: 24_000 } as never);
     await until(() => session.state.get().status === 'listening');
     await until(() => playing.includes('playing') && session.playing.get() === 'idle');

@@ -54,6 +54,14 @@ export function waitingCalls(message: UIMessage | undefined): Call[] {
     .filter((call): call is Call => call?.state === 'waiting');
 }
 
+/** Whether a call of a message has not come to its end. */
+export function hasOpenCalls(message: UIMessage): boolean {
+  return message.parts.some((part) => {
+    const call = isToolUIPart(part) ? callOf(part, message) : undefined;
+    return call !== undefined && !call.part.state.startsWith('output-');
+  });
+}
+
 function ownApproval(part: ToolPart): Approval | undefined {
   const { approval } = part as Loose;
   if (approval === undefined) return undefined;

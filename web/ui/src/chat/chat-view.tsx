@@ -13,6 +13,7 @@ import { prepareMarkdown } from './answer-text';
 import { ApprovalBar } from './approval-bar';
 import { waitingCalls } from './calls';
 import { Composer } from './composer';
+import { LiveNotice } from './live-notice';
 import { MessageList } from './message-list';
 import { ErrorNotice } from './notices';
 import { Queue } from './queue';
@@ -29,12 +30,17 @@ const DRAW_EVERY_MS = 50;
 export function ChatView({ session }: { session: ChatSession }) {
   const t = useTranslate();
   const { messages, status, error } = useChat({ chat: session.chat, throttle: DRAW_EVERY_MS });
-  const { loading, queue, records } = useStore(session.state);
+  const { loading, queue, records, cut } = useStore(session.state);
   const { scroller, content, isAtEnd, toEnd } = useStickToEnd(session.id);
   const isVoiceOn = useStore(voiceWanted);
   const isBusy = status === 'submitted' || status === 'streaming';
   const last = messages.at(-1);
   const waiting = useMemo(() => waitingCalls(last), [last]);
+  // What failed on its way is shown as a message, and stays in the queue until the server has it.
+  const waitingItems = useMemo(
+    () => queue.filter(({ id }) => !messages.some((message) => message.id === id)),
+    [queue, messages.length],
+  );
   const isEmpty = loading === 'ready' && messages.length === 0;
 
   useEffect(() => {
@@ -61,7 +67,7 @@ export function ChatView({ session }: { session: ChatSession }) {
           )}
           {isEmpty && <Suggestions onChoose={(text) => void session.send(text, [])} />}
           {loading === 'ready' && (
-            <MessageList messages={messages} session={session} records={records} isBusy={isBusy} />
+            <MessageList messages={messages} session={session} records={records} cut={cut} isBusy={isBusy} />
           )}
           {isBusy && !isSpeaking(last) && <Working />}
           {error !== undefined && <ErrorNotice error={error} session={session} />}
@@ -81,15 +87,13 @@ export function ChatView({ session }: { session: ChatSession }) {
           </IconButton>
         )}
         <MiniPlayer />
+        {session.live !== undefined && <LiveNotice live={session.live} />}
         {session.live !== undefined && isVoiceOn && (
           <Suspense>
             <VoiceBar live={session.live} />
           </Suspense>
         )}
-        <Queue
-          queue={queue.filter(({ id }) => !session.isSending(id))}
-          onRemove={(id) => session.removeQueued(id)}
-        />
+        <Queue queue={waitingItems} onRemove={(id) => session.removeQueued(id)} />
         <ApprovalBar calls={waiting} session={session} />
         <Composer key={session.id} session={session} isBusy={isBusy} isAsked={waiting.length > 0} onSent={toEnd} />
       </div>

@@ -5,7 +5,7 @@ import type { UIMessage } from 'ai';
 import { useTranslate } from '../lib/i18n';
 import { IconButton } from '../ui/button';
 import { useCopy } from '../ui/use-copy';
-import { waitingCalls } from './calls';
+import { hasOpenCalls } from './calls';
 import type { ChatSession } from './session';
 
 interface Props {
@@ -19,8 +19,8 @@ export function MessageActions({ message, session, isLast }: Props) {
   const [copied, copy] = useCopy();
   const text = textOf(message);
   if (text === '' && !isLast) return null;
-  // While a question is open the answer is not over.
-  if (waitingCalls(message).length > 0) return null;
+  // While a question is open, or a tool runs in this browser, the answer is not over.
+  if (hasOpenCalls(message)) return null;
   const hidden = isLast ? '' : 'opacity-0 group-hover/message:opacity-100 group-focus-within/message:opacity-100';
   return (
     <div className={`mt-1 -ml-1.5 flex transition-opacity pointer-coarse:opacity-100 ${hidden}`}>

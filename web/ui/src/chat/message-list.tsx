@@ -12,6 +12,7 @@ interface Props {
   messages: UIMessage[];
   session: ChatSession;
   records: ReadonlyMap<string, CallRecord>;
+  cut: ReadonlySet<string>;
   isBusy: boolean;
 }
 
@@ -19,11 +20,11 @@ interface Props {
 const SHOWN_AT_FIRST = 40;
 const SHOWN_MORE = 80;
 
-export function MessageList({ messages, session, records, isBusy }: Props) {
+export function MessageList({ messages, session, records, cut, isBusy }: Props) {
   const last = messages.at(-1);
   return (
     <>
-      <History messages={messages.slice(0, -1)} session={session} records={records} />
+      <History messages={messages.slice(0, -1)} session={session} records={records} cut={cut} />
       {last !== undefined && (
         <Message
           key={last.id}
@@ -31,6 +32,7 @@ export function MessageList({ messages, session, records, isBusy }: Props) {
           session={session}
           records={records}
           isStreaming={isBusy && last.role === 'assistant'}
+          isCut={cut.has(last.id)}
           isLast
         />
       )}
@@ -40,7 +42,7 @@ export function MessageList({ messages, session, records, isBusy }: Props) {
 
 /** All but the last message. Compared by its elements: the SDK makes a new array at every chunk. */
 const History = memo(
-  function History({ messages, session, records }: Omit<Props, 'isBusy'>) {
+  function History({ messages, session, records, cut }: Omit<Props, 'isBusy'>) {
     const t = useTranslate();
     // Fixed when the chat is opened: messages that come later push none away.
     const [start, setStart] = useState(() => Math.max(0, messages.length - SHOWN_AT_FIRST));
@@ -60,6 +62,7 @@ const History = memo(
             session={session}
             records={records}
             isStreaming={false}
+            isCut={cut.has(message.id)}
             isLast={false}
           />
         ))}
@@ -68,6 +71,7 @@ const History = memo(
   },
   (before, after) =>
     before.records === after.records &&
+    before.cut === after.cut &&
     before.session === after.session &&
     before.messages.length === after.messages.length &&
     before.messages.every((message, index) => message === after.messages[index]),

@@ -20,6 +20,8 @@ interface Props {
   session: ChatSession;
   records: ReadonlyMap<string, CallRecord>;
   isStreaming: boolean;
+  /** The user spoke over it. */
+  isCut: boolean;
   isLast: boolean;
 }
 
@@ -49,12 +51,13 @@ function areSame(before: Props, after: Props): boolean {
     before.message === after.message &&
     before.isStreaming === after.isStreaming &&
     before.isLast === after.isLast &&
+    before.isCut === after.isCut &&
     before.session === after.session &&
     (before.records === after.records || !after.message.parts.some(isToolUIPart))
   );
 }
 
-function AssistantMessage({ message, session, records, isStreaming, isLast }: Props) {
+function AssistantMessage({ message, session, records, isStreaming, isCut, isLast }: Props) {
   const calls = message.parts.filter(isToolUIPart).flatMap((part) => callOf(part, message) ?? []);
   const sources = message.parts.filter(
     (part): part is Source => part.type === 'source-url' || part.type === 'source-document',
@@ -72,7 +75,7 @@ function AssistantMessage({ message, session, records, isStreaming, isLast }: Pr
         />
       ))}
       <Sources sources={sources} />
-      <EndedNote metadata={message.metadata} />
+      <EndedNote metadata={message.metadata} isCut={isCut} />
       {!isStreaming && <MessageActions message={message} session={session} isLast={isLast} />}
     </>
   );

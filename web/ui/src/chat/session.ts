@@ -21,7 +21,7 @@ import { createStore } from '../lib/store';
 import { onTabsChange, tellTabs } from '../lib/tabs';
 import { clientTools } from '../tools/client-tools';
 import { type CallRecord, recordsOf } from './call-records';
-import { waitingCalls } from './calls';
+import { hasOpenCalls, waitingCalls } from './calls';
 import { chatOptions } from './chat-options';
 import { hasUnsentAnswers, isNetworkFailure, lastUserMessage, reconciled } from './reconcile';
 
@@ -31,6 +31,8 @@ export interface SessionState {
   queue: Waiting[];
   audit: AuditRow[];
   records: ReadonlyMap<string, CallRecord>;
+  /** Answers that the user cut off by speaking. */
+  cut: ReadonlySet<string>;
 }
 
 /** So often a request is repeated while the server seems to be there; then the user decides. */
@@ -46,6 +48,8 @@ export class ChatSession {
   #known = 0;
   #sending: string | undefined;
   #isSyncing = false;
+  #isOwnChange = false;
+  #hasSpoken = false;
   #recoveriesLeft = MAX_RECOVERIES;
 
   constructor(
@@ -57,6 +61,7 @@ export class ChatSession {
       queue: keptQueue(id),
       audit: [],
       records: new Map(),
+      cut: new Set(),
     });
     const { live, ...options } = chatOptions(id, mode, () => this.#accepted());
     this.live = live;
@@ -222,6 +227,7 @@ export class ChatSession {
       following.stop,
       live.on('data', (part) => this.#heard(part)),
       live.on('stale', () => void this.sync()),
+      live.on('interrupted', () => this.#markCut()),
     ];
   }
 
@@ -229,7 +235,14 @@ export class ChatSession {
   #heard(part: { type: string; data?: unknown }): void {
     const spoken = transcriptionOf(part);
     if (spoken === undefined) return;
+    this.#hasSpoken = true;
     this.chat.messages = withTranscription(this.chat.messages, spoken, this.live?.currentMessageId);
+  }
+
+  #markCut(): void {
+    const spoken = this.chat.messages.findLast((message) => message.role === 'assistant');
+    const id = this.live?.currentMessageId ?? spoken?.id;
+    if (id !== undefined) this.#change({ cut: new Set(this.state.get().cut).add(id) });
   }
 
   async #fetchMessages(): Promise<void> {
@@ -238,13 +251,13 @@ export class ChatSession {
     this.#known = stored.updatedAt;
     const messages = reconciled(this.chat.messages, stored.messages);
     if (messages !== this.chat.messages) this.chat.messages = messages;
-    const queue = this.state.get().queue.filter((item) => !messages.some((message) => message.id === item.id));
-    if (queue.length !== this.state.get().queue.length) this.#setQueue(queue);
+    this.#dropArrived(messages);
     if (messages.some((message) => message.parts.some((part) => part.type.startsWith('tool-')))) void this.loadAudit();
   }
 
   async #resume(): Promise<void> {
-    await this.chat.resumeStream();
+    // A live connection brings what runs by itself, and one that was given up must not be opened unasked.
+    if (this.live === undefined) await this.chat.resumeStream();
     this.#settled();
   }
 
@@ -258,22 +271,21 @@ export class ChatSession {
     if (next === undefined || this.isBusy || this.#sending !== undefined || this.chat.status === 'error') return;
     if (!evenWhileAsked && waitingCalls(this.chat.messages.at(-1)).length > 0) return;
     this.#sending = next.id;
-    this.#change({ queue: this.state.get().queue });
     const text = next.text === '' ? [] : [{ type: 'text' as const, text: next.text }];
     void this.chat.sendMessage({ id: next.id, role: 'user', parts: [...next.files, ...text] });
   }
 
-  /** The message that is being sent is shown as a message, no longer as one that waits. */
-  isSending(id: string): boolean {
-    return this.#sending === id;
-  }
-
   #accepted(): void {
     this.#recoveriesLeft = MAX_RECOVERIES;
-    if (this.#sending === undefined) return;
-    const sent = this.#sending;
     this.#sending = undefined;
-    this.removeQueued(sent);
+    this.#dropArrived(this.chat.messages);
+  }
+
+  /** What is among the messages that the server has waits no longer. */
+  #dropArrived(messages: readonly UIMessage[]): void {
+    const { queue } = this.state.get();
+    const left = queue.filter((item) => !messages.some((message) => message.id === item.id));
+    if (left.length !== queue.length) this.#setQueue(left);
   }
 
   #statusChanged(): void {
@@ -288,8 +300,12 @@ export class ChatSession {
   #settled(): void {
     if (this.chat.status !== 'ready' || this.state.get().loading !== 'ready') return;
     void clientTools.run(this.chat);
-    void refresh().then(() => {
-      if (!this.isBusy) this.#known = this.#listedAt() ?? this.#known;
+    // The change that the list tells next is this chat's own turn; but for older questions that it has settled, and
+    // for the recording of what the user said, which only the server has.
+    this.#isOwnChange = !this.#hasSpoken && !this.chat.messages.slice(0, -1).some(hasOpenCalls);
+    this.#hasSpoken = false;
+    void refresh().finally(() => {
+      this.#isOwnChange = false;
     });
     if (this.chat.messages.at(-1)?.parts.some((part) => part.type.startsWith('tool-')) === true) void this.loadAudit();
     this.#sendNext();
@@ -308,7 +324,9 @@ export class ChatSession {
 
   #listChanged(): void {
     const at = this.#listedAt();
-    if (at !== undefined && at !== this.#known && !this.isBusy) void this.sync();
+    if (at === undefined || at === this.#known || this.isBusy) return;
+    if (this.#isOwnChange) this.#known = at;
+    else void this.sync();
   }
 
   #listedAt(): number | undefined {

@@ -1,6 +1,6 @@
 /** A question about a tool call, in its card: what is asked, how long there is to decide, and the two answers. */
 import { Check, Clock, MessageSquareText, X } from 'lucide-react';
-import { type KeyboardEvent, useEffect, useState } from 'react';
+import { type KeyboardEvent, useEffect, useRef, useState } from 'react';
 
 import type { Call } from '../chat/calls';
 import type { CallRecord } from '../chat/call-records';
@@ -10,6 +10,7 @@ import { clock, countdown, humanName } from '../lib/format';
 import { useTranslate } from '../lib/i18n';
 import { useStore } from '../lib/store';
 import { Button } from '../ui/button';
+import { focusNextQuestion } from './focus-next';
 
 interface Props {
   call: Call;
@@ -24,7 +25,11 @@ export function ApprovalQuestion({ call, record, place, runsHere, onRespond, onE
   const t = useTranslate();
   const [reason, setReason] = useState<string>();
   const tool = humanName(call.name);
-  const respond = (approved: boolean) => onRespond(approved, reason?.trim() || undefined);
+  const box = useRef<HTMLDivElement>(null);
+  const respond = (approved: boolean) => {
+    if (box.current) focusNextQuestion(box.current);
+    onRespond(approved, reason?.trim() || undefined);
+  };
 
   const onKeyDown = (event: KeyboardEvent) => {
     const isOwn = event.target === event.currentTarget;
@@ -37,8 +42,10 @@ export function ApprovalQuestion({ call, record, place, runsHere, onRespond, onE
 
   return (
     <div
+      ref={box}
       role="group"
       tabIndex={0}
+      data-question
       aria-label={t('approvalQuestion', { tool })}
       onKeyDown={onKeyDown}
       data-testid="approval"

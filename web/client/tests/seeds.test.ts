@@ -1,0 +1,91 @@
+/** The bare predicate, as ADR 0006 has it, with the AI SDK's own `Chat` and transport against the real server. */
+
+import { Chat } from '@ai-sdk/react';
+import { DefaultChatTransport, type UIMessage } from 'ai';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+
+import { sendAutomaticallyWhen } from '../src/index.js';
+import { isToolPart, type ToolPart } from '../src/tool-parts.js';
+import { startServer, type Server } from './server.js';
+
+const PAY = 'call process_payment {"amount":50,"recipient":"Hanako"}';
+const COLOR = 'call pick_color {}';
+
+let server: Server;
+beforeAll(async () => {
+  server = await startServer();
+});
+afterAll(() => server.stop());
+
+/** A chat that counts its requests. */
+function open(dialect: 'native' | 'adk') {
+  const requests: UIMessage[][] = [];
+  const chat = new Chat({
+    transport: new DefaultChatTransport({
+      api: `${server.url}/api/chat`,
+      body: { dialect },
+      fetch: (url, init) => {
+        requests.push((JSON.parse(String(init?.body)) as { messages: UIMessage[] }).messages);
+        return fetch(url, init);
+      },
+    }),
+    sendAutomaticallyWhen,
+  });
+  const tools = () => (chat.lastMessage?.parts ?? []).filter((part) => isToolPart(part)) as ToolPart[];
+  const answer = (approved: boolean) => {
+    const id = tools().find(({ state }) => state === 'approval-requested')?.approval?.id ?? '';
+    return chat.addToolApprovalResponse({ id, approved });
+  };
+  const output = (name: string, output: unknown) => {
+    const toolCallId = tools().find(({ type }) => type === `tool-${name}`)?.toolCallId ?? '';
+    return chat.addToolOutput({ tool: name, toolCallId, output });
+  };
+  const answered = () => vi.waitFor(() => expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ type: 'text', state: 'done' }), 10_000);
+  const ready = () => vi.waitFor(() => expect(chat.status).toBe('ready'), 10_000);
+  return { chat, requests, answer, output, answered, ready };
+}
+
+describe.each(['native', 'adk'] as const)('%s', (dialect) => {
+  it.each([true, false])('the paper, test 1, and ADR 0007: an answer (%s) alone is sent', async (approved) => {
+    const { chat, requests, answer, answered } = open(dialect);
+    await chat.sendMessage({ text: PAY });
+    await answer(approved);
+    await answered();
+    expect(requests).toHaveLength(2);
+  });
+
+  it('the paper, test 2: an output alone changes the message and is not sent', async () => {
+    const { chat, requests, output, ready } = open(dialect);
+    await chat.sendMessage({ text: COLOR });
+    await output('pick_color', 'teal');
+    await ready();
+    expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ state: 'output-available', output: 'teal' });
+    expect(requests).toHaveLength(1);
+  });
+
+  it('the paper, test 3: output and answer are sent once, together', async () => {
+    const { chat, requests, answer, output, answered } = open(dialect);
+    await chat.sendMessage({ text: `${PAY} && ${COLOR}` });
+    await output('pick_color', 'teal');
+    expect(requests).toHaveLength(1);
+    await answer(true);
+    await answered();
+    expect(requests).toHaveLength(2);
+    const states = requests[1]?.at(-1)?.parts.flatMap((part) => (isToolPart(part) ? [(part as ToolPart).state] : []));
+    expect(states).toContain('output-available');
+    expect(states).toContain('approval-responded');
+  });
+
+  it.each([true, false])('ADR 0004: two confirmations in a row (%s) are three requests, and text comes last', async (approved) => {
+    const { chat, requests, answer, answered, ready } = open(dialect);
+    await chat.sendMessage({ text: 'search the database and update it' });
+    await answer(approved);
+    await vi.waitFor(() => expect(requests).toHaveLength(2), 10_000);
+    await ready();
+    if (dialect === 'adk') expect(chat.lastMessage?.parts.every(({ type }) => type !== 'text')).toBe(true);
+    await answer(approved);
+    await answered();
+    expect(requests).toHaveLength(3);
+    expect(chat.messages).toHaveLength(2);
+  });
+});

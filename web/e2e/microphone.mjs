@@ -1,0 +1,49 @@
+// A microphone that says what a test wants, in the tones that the scripted model understands.
+
+/** Runs in the page before its own scripts: `window.speak(text)` is heard by whoever records, and resolves at its end. */
+export function installMicrophone() {
+  let context;
+  let destination;
+  const ready = () => {
+    if (context !== undefined) return;
+    context = new AudioContext();
+    destination = context.createMediaStreamDestination();
+    // A room is never quite silent, and a stream that begins with the first word stumbles over it.
+    const room = new ConstantSourceNode(context, { offset: 1e-4 });
+    room.connect(destination);
+    room.start();
+  };
+  const original = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+  navigator.mediaDevices.getUserMedia = async (constraints) => {
+    if (!constraints.audio) return original(constraints);
+    ready();
+    await context.resume();
+    return destination.stream.clone();
+  };
+
+  const BURST = 0.04;
+  const GAP = 0.02;
+  const AMPLITUDE = 0.2;
+  window.speak = async (text) => {
+    ready();
+    const bytes = [2, ...new TextEncoder().encode(text), 3];
+    // Written sample by sample: started and stopped oscillators would blur the edges.
+    const rate = context.sampleRate;
+    const length = Math.ceil(bytes.length * (BURST + GAP) * rate);
+    const buffer = context.createBuffer(1, length, rate);
+    const samples = buffer.getChannelData(0);
+    bytes.forEach((byte, index) => {
+      const start = Math.round(index * (BURST + GAP) * rate);
+      const low = 450 + 75 * (byte & 15);
+      const high = 1800 + 75 * (byte >> 4);
+      for (let at = 0; at < BURST * rate; at += 1) {
+        const time = (2 * Math.PI * at) / rate;
+        samples[start + at] = AMPLITUDE * (Math.sin(low * time) + Math.sin(high * time));
+      }
+    });
+    const source = new AudioBufferSourceNode(context, { buffer });
+    source.connect(destination);
+    source.start();
+    await new Promise((resolve) => (source.onended = resolve));
+  };
+}
