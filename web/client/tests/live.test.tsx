@@ -24,6 +24,7 @@ afterAll(async () => {
   await server.stop();
 });
 afterEach(() => {
+  proxy.isUp = true;
   for (const page of pages) page.close();
   pages = [];
 });
@@ -194,7 +195,7 @@ it('stop without a connection ends the turn when there is one', async () => {
   proxy.cut();
   await page.until(() => expect(page.chat.connection.status).not.toBe('open'));
   await page.chat.stop();
-  expect(page.chat.status).toBe('ready');
+  await page.until(() => expect(page.chat.status).toBe('ready'));
   proxy.isUp = true;
   await vi.waitFor(async () => expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' }), 10_000);
 });

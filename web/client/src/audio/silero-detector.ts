@@ -61,6 +61,11 @@ export class SileroDetector {
     });
   }
 
+  /** How many frames of 32 ms the model has not looked at yet; beyond 32 further ones are passed over. */
+  get waiting(): number {
+    return this.#unanswered;
+  }
+
   /** Takes the next samples, 16-bit at 16 kHz. */
   push(samples: Int16Array): void {
     for (const sample of samples) {

@@ -160,11 +160,10 @@ const tests = {
     await detector.open();
     const bytes = Uint8Array.from(atob(samples), (letter) => letter.charCodeAt(0));
     const all = new Int16Array(bytes.buffer);
-    for (; at < all.length; at += 512) {
-      detector.push(all.subarray(at, at + 512));
-      await pause(4);
+    for (; at < all.length; at += 4096) {
+      detector.push(all.subarray(at, at + 4096));
+      await until(() => detector.waiting === 0);
     }
-    await pause(300);
     detector.close();
     const missing = await new SileroDetector({ ortUrl: '/ort/nothing.mjs', modelUrl: '/silero.onnx', onStart: () => {}, onEnd: () => {} })
       .open()
