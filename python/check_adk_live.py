@@ -349,11 +349,8 @@ async def lost_connections_are_opened_again(bridges, adk):
         await live.speak("say after")
         while (await live.turn()).text != "after":
             pass
-        await live.write("go away 1s then say bye")
+        await live.write("say bye")
         equal((await live.turn()).text, "bye")
-        await asyncio.sleep(1.5)
-        await live.speak("say still here")
-        equal((await live.turn()).text, "still here")
 
 
 @check

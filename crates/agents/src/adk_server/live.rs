@@ -12,12 +12,14 @@
 //! that was under way, so a turn that has gone silent is over, too. The server tells models where speech ends by
 //! itself, and one that is told so by a key hangs up; the end of the audio says the same.
 
+mod reading;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use adk_bridge_protocol::audio::PcmFormat;
-use adk_bridge_protocol::event::{Content, Event, Part};
+use adk_bridge_protocol::event::{Event, Part};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
@@ -30,6 +32,7 @@ use super::{AdkServer, part};
 use crate::agent::{AgentError, SessionRequest};
 use crate::gemini_live::{ConnectError, Incoming, IncomingSink, LiveInput, Modality, Speaker};
 use crate::live_socket::{LiveSocket, Read};
+use reading::{Awaited, Reading, says};
 
 /// A connection that does not stand by then will not.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -39,8 +42,6 @@ const MEANT: Duration = Duration::from_secs(5);
 const LOST_WORDS: Duration = Duration::from_secs(15);
 /// A question that nobody has begun to answer by then was lost.
 const LOST_QUESTION: Duration = Duration::from_secs(60);
-/// How many calls may be open at a time; no model comes near.
-const MAX_OPEN_CALLS: usize = 1_024;
 /// Closed because something went wrong behind the server; the reason begins with the model's own code.
 const INTERNAL: u16 = 1011;
 const INVALID_ARGUMENT: &str = "1007";
@@ -58,32 +59,6 @@ pub struct AdkConnection {
     answers_history: bool,
 }
 
-/// What must come soon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Awaited {
-    #[default]
-    Nothing,
-    Answer,
-    Words,
-    /// Whether the turn is over.
-    End,
-}
-
-/// What is carried from one event to the next.
-#[derive(Debug, Default)]
-struct Reading {
-    /// Long-running calls whose results the server waits for.
-    open: Vec<String>,
-    /// Calls of tools that the server runs.
-    running: Vec<String>,
-    /// Whether a call was made or answered, and nothing has been said since.
-    awaits_words: bool,
-    speaking: bool,
-    /// Whether what sounds is left out, because it was asked to be written.
-    mute: bool,
-    said: Vec<String>,
-}
-
 impl AdkServer {
     /// Opens a connection in the session of a chat. Dropping the future gives up.
     pub async fn live(
@@ -94,7 +69,11 @@ impl AdkServer {
         let talk = self.talk;
         let (session, answers_history) = match in_session(&talk, &request).await {
             Ok(found) => found,
-            Err(error) => return Err(ConnectError { error, code: None }),
+            // It was tried often enough.
+            Err(error) => {
+                let code = Some(POLICY);
+                return Err(ConnectError { error, code });
+            }
         };
         // A model that can only speak has said so by hanging up; what it says can be read all the same.
         let spoken = match talk.only_speaks.load(Ordering::Relaxed) {
@@ -259,137 +238,6 @@ impl AdkConnection {
     }
 }
 
-impl Reading {
-    /// Hands an event over. Says what is awaited after it, where that changes.
-    fn event(
-        &mut self,
-        mut event: Event<'_>,
-        json: &str,
-        sink: IncomingSink<'_>,
-    ) -> Option<Awaited> {
-        let mut awaited = self.note(&event);
-        self.keep(&event, json);
-        let failed = event.error.is_some() || event.error_code.is_some();
-        let complete = event.turn_complete == Some(true);
-        if event.interrupted == Some(true) || failed {
-            self.rest();
-            awaited = Some(Awaited::Nothing);
-        } else if complete && self.awaits_words {
-            event.turn_complete = None;
-            let working = !self.running.is_empty() || !self.open.is_empty();
-            awaited = Some(match working {
-                true => Awaited::Nothing,
-                false => Awaited::End,
-            });
-        } else if complete {
-            self.rest();
-            awaited = Some(Awaited::Nothing);
-        }
-        if self.mute
-            && let Some(content) = &mut event.content
-        {
-            let parts = std::mem::take(&mut content.parts);
-            let parts: Vec<_> = Vec::from(parts)
-                .into_iter()
-                .filter(|part| !is_sound(part))
-                .collect();
-            content.parts = parts.into();
-        }
-        sink(Incoming::Event(&event));
-        if failed && !complete {
-            sink(Incoming::Event(&Event {
-                turn_complete: Some(true),
-                ..Event::default()
-            }));
-        }
-        awaited
-    }
-
-    fn note(&mut self, event: &Event<'_>) -> Option<Awaited> {
-        let mut awaited = None;
-        for part in event.parts().iter().filter(|_| !event.is_partial()) {
-            if let Some(call) = &part.function_call
-                && let Some(id) = call.id.as_deref()
-            {
-                let long_running = event.long_running_tool_ids.iter().any(|it| it == id);
-                let calls = if long_running {
-                    &mut self.open
-                } else {
-                    &mut self.running
-                };
-                calls.truncate(MAX_OPEN_CALLS - 1);
-                calls.push(id.to_owned());
-                self.awaits_words = true;
-                awaited = Some(Awaited::Nothing);
-            } else if let Some(response) = &part.function_response {
-                self.running
-                    .retain(|id| Some(id.as_str()) != response.id.as_deref());
-                self.awaits_words = true;
-                let working = !self.running.is_empty() || !self.open.is_empty();
-                awaited = Some(match working {
-                    true => Awaited::Nothing,
-                    false => Awaited::Answer,
-                });
-            }
-        }
-        if says(event) {
-            self.speaking = true;
-            if self.running.is_empty() {
-                self.awaits_words = false;
-                awaited = Some(Awaited::Words);
-            }
-        } else if event.input_transcription.is_some() && !self.speaking && !self.awaits_words {
-            awaited = Some(Awaited::Answer);
-        }
-        awaited
-    }
-
-    fn rest(&mut self) {
-        self.running.clear();
-        self.awaits_words = false;
-        self.speaking = false;
-    }
-
-    /// Keeps what was said, for a session that has to be told it again: words instead of sounds.
-    fn keep(&mut self, event: &Event<'_>, json: &str) {
-        if event.is_partial() || event.is_from_user() {
-            return;
-        }
-        if !event.parts().is_empty() && !event.parts().iter().any(is_sound) {
-            self.said.push(json.to_owned());
-        }
-        let spoken = event.output_transcription.as_ref();
-        if let Some(text) = spoken.and_then(|it| it.text.as_deref())
-            && !text.is_empty()
-        {
-            let content = Content::new("model", vec![Part::text(text)]);
-            let said = json!({"author": event.author, "content": content});
-            self.said.push(said.to_string());
-        }
-    }
-}
-
-/// Whether the agent says something in this event.
-fn says(event: &Event<'_>) -> bool {
-    let speaks = |part: &Part<'_>| {
-        part.text.as_deref().is_some_and(|text| !text.is_empty())
-            || part.inline_data.is_some()
-            || part.file_data.is_some()
-    };
-    let transcribed = event.output_transcription.as_ref();
-    let transcribed = transcribed.and_then(|it| it.text.as_deref());
-    !event.is_from_user()
-        && (event.parts().iter().any(speaks) || transcribed.is_some_and(|text| !text.is_empty()))
-}
-
-fn is_sound(part: &Part<'_>) -> bool {
-    let kind = part
-        .inline_data
-        .as_ref()
-        .and_then(|it| it.mime_type.as_deref());
-    kind.is_some_and(|kind| kind.starts_with("audio/"))
-}
-
 /// The session of the chat, and whether the user, or a tool, had the last word in it.
 async fn in_session(talk: &Talk, request: &SessionRequest) -> Result<(String, bool), AgentError> {
     let Some(known) = session::known(talk, &*request.memory).await? else {
@@ -502,5 +350,65 @@ impl std::fmt::Debug for AdkConnection {
             .field("modality", &self.modality)
             .field("awaited", &self.awaited)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use adk_bridge_protocol::event::Content;
+    use adk_bridge_protocol::outbox::Response;
+
+    use super::*;
+
+    #[test]
+    fn frames_have_the_names_that_are_read() {
+        let responses = [Response {
+            id: "1".into(),
+            name: "t".into(),
+            response: json!({"a": 1}),
+        }];
+        let turns = [Content::new("user", vec![Part::text("hi")])];
+        for (input, expected) in [
+            (
+                LiveInput::Audio(&[1, 0]),
+                Some(json!({"blob": {"mime_type": "audio/pcm;rate=16000", "data": "AQA="}})),
+            ),
+            (
+                LiveInput::Video {
+                    media_type: "image/png",
+                    data: &[255],
+                },
+                Some(json!({"blob": {"mime_type": "image/png", "data": "/w=="}})),
+            ),
+            (
+                LiveInput::Text("hi"),
+                Some(json!({"content": {"role": "user", "parts": [{"text": "hi"}]}})),
+            ),
+            (
+                LiveInput::Contents {
+                    turns: &turns,
+                    answer: true,
+                },
+                Some(json!({"content": {"role": "user", "parts": [{"text": "hi"}]}})),
+            ),
+            (
+                LiveInput::Responses(&responses),
+                Some(json!({"content": {"role": "user", "parts": [
+                    {"functionResponse": {"id": "1", "name": "t", "response": {"a": 1}}},
+                ]}})),
+            ),
+            (
+                LiveInput::AudioStreamEnd,
+                Some(json!({"audio_stream_end": true})),
+            ),
+            (
+                LiveInput::ActivityEnd,
+                Some(json!({"audio_stream_end": true})),
+            ),
+            (LiveInput::ActivityStart, None),
+        ] {
+            let frame = frame(&input).map(|frame| serde_json::from_slice::<Value>(&frame).unwrap());
+            assert_eq!(frame, expected, "{input:?}");
+        }
     }
 }
