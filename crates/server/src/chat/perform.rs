@@ -357,7 +357,7 @@ impl Task {
             Ask::Responses(responses) => (News::Responses(responses.clone()), None),
             Ask::History => {
                 let last = self.last_message().await;
-                let parts = last.iter().flat_map(|message| history::user_parts(message));
+                let parts = last.iter().flat_map(history::user_parts);
                 let content = json!(Content::new("user", parts.collect::<Vec<_>>()));
                 (News::Message(content), last.map(|last| last.id.clone()))
             }

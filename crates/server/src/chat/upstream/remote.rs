@@ -150,7 +150,7 @@ impl Task {
         let sent = match &ask {
             Ask::Responses(responses) => connection.send(Sent::Responses(responses)).await,
             Ask::History => {
-                let parts = last.iter().flat_map(|it| history::user_parts(it));
+                let parts = last.iter().flat_map(history::user_parts);
                 let parts: Vec<_> = parts.collect();
                 if parts.is_empty() {
                     self.upstream.make_way();
