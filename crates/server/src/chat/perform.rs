@@ -21,6 +21,7 @@ use adk_bridge_protocol::outbox::{Ask, Audit, AuditKind, Commit, Effect, Outbox}
 use adk_bridge_protocol::reply::{Given, Input, Reply};
 use futures_util::FutureExt as _;
 use serde_json::json;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::kept;
@@ -364,12 +365,12 @@ impl Task {
         };
         let request = self.session_request(news, before).await;
         let (server, closing) = (server.clone(), self.upstream.take_closing());
-        Box::pin(async move {
+        Box::pin(on_its_own(async move {
             if let Some(closing) = closing {
                 let _ = closing.await;
             }
             server.start(request?).await.map(AgentRun::Adk)
-        })
+        }))
     }
 
     /// What the user said last, with its files in it.
@@ -478,6 +479,21 @@ impl Task {
             millis,
             "the turn {turn} of chat {chat} ended: {result}"
         );
+    }
+}
+
+/// Lets something go on while the chat's task is busy: what asks the store for a session holds the store's only writer,
+/// and the task would wait for itself. Dropping it stops it.
+pub(super) async fn on_its_own<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let mut alone = JoinSet::new();
+    alone.spawn(future);
+    match alone.join_next().await {
+        Some(Ok(done)) => done,
+        Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        // Nobody but the set itself cancels it, and the set is dropped with this.
+        _ => std::future::pending().await,
     }
 }
 

@@ -12,6 +12,7 @@ use adk_bridge_protocol::outbox::Ask;
 use serde_json::Value;
 
 use super::{Line, Upstream};
+use crate::chat::perform::on_its_own;
 use crate::chat::run::Run;
 use crate::chat::task::Task;
 
@@ -60,14 +61,14 @@ impl Task {
             .await;
         let (server, modality) = (server.clone(), self.upstream.modality);
         let closing = self.upstream.take_closing();
-        let opening = Box::pin(async move {
+        let opening = Box::pin(on_its_own(async move {
             if let Some(closing) = closing {
                 let _ = closing.await;
             }
             let request = request.map_err(|error| ConnectError { error, code: None })?;
             let connection = server.live(request, modality).await?;
             Ok(LiveConnection::Adk(connection))
-        });
+        }));
         let told = self.upstream.told;
         self.upstream.line = Line::Opening {
             opening,
