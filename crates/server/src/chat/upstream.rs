@@ -93,6 +93,8 @@ enum Line {
         opening: Opening,
         sure: usize,
         told: usize,
+        /// Whether it answers what it is told at once.
+        asks: bool,
     },
     Open(Box<LiveConnection>),
 }
@@ -367,13 +369,22 @@ impl Task {
 
     async fn upstream_opened(&mut self, connection: Box<LiveConnection>) {
         let opened = std::mem::replace(&mut self.upstream.line, Line::Open(connection));
-        if let Line::Opening { sure, told, .. } = opened {
+        let mut asked = false;
+        if let Line::Opening {
+            sure, told, asks, ..
+        } = opened
+        {
             self.upstream.sure = sure;
             self.upstream.told = told;
+            asked = asks;
         }
         self.upstream.stale = false;
         self.upstream.comes_back = false;
         self.upstream.renewal.opened();
+        if self.upstream.speaks && !asked {
+            // Somebody wrote while it was being opened.
+            Box::pin(self.ask_upstream()).await;
+        }
         self.send_waiting().await;
     }
 
@@ -452,6 +463,7 @@ impl Task {
             opening: Box::pin(opening),
             sure: mark,
             told,
+            asks,
         };
     }
 

@@ -322,6 +322,12 @@ async fn a_key_is_held_to_speak() {
 async fn answers_are_spoken_or_written_as_the_user_likes() {
     let bridge = Bridge::start();
     let mut client = Client::open(&bridge, "/live?chat=modes").await;
+    // Written while the model's connection is being opened.
+    client
+        .send(json!({"type": "modality", "modality": "audio"}))
+        .await;
+    client.say("say at once").await;
+    assert!(turn(&mut client).await.pcm == sound("at once"));
     speak(&mut client, "say aloud").await;
     assert!(turn(&mut client).await.pcm == sound("aloud"));
     client
