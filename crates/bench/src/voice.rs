@@ -76,6 +76,9 @@ async fn talk(mut socket: Socket) -> anyhow::Result<usize> {
     let mut frames = interval(Duration::from_millis(20));
     frames.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut words = interval(Duration::from_secs(1));
+    words.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // A message that comes too early would cut the answer to the last one short.
+    let mut waits = false;
     let end = Instant::now() + Duration::from_secs(SECONDS.into());
     let message = json!({"type": "message", "messages": [
         {"role": "user", "parts": [{"type": "text", "text": WORDS}]},
@@ -85,9 +88,13 @@ async fn talk(mut socket: Socket) -> anyhow::Result<usize> {
     while Instant::now() < end {
         tokio::select! {
             _ = frames.tick() => socket.send(Message::binary(FRAME.to_vec())).await?,
-            _ = words.tick() => socket.send(Message::text(message.clone())).await?,
+            _ = words.tick(), if !waits => {
+                waits = true;
+                socket.send(Message::text(message.clone())).await?;
+            }
             received = socket.next() => match received {
                 Some(Ok(Message::Binary(audio))) => spoken += audio.len().saturating_sub(8),
+                Some(Ok(Message::Text(text))) => waits &= !text.contains("\"turn-end\""),
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(error.into()),
                 None => anyhow::bail!("the server closed a connection"),
