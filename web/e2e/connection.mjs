@@ -102,6 +102,9 @@ export const connectionTests = [
       const server = await startServer(world.binary, keys);
       try {
         const visit = await open({ server });
+        await visit.get('key-field').fill('not the key');
+        await visit.page.keyboard.press('Enter');
+        await visit.page.getByText('does not take this key').waitFor();
         await visit.get('key-field').fill('a-long-enough-secret-key');
         await visit.page.keyboard.press('Enter');
         await visit.get('suggestions').waitFor();

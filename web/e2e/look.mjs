@@ -109,8 +109,7 @@ export const lookTests = [
       await tabTo('Options of', 'Shift+Tab');
       await keyboard.press('Enter');
       await visit.page.getByRole('menuitem', { name: 'Rename' }).waitFor();
-      await keyboard.press('ArrowDown');
-      await keyboard.press('ArrowUp');
+      await tabTo('Rename', 'ArrowDown');
       await keyboard.press('Enter');
       await visit.get('rename-field').waitFor();
       await keyboard.type('By keys alone');

@@ -5,8 +5,13 @@ export function installMicrophone() {
   let context;
   let destination;
   const ready = () => {
-    context ??= new AudioContext();
-    destination ??= context.createMediaStreamDestination();
+    if (context !== undefined) return;
+    context = new AudioContext();
+    destination = context.createMediaStreamDestination();
+    // A room is never quite silent, and a stream that begins with the first word stumbles over it.
+    const room = new ConstantSourceNode(context, { offset: 1e-4 });
+    room.connect(destination);
+    room.start();
   };
   const original = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
   navigator.mediaDevices.getUserMedia = async (constraints) => {

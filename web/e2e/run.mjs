@@ -18,6 +18,7 @@ import { liveTests } from './live.mjs';
 import { lookTests } from './look.mjs';
 import { startServer } from './server.mjs';
 import { Visit } from './visit.mjs';
+import { voiceTests } from './voice.mjs';
 
 // Most of a test's time is waiting; more at once would make the machine's speed part of the tests.
 const AT_ONCE = 3;
@@ -39,6 +40,7 @@ const tests = [
   ...connectionTests,
   ...inspectorTests,
   ...liveTests,
+  ...voiceTests,
   ...lookTests,
   ...deliveryTests,
   ...costTests,

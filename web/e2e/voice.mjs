@@ -10,11 +10,19 @@ async function speaking(open) {
   await visit.page.reload();
   await visit.get('voice-toggle').click();
   await visit.get('voice-status').getByText('ready').waitFor();
+  // A short reply may begin and end between two looks.
+  await visit.page.evaluate(() => {
+    window.player = [];
+    const status = document.querySelector('[data-testid=voice-status]');
+    const note = () => window.player.push(status.dataset.playing);
+    new MutationObserver(note).observe(status, { attributeFilter: ['data-playing'] });
+  });
   return visit;
 }
 
 const say = (visit, text) => visit.page.evaluate((words) => window.speak(words), text);
 
+const wasHeard = (visit) => visit.page.evaluate(() => window.player.includes('playing'));
 const isHeard = async (visit) => (await visit.get('voice-status').getAttribute('data-playing')) === 'playing';
 
 /** Holds the key while the words are said. */
@@ -33,14 +41,18 @@ export const voiceTests = [
       const visit = await speaking(open);
       await saysWithKey(visit, 'what is the weather in Tokyo');
       await visit.get('message-user').getByText('what is the weather in Tokyo').waitFor();
-      await visit.until(() => isHeard(visit), 'the reply to be heard');
+      await visit.until(() => wasHeard(visit), 'the reply to be heard');
       await visit.picture('voice');
       await visit.sees('sunny in Tokyo');
       await visit.until(async () => !(await isHeard(visit)), 'the reply to end');
       await visit.page.reload();
       await visit.sees('sunny in Tokyo');
-      await visit.get('message-assistant').locator('audio').waitFor();
-      assert.equal(await visit.get('message-user').locator('audio').count(), 1);
+      assert.equal(await visit.get('message-user').getByTestId('recording').count(), 1);
+      const recording = visit.get('message-assistant').getByTestId('recording');
+      await recording.getByText(/0:0[1-9]/).waitFor();
+      await recording.click();
+      const sound = visit.get('message-assistant').locator('audio');
+      await visit.until(() => sound.evaluate(({ currentTime }) => currentTime > 0), 'the recording to be heard');
     },
   ],
   [

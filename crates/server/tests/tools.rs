@@ -107,6 +107,8 @@ async fn chats(directory: &std::path::Path, fault: Fault) -> Chats {
     Chats::new(Shared {
         store,
         agent: Agent::Gemini(gemini.unwrap()),
+        voice: None,
+        keep_recordings: false,
         tools: Arc::new(tools.unwrap()),
         tool_timeout: Duration::from_millis(200),
         files: Arc::new(files),

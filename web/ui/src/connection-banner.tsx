@@ -64,6 +64,7 @@ function useRecoveryToast(): void {
 function KeyDialog() {
   const t = useTranslate();
   const [key, setKey] = useState('');
+  const tried = useStore(apiKey) !== '';
   const unlock = (event: FormEvent) => {
     event.preventDefault();
     apiKey.set(key.trim());
@@ -72,6 +73,11 @@ function KeyDialog() {
   return (
     <Dialog title={t('keyNeeded')} onClose={() => {}}>
       <form onSubmit={unlock}>
+        {tried && (
+          <p role="alert" className="mb-2 text-sm text-danger">
+            {t('keyWrong')}
+          </p>
+        )}
         <input
           autoFocus
           type="password"

@@ -208,6 +208,7 @@ fn original(call: &Map<String, Value>) -> Option<Original> {
 #[cfg(test)]
 mod tests {
     use adk_bridge_protocol::message::parse_messages;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -365,6 +366,59 @@ mod tests {
             let mut odd = past("assistant", "a", &[]);
             odd.said.push(line.to_owned());
             assert_eq!(restore(&[odd], None, "app"), Restored::default(), "{line}");
+        }
+    }
+
+    /// A part with one of a few ids and names, so that they meet.
+    fn any_part() -> impl Strategy<Value = Value> {
+        let names = [
+            "pay",
+            "pick",
+            REQUEST_CONFIRMATION,
+            REQUEST_INPUT,
+            REQUEST_CREDENTIAL,
+        ];
+        let (ids, names) = ("[a-d]", prop::sample::select(names.to_vec()));
+        (0..4, ids, names).prop_map(|(kind, id, name)| match kind {
+            0 => json!({"text": id}),
+            1 => result(&id, name, json!({})),
+            2 => json!({"functionCall": id}),
+            _ => call(
+                &id,
+                name,
+                json!({"originalFunctionCall": {"id": "a", "name": "pay"}}),
+            ),
+        })
+    }
+
+    proptest! {
+        /// What ADK refuses is never sent, and no call is left that it might run.
+        #[test]
+        fn every_call_has_a_result_and_none_is_adks_own(
+            messages in prop::collection::vec(prop::collection::vec(any_part(), 0..6), 1..4),
+            answered in prop::option::of("[a-d]"),
+        ) {
+            let past: Vec<Past> = messages
+                .iter()
+                .map(|parts| past("assistant", "a", &[said(parts)]))
+                .collect();
+            let coming: Option<Vec<Response>> = answered.map(|id| {
+                vec![Response { id, name: "pick".into(), response: json!({}) }]
+            });
+            let told = restore(&past, coming.as_deref(), "app");
+            let mut open: Vec<Value> = Vec::new();
+            for part in parts_of(&told) {
+                for kind in ["functionCall", "functionResponse"] {
+                    let name = part[kind]["name"].as_str().unwrap_or_default();
+                    prop_assert!(!name.starts_with("adk_"), "{}", part);
+                }
+                if part["functionCall"].is_object() {
+                    open.push(part["functionCall"]["id"].clone());
+                }
+                open.retain(|id| *id != part["functionResponse"]["id"]);
+            }
+            let coming: Vec<Value> = coming.iter().flatten().map(|one| json!(one.id)).collect();
+            prop_assert!(open.iter().all(|id| coming.contains(id)), "{:?}", told);
         }
     }
 }

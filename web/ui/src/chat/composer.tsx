@@ -30,7 +30,10 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
   const picker = useRef<HTMLInputElement>(null);
   const isDropping = useDrop((dropped) => setFiles((before) => [...before, ...attach(dropped)]));
 
-  useEffect(() => field.current?.focus(), []);
+  useEffect(() => {
+    // On a touch screen the focus would call up the keyboard over the page.
+    if (window.matchMedia('(pointer: fine)').matches) field.current?.focus();
+  }, []);
   useEffect(() => keepDraft(session.id, text), [session, text]);
   const isEmpty = text.trim() === '' && files.length === 0;
 

@@ -5,6 +5,7 @@ import { useEffect, useState } from 'react';
 import { apiKey, authorizedFetch, localUrl } from '../lib/api';
 import { useTranslate } from '../lib/i18n';
 import { Dialog } from '../ui/dialog';
+import { Recording } from './recording';
 
 interface Media {
   url: string;
@@ -16,9 +17,7 @@ export function MediaPart({ url, mediaType, filename }: Media) {
   const source = useSource(url);
   if (source === undefined) return null;
   if (mediaType.startsWith('image/')) return <Image source={source} name={filename} />;
-  if (mediaType.startsWith('audio/')) {
-    return <audio controls preload="metadata" src={source} className="my-2 w-full max-w-sm" />;
-  }
+  if (mediaType.startsWith('audio/')) return <Recording source={source} />;
   return (
     <a
       href={source}

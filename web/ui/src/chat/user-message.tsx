@@ -25,7 +25,7 @@ export function UserMessage({ message, session }: { message: UIMessage; session:
   return (
     <div className="flex flex-col items-end pl-8 sm:pl-16">
       {message.parts.map((part, index) =>
-        part.type === 'file' ? (
+        part.type === 'file' && !isSound(part) ? (
           <MediaPart key={index} url={part.url} mediaType={part.mediaType} filename={part.filename} />
         ) : null,
       )}
@@ -44,8 +44,18 @@ export function UserMessage({ message, session }: { message: UIMessage; session:
           </div>
         )}
       </div>
+      {message.parts.map((part, index) =>
+        part.type === 'file' && isSound(part) ? (
+          <MediaPart key={index} url={part.url} mediaType={part.mediaType} filename={part.filename} />
+        ) : null,
+      )}
     </div>
   );
+}
+
+/** What was said comes below its words, pictures above them. */
+function isSound({ mediaType }: { mediaType: string }): boolean {
+  return mediaType.startsWith('audio/');
 }
 
 function Editor({ text, onSend, onCancel }: { text: string; onSend: (text: string) => void; onCancel: () => void }) {

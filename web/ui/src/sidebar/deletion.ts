@@ -1,6 +1,6 @@
 /** Deleting a chat with a way back: the server is told when the time for regret is over, or when the page closes. */
 import { dropSession } from '../chat/sessions';
-import { api, type ChatRow } from '../lib/api';
+import { api, authorizedFetch, type ChatRow } from '../lib/api';
 import { refresh } from '../lib/connection';
 import { translate } from '../lib/i18n';
 import { forget } from '../lib/kept';
@@ -52,6 +52,6 @@ function stay(id: string): void {
 
 window.addEventListener('pagehide', () => {
   for (const id of timers.keys()) {
-    void fetch(`api/chats/${encodeURIComponent(id)}`, { method: 'DELETE', keepalive: true });
+    void authorizedFetch(`api/chats/${encodeURIComponent(id)}`, { method: 'DELETE', keepalive: true });
   }
 });
