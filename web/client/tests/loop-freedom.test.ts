@@ -176,7 +176,10 @@ describe('requests are bounded', () => {
 async function converse(chat: Chat<UIMessage>, tools: ReturnType<typeof defineClientTools>, { steps, order }: Plan): Promise<void> {
   for (let quiet = 0, round = 0; quiet < 3; round += 1) {
     await new Promise((resolve) => setTimeout(resolve, 0));
-    if (chat.status !== 'ready') continue;
+    if (chat.status !== 'ready') {
+      quiet = 0;
+      continue;
+    }
     quiet += 1;
     await tools.run(chat);
     const open = (chat.lastMessage?.parts ?? []).filter((part) => isToolPart(part) && (part as ToolPart).state === 'approval-requested') as ToolPart[];
