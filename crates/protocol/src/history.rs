@@ -29,6 +29,9 @@ pub const DENIED: &str = "the user denied this call; it was not run";
 /// What a model is told about a call that nobody answered.
 pub const UNANSWERED: &str = "this call was not answered; it was not run";
 
+/// What a model is told before a call that it made earlier and whose result has come since.
+const EARLIER_CALL: &str = "Here is what came of a call that you made earlier.";
+
 /// The conversation as an agent takes it. System messages are left out: they are the agent's instruction.
 pub fn contents<'m>(messages: impl IntoIterator<Item = &'m Message>) -> Vec<Content<'m>> {
     let mut contents = Vec::new();
@@ -37,8 +40,17 @@ pub fn contents<'m>(messages: impl IntoIterator<Item = &'m Message>) -> Vec<Cont
             Role::System => {}
             Role::User => push(&mut contents, "user", user_parts(message)),
             Role::Assistant => {
+                let mut first = true;
                 for step in message.parts.split(|part| matches!(part, Part::StepStart)) {
                     let (model, responses) = step_parts(step);
+                    let follows_model = contents
+                        .last()
+                        .is_some_and(|last: &Content<'_>| last.role.as_deref() == Some("model"));
+                    // A call may stand only after a user's turn.
+                    if first && follows_model && !responses.is_empty() {
+                        push(&mut contents, "user", vec![AgentPart::text(EARLIER_CALL)]);
+                    }
+                    first &= model.is_empty();
                     push(&mut contents, "model", model);
                     push(&mut contents, "user", responses);
                 }

@@ -4,6 +4,7 @@ mod kept;
 mod late;
 pub mod live;
 mod memory;
+mod parked;
 mod perform;
 mod plan;
 pub mod readers;

@@ -268,6 +268,7 @@ impl Task {
             .fail("the answer could not be stored; load the chat again and see how far it came");
         self.run = Run::Idle;
         self.reply = None;
+        self.parked.clear();
         self.turn = None;
         self.live.turn_over();
         self.lost = true;

@@ -76,6 +76,13 @@ impl Task {
                     answer,
                 });
             }
+            Plan::Submit { .. } if self.close_parked(Why::Superseded).await => {
+                self.queue.push_back(Command::Post {
+                    request,
+                    via,
+                    answer,
+                });
+            }
             Plan::Submit { messages, cut } => {
                 self.note_written();
                 if cut.is_some() {

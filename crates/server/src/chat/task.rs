@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adk_bridge_protocol::calls::Outcome;
+use adk_bridge_protocol::calls::{Call, Outcome};
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::{Dialect, Reader};
 use adk_bridge_protocol::message::{Message, Role};
@@ -93,6 +93,9 @@ pub(super) struct Task {
     /// How a remote agent knows the chat.
     pub(super) session: Known,
     pub(super) reply: Option<Reply>,
+    /// Replies that wait while the conversation goes on by voice, and answers to them that wait for a turn to end.
+    pub(super) parked: Vec<Reply>,
+    pub(super) later: VecDeque<Command>,
     pub(super) readers: Readers,
     pub(super) outbox: Outbox,
     pub(super) run: Run,
@@ -210,6 +213,9 @@ impl Task {
                 }
             }
             task.take_queued().await;
+            while let Some(command) = task.next_later() {
+                task.command(command).await;
+            }
             task.take_held().await;
         }
     }
@@ -231,6 +237,8 @@ impl Task {
             generation: 0,
             session: Known::default(),
             reply: None,
+            parked: Vec::new(),
+            later: VecDeque::new(),
             outbox: Outbox::default(),
             run: Run::Idle,
             tools: JoinSet::new(),
@@ -262,7 +270,17 @@ impl Task {
         };
         // A chat that has only files so far was begun by them.
         self.known = !messages.is_empty();
-        if let Some(record) = store.open_reply(chat).await? {
+        let mut open = store.open_replies_of(chat).await?;
+        let last = messages.last().map(|stored| stored.message.id.clone());
+        // One that does more than wait goes on first.
+        let current = open
+            .iter()
+            .position(|record| record.asking || !waits(record))
+            .or_else(|| {
+                let ends = |record: &Record| Some(&record.message.id) == last.as_ref();
+                open.iter().position(ends)
+            });
+        if let Some(record) = current.map(|index| open.remove(index)) {
             messages.retain(|stored| stored.message.id != record.message.id);
             self.reply = Some(Reply::restore(record));
         } else if let Some(last) = messages.pop_if(|stored| {
@@ -272,11 +290,15 @@ impl Task {
             let record = store.reply(chat, &last.message.id).await?;
             self.reply = Some(record.map_or_else(|| ended(last.message), Reply::restore));
         }
+        self.parked = open.into_iter().map(Reply::restore).collect();
         self.history = messages.into_iter().map(|stored| stored.message).collect();
         Ok(())
     }
 
     async fn command(&mut self, command: Command) {
+        let Some(command) = self.take_up_for(command) else {
+            return;
+        };
         match command {
             Command::Post {
                 request,
@@ -393,6 +415,7 @@ impl Task {
     fn is_idle(&self) -> bool {
         !self.run.is_active()
             && self.upstream.is_closed()
+            && self.parked.is_empty()
             && self.tools.is_empty()
             && self.readers.is_empty()
             && self.live.is_empty()
@@ -402,7 +425,9 @@ impl Task {
 
     /// When the alarm has to ring at the latest.
     fn due(&self) -> Option<Instant> {
-        let tick = self.reply.as_ref().and_then(Reply::deadline).map(|at| {
+        let deadline = self.reply.as_ref().and_then(Reply::deadline);
+        let deadline = deadline.into_iter().chain(self.parked_deadline()).min();
+        let tick = deadline.map(|at| {
             let wait = at.saturating_sub(now());
             Instant::now() + Duration::from_millis(wait)
         });
@@ -419,6 +444,7 @@ impl Task {
             self.feed(Input::Tick).await;
             self.active_at = at;
         }
+        self.expire_parked().await;
         if !self.readers.is_empty() && at >= self.active_at + KEEP_ALIVE {
             self.readers.keep_alive();
             self.active_at = at;
@@ -444,6 +470,7 @@ impl Task {
         while let Some(done) = self.tools.join_next().await {
             self.tool_done(done).await;
         }
+        while self.close_parked(Why::Stopped).await {}
     }
 
     /// Stores how far the reply has come and ends its readers. The next start marks a partial answer as such, and a
@@ -469,6 +496,12 @@ impl Task {
         }
         self.readers.cut_off(reply, GOING_AWAY);
     }
+}
+
+/// Whether a reply does nothing but wait for its front end.
+fn waits(record: &Record) -> bool {
+    let mut open = record.calls.iter().filter(|call| call.is_open());
+    record.ended.is_none() && open.all(Call::waits_for_client)
 }
 
 pub fn new_id(kind: &str) -> String {

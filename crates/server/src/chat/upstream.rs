@@ -473,6 +473,18 @@ impl Task {
         self.upstream.sure = self.upstream.told;
     }
 
+    /// A reply was taken up again, and what comes of it is news.
+    pub(super) fn upstream_reordered(&mut self) {
+        let known = history::contents(&self.past()).len();
+        // What others have said meanwhile is still to be told.
+        self.upstream.told = match self.upstream.stale {
+            true => self.upstream.told.min(known),
+            false => known,
+        };
+        self.upstream.sure = self.upstream.told;
+        self.upstream.renewal.forget_handle();
+    }
+
     /// Whether the turn that is to be answered is one for the model that listens.
     pub(super) fn is_for_upstream(&self) -> bool {
         let over_http = self.reply.as_ref().and_then(Reply::turn) == Some(Mode::Http);

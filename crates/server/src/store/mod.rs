@@ -119,7 +119,10 @@ pub trait Store: Send + Sync {
     /// The chats with a reply that has not ended or has a tool running.
     fn open_replies(&self) -> Pending<'_, Vec<OpenReply>>;
 
-    /// The reply of a chat that has not ended or has a tool running.
+    /// The replies of a chat that have not ended or have a tool running, oldest first: at most one does not wait.
+    fn open_replies_of<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<Record>>;
+
+    /// The newest of them.
     fn open_reply<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Option<Record>>;
 
     /// The record of a message that is a reply, ended or not.

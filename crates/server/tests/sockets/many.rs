@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::client::{Client, FIN, TEXT};
 use crate::support::{Bridge, within};
+use crate::voice::{sound, speak, turn};
 
 const CONNECTIONS: usize = 50;
 
@@ -117,4 +118,40 @@ async fn a_client_that_reads_nothing_holds_up_nobody() {
     assert!(bridge.memory() < 400 * 1024 * 1024);
     let chunks = deaf.chunks().await;
     assert_eq!(chunks.last().unwrap()["type"], "finish");
+}
+
+/// Fifty voices at once: each hears its own words, sample for sample.
+#[tokio::test]
+async fn fifty_voices_are_apart() {
+    let bridge = Bridge::start();
+    let mut voices = tokio::task::JoinSet::new();
+    for number in 0..CONNECTIONS {
+        let path = format!("/live?chat=voice-{number}");
+        let mut client = Client::open(&bridge, &path).await;
+        voices.spawn(async move {
+            let words = format!("tone {number}");
+            for _ in 0..2 {
+                speak(&mut client, &format!("say {words}")).await;
+                let turn = turn(&mut client).await;
+                assert_eq!(turn.heard(), format!("say {words}"));
+                assert_eq!(turn.text(), words);
+                assert!(turn.pcm == sound(&words));
+            }
+            client
+        });
+    }
+    let mut clients = Vec::new();
+    while let Some(voice) = voices.join_next().await {
+        clients.push(voice.unwrap());
+    }
+    for client in clients {
+        client.leave().await;
+    }
+    until(&bridge, "sockets", 0).await;
+    // A model is kept for a while for who may come back; without its chat there is nothing to come back to.
+    for number in 0..CONNECTIONS {
+        let path = format!("/api/chats/voice-{number}");
+        bridge.send("DELETE", &path, &[], "").await;
+    }
+    until(&bridge, "open_chats", 0).await;
 }

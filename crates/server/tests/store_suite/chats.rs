@@ -168,6 +168,30 @@ pub(crate) async fn get_their_title_from_the_first_text(home: &impl Home) {
     assert_eq!(made.title.as_deref(), Some("My cat"));
 }
 
+pub(crate) async fn revise_what_is_heard(home: &impl Home) {
+    let store = with_chat(home).await;
+    let unheard = message(json!({"id": "m1", "role": "user", "parts": []}));
+    store
+        .append(CHAT, &[unheard], Cut::Nothing, 1)
+        .await
+        .unwrap();
+    store
+        .commit(CHAT, &finished("m2", "yes?"), &[], 2)
+        .await
+        .unwrap();
+    for heard in ["good", "good morning"] {
+        store.revise(CHAT, &user("m1", heard)).await.unwrap();
+    }
+    let messages = store.messages(CHAT).await.unwrap();
+    assert_eq!(messages[0].message, user("m1", "good morning"));
+    assert_eq!(shown(&*store).await, ["m1", "m2"]);
+    let chat = store.chat(CHAT).await.unwrap().unwrap();
+    assert_eq!(chat.title.as_deref(), Some("good"), "the first words");
+    for (chat, id) in [(CHAT, "m3"), (CHAT, "m2"), (FOREIGN, "m1")] {
+        missing(store.revise(chat, &user(id, "no")).await);
+    }
+}
+
 pub(crate) async fn keep_messages_as_they_came(home: &impl Home) {
     let store = with_chat(home).await;
     // As deep as a body can be that is parsed by itself.

@@ -34,6 +34,7 @@ macro_rules! store_suite {
                 are_listed_page_by_page
                 get_their_title_from_the_first_text
                 keep_messages_as_they_came
+                revise_what_is_heard
                 are_cut
                 hold_a_message_once
                 hold_long_messages
@@ -47,6 +48,7 @@ macro_rules! store_suite {
                 come_back_as_they_were
                 have_a_state
                 are_made_one_at_a_time
+                wait_beside_the_conversation
                 are_committed_whole
                 decide_an_approval_once
                 let_one_of_fifty_decide

@@ -124,6 +124,29 @@ pub(crate) async fn are_made_one_at_a_time(home: &impl Home) {
     assert_eq!(shown(&*store).await, ["m1", "m2"]);
 }
 
+pub(crate) async fn wait_beside_the_conversation(home: &impl Home) {
+    let store = with_chat(home).await;
+    let (first, second) = (asking("m1", &["call-1"]), asking("m2", &["call-2"]));
+    for waits in [&first, &second] {
+        store.commit(CHAT, waits, &[], 1).await.unwrap();
+    }
+    let third = reply("m3", "meanwhile");
+    store.commit(CHAT, &third, &[], 2).await.unwrap();
+    assert_eq!(
+        store.open_replies_of(CHAT).await.unwrap(),
+        [first.clone(), second, third.clone()]
+    );
+    assert_eq!(store.open_reply(CHAT).await.unwrap(), Some(third));
+    assert_eq!(waiting(&*store).await, 2);
+    // One that goes on needs the others at rest.
+    let goes_on = reply("m1", "paying");
+    let refused = store.commit(CHAT, &goes_on, &[], 3).await;
+    assert!(conflict(refused).contains("in the making"));
+    let ended = finished("m3", "meanwhile");
+    store.commit(CHAT, &ended, &[], 4).await.unwrap();
+    store.commit(CHAT, &goes_on, &[], 5).await.unwrap();
+}
+
 pub(crate) async fn are_committed_whole(home: &impl Home) {
     let store = with_chat(home).await;
     let denied = json!({"state": "denied", "reason": "too much"});

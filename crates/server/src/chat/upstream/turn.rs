@@ -43,7 +43,8 @@ impl Task {
     /// Takes a message of the upstream.
     pub(super) async fn upstream_said(&mut self, message: Bytes) {
         if !self.upstream.speaks && self.begins_a_turn(&message) {
-            if self.is_unfinished() {
+            // A question goes on waiting beside the conversation.
+            if self.is_unfinished() && !self.park() {
                 // What runs there comes to its end first.
                 self.upstream.held = Some(message);
                 return;
@@ -71,7 +72,7 @@ impl Task {
     /// Goes on with a turn that had to wait for another.
     pub(in crate::chat) async fn take_held(&mut self) {
         if self.upstream.held.is_some()
-            && !self.is_unfinished()
+            && (!self.is_unfinished() || self.park())
             && let Some(message) = self.upstream.held.take()
         {
             self.upstream_said(message).await;

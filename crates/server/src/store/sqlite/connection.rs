@@ -339,11 +339,18 @@ fn migrations() -> Migrator {
             false,
         )
     };
-    Migrator::with_migrations(vec![migration(
-        1,
-        "store",
-        include_str!("../../../migrations/0001_store.sql"),
-    )])
+    Migrator::with_migrations(vec![
+        migration(
+            1,
+            "store",
+            include_str!("../../../migrations/0001_store.sql"),
+        ),
+        migration(
+            2,
+            "waiting",
+            include_str!("../../../migrations/0002_waiting.sql"),
+        ),
+    ])
 }
 
 #[cfg(test)]

@@ -200,6 +200,10 @@ impl Store for SqliteStore {
         read!(self, |connection| replies::open_all(connection))
     }
 
+    fn open_replies_of<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<Record>> {
+        read!(self, |connection| replies::open_in(connection, chat))
+    }
+
     fn open_reply<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Option<Record>> {
         read!(self, |connection| replies::open(connection, chat))
     }

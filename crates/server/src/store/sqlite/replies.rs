@@ -220,13 +220,30 @@ pub(super) async fn open(
     let row = sqlx::query(
         "SELECT reply, body FROM chats
          LEFT JOIN messages ON messages.chat_id = chats.id AND open = 1
-         WHERE chats.id = ?1 AND user = ?2",
+         WHERE chats.id = ?1 AND user = ?2 ORDER BY seq DESC LIMIT 1",
     )
     .bind(chat.id)
     .bind(chat.user)
     .fetch_optional(connection)
     .await?;
     record_of(row)
+}
+
+pub(super) async fn open_in(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+) -> Result<Vec<Record>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT reply, body FROM chats
+         JOIN messages ON messages.chat_id = chats.id AND open = 1
+         WHERE chats.id = ?1 AND user = ?2 ORDER BY seq",
+    )
+    .bind(chat.id)
+    .bind(chat.user)
+    .fetch_all(connection)
+    .await?;
+    let records: Result<Vec<_>, _> = rows.into_iter().map(|row| record_of(Some(row))).collect();
+    Ok(records?.into_iter().flatten().collect())
 }
 
 pub(super) async fn of_message(
