@@ -141,7 +141,7 @@ export const lookTests = [
 ];
 
 /** Fails on violations that shut people out. */
-async function accessible(visit, where) {
+export async function accessible(visit, where) {
   await visit.page.evaluate(AXE);
   const { violations } = await visit.page.evaluate(() => window.axe.run());
   const grave = violations

@@ -24,12 +24,14 @@ export function installMicrophone() {
   const BURST = 0.04;
   const GAP = 0.02;
   const AMPLITUDE = 0.2;
+  // Longer than what a recorder keeps of the time before it is asked.
+  const PAUSE = 0.6;
   window.speak = async (text) => {
     ready();
     const bytes = [2, ...new TextEncoder().encode(text), 3];
     // Written sample by sample: started and stopped oscillators would blur the edges.
     const rate = context.sampleRate;
-    const length = Math.ceil(bytes.length * (BURST + GAP) * rate);
+    const length = Math.ceil((bytes.length * (BURST + GAP) + PAUSE) * rate);
     const buffer = context.createBuffer(1, length, rate);
     const samples = buffer.getChannelData(0);
     bytes.forEach((byte, index) => {

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 
+import { accessible } from './look.mjs';
 import { installMicrophone } from './microphone.mjs';
 
 async function speaking(open) {
@@ -43,6 +44,7 @@ export const voiceTests = [
       await visit.get('message-user').getByText('what is the weather in Tokyo').waitFor();
       await visit.until(() => wasHeard(visit), 'the reply to be heard');
       await visit.picture('voice');
+      await accessible(visit, 'speaking');
       await visit.sees('sunny in Tokyo');
       await visit.until(async () => !(await isHeard(visit)), 'the reply to end');
       await visit.page.reload();
@@ -79,17 +81,34 @@ export const voiceTests = [
     },
   ],
   [
-    'voice: muted nothing is heard; written answers are silent; the camera shows a preview',
+    'voice: muted nothing is heard, and written answers are silent',
     async (open) => {
       const visit = await speaking(open);
-      await visit.get('camera-toggle').click();
-      await visit.get('camera-preview').waitFor();
-      await visit.get('camera-toggle').click();
-      await visit.get('camera-preview').waitFor({ state: 'detached' });
       await visit.get('voice-mute').click();
       await visit.get('voice-status').getByText('muted').waitFor();
+      await visit.get('composer').focus();
+      await visit.page.keyboard.down('Control');
+      await say(visit, 'say not heard');
+      await visit.page.keyboard.up('Control');
       await visit.get('voice-mute').click();
-      await visit.get('voice-status').getByText('hold').waitFor();
+      await visit.get('voice-spoken').click();
+      await saysWithKey(visit, 'say quietly');
+      await visit.sees('quietly');
+      await visit.answered();
+      assert.equal(await visit.get('message-user').count(), 1);
+      assert.equal(await wasHeard(visit), false);
+    },
+  ],
+  [
+    'voice: the camera shows a preview of what the agent sees, and everything is let go at the end',
+    async (open) => {
+      const visit = await speaking(open);
+      await visit.get('inspector-toggle').click();
+      await visit.get('camera-toggle').click();
+      await visit.get('camera-preview').waitFor();
+      await visit.get('chunk-row').filter({ hasText: 'binary' }).first().waitFor();
+      await visit.get('camera-toggle').click();
+      await visit.get('camera-preview').waitFor({ state: 'detached' });
       await visit.get('voice-toggle').click();
       await visit.get('voice-bar').waitFor({ state: 'detached' });
     },

@@ -1,6 +1,7 @@
 //! What the server costs: its CPU per text delta and per turn, and its memory, beside a bare translator and nginx.
 //!
-//! `cargo xtask bench server [--quick] [nginx] [translator] [adk-bridge]`. The load, the stand-in for Gemini and every
+//! `cargo xtask bench server [--quick] [nginx] [translator] [adk-bridge]`, or `cargo xtask bench server voice` for what
+//! speech costs. The load, the stand-in for Gemini and every
 //! reader live in this process, on one core; the server under test has the other. Only its CPU time counts, so that a
 //! busy machine makes the run longer, not the numbers larger.
 
@@ -15,6 +16,7 @@ mod server;
 mod stand_in;
 mod table;
 mod translator;
+mod voice;
 mod words;
 
 use std::process::ExitCode;
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["translator", base_url] => translator::run(base_url),
+        ["voice"] => measure_voice(),
         chosen => measure(chosen),
     };
     match done {
@@ -38,6 +41,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn measure_voice() -> anyhow::Result<()> {
+    server::pin_load();
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(voice::measure())
 }
 
 fn measure(words: &[&str]) -> anyhow::Result<()> {

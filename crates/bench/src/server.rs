@@ -174,6 +174,32 @@ impl Drop for Server {
     }
 }
 
+/// The scripted Gemini in a process of its own; it ends with this value.
+pub(crate) struct Model {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Model {
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let mut child = Command::new(bridge()?)
+            .args(["fake-gemini", "--pace=0ms"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("adk-bridge cannot be started: cargo build --release -p adk-bridge")?;
+        let address = announced(&mut child)?;
+        Ok(Self { child, address })
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// Moves this process to the core of the load.
 pub(crate) fn pin_load() {
     if has_two_cores() {

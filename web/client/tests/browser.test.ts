@@ -116,6 +116,14 @@ it('CameraFrames takes JPEG pictures and lets go of the camera', async () => {
   expect({ isLive, isStopped }).toEqual({ isLive: true, isStopped: true });
 }, 60_000);
 
+it.each(['release', 'mute', 'mode', 'stop'] as const)('VoiceSession: the key is held, and its end told, whatever ends it (%s)', async (how) => {
+  const { early, status, told } = await run('pushToTalk', how);
+  expect(early).toEqual([]);
+  expect(status).toBe('listening');
+  const words = told.filter((word) => word !== 'last');
+  expect(words.slice(0, 4)).toEqual(['start', 'before', 'piece', 'stop']);
+}, 60_000);
+
 it.each([false, true])('VoiceSession: who begins to speak silences the model, hands-free (Silero: %s)', async (silero) => {
   const { states, playing, sent, preRoll, lasts, off } = await run('bargeIn', silero);
   expect(states.slice(0, 2)).toEqual(['listening', 'ready']);

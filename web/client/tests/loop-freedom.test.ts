@@ -136,7 +136,7 @@ describe('requests are bounded', () => {
         );
         const chat = new Chat({ id: 'chat', transport: server, sendAutomaticallyWhen: createSendAutomaticallyWhen({ clientTools: tools }) });
         await chat.sendMessage({ text: 'go' });
-        await converse(chat, tools, plan);
+        await converse(chat, tools, server);
         expect(chat.error).toBeUndefined();
         const waits = plan.steps.filter(({ calls }) => calls.some((call) => call.asks || call.where === 'client')).length;
         expect(server.requests).toBe(waits + 1);
@@ -173,11 +173,14 @@ describe('requests are bounded', () => {
 });
 
 /** Plays the user and the page until nothing changes. */
-async function converse(chat: Chat<UIMessage>, tools: ReturnType<typeof defineClientTools>, { steps, order }: Plan): Promise<void> {
+async function converse(chat: Chat<UIMessage>, tools: ReturnType<typeof defineClientTools>, server: RuleServer): Promise<void> {
+  const { steps, order } = server.plan;
+  let requests = 0;
   for (let quiet = 0, round = 0; quiet < 3; round += 1) {
     await new Promise((resolve) => setTimeout(resolve, 0));
+    quiet = chat.status === 'ready' && server.requests === requests ? quiet + 1 : 0;
+    requests = server.requests;
     if (chat.status !== 'ready') continue;
-    quiet += 1;
     await tools.run(chat);
     const open = (chat.lastMessage?.parts ?? []).filter((part) => isToolPart(part) && (part as ToolPart).state === 'approval-requested') as ToolPart[];
     const next = open[(order[round % order.length] ?? 0) % Math.max(open.length, 1)];

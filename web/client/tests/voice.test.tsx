@@ -85,6 +85,21 @@ it.each([true, false])('an approval by voice (%s) works as in writing', async (a
   expect(page.chat.messages.map(({ id }) => id)).toEqual((await server.messages(page.id)).map(({ id }) => id));
 });
 
+it('an approval that the conversation has left behind is still answered, in its own message', async () => {
+  await speak('call process_payment {"amount":50,"recipient":"Hanako"}');
+  await page.until(() => expect(page.tools.map(({ state }) => state)).toEqual(['approval-requested']));
+  await page.rest();
+  const id = page.question('process_payment');
+  const asked = page.message?.id;
+  await speak('say good morning');
+  await page.until(() => expect(page.text).toMatch(/good morning/));
+  await page.rest();
+  await page.chat.addToolApprovalResponse({ id, approved: true });
+  await page.until(() => expect(textOf(page.chat.messages.find((message) => message.id === asked))).toMatch(/Paid 50/));
+  await page.rest();
+  expect(page.sent.map(({ messageId }) => messageId)).toEqual([asked]);
+});
+
 it('a connection that is lost while the model speaks loses no word', async () => {
   await speak('slow 12');
   await page.until(() => expect(page.text).not.toBe(''));

@@ -198,7 +198,8 @@ impl Task {
                 }
                 () = task.readers.room(), if !room => {}
                 brought = task.upstream.next(), if room && task.upstream.is_read() => {
-                    task.upstream_brought(brought).await;
+                    // Boxed, as are the others of speech: most chats are written, and small.
+                    Box::pin(task.upstream_brought(brought)).await;
                 }
                 () = task.live.gone() => {
                     task.live.leave();
@@ -214,9 +215,11 @@ impl Task {
             }
             task.take_queued().await;
             while let Some(command) = task.next_later() {
-                task.command(command).await;
+                Box::pin(task.command(command)).await;
             }
-            task.take_held().await;
+            if task.upstream.is_ahead() {
+                Box::pin(task.take_held()).await;
+            }
         }
     }
 
@@ -338,7 +341,7 @@ impl Task {
             } => {
                 let _ = answer.send(self.tool_output(&call_id, outcome).await);
             }
-            Command::Live(command) => self.live_command(command).await,
+            Command::Live(command) => Box::pin(self.live_command(command)).await,
             Command::Close { .. } | Command::ShutDown { .. } => {}
         }
     }

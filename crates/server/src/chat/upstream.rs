@@ -82,6 +82,8 @@ pub(super) struct Upstream {
     /// Whether the user holds a key to speak, and the audio that came while nobody did.
     holds_key: bool,
     unheld: Vec<u8>,
+    /// Whether it was open when its turn was taken from it: it still answers what comes next.
+    comes_back: bool,
     /// When to look again: at the plan, or whether anybody listens.
     look_at: Option<Instant>,
     leave_at: Option<Instant>,
@@ -101,6 +103,8 @@ enum Line {
         opening: Opening,
         sure: usize,
         told: usize,
+        /// Whether it answers what it is told at once.
+        asks: bool,
     },
     Open(Box<LiveConnection>),
 }
@@ -135,6 +139,7 @@ impl Default for Upstream {
             sounded: Vec::new(),
             holds_key: false,
             unheld: Vec::new(),
+            comes_back: false,
             look_at: None,
             leave_at: None,
             asked: None,
@@ -153,6 +158,11 @@ impl Upstream {
     /// Whether it is to be read.
     pub(super) fn is_read(&self) -> bool {
         !self.is_closed() && self.held.is_none()
+    }
+
+    /// Whether it has begun a turn that has to wait for another.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.held.is_some()
     }
 
     /// Whether the running turn is its own.
@@ -220,6 +230,10 @@ impl Upstream {
     pub(super) fn cut(&mut self) {
         if self.speaks {
             self.speaks = false;
+            self.comes_back = true;
+            // It was answered, as far as that went.
+            self.heard.clear();
+            self.sounded.clear();
             self.hang_up();
         }
     }
@@ -252,6 +266,7 @@ impl Task {
                 let leaves = self.upstream.leave_at.is_some_and(|at| at <= now);
                 if leaves && !self.upstream.speaks {
                     self.upstream.hang_up();
+                    self.upstream.comes_back = false;
                     self.upstream.leave_at = None;
                     return;
                 }
@@ -276,6 +291,7 @@ impl Task {
         if by_ear {
             return; // It has heard the question itself.
         }
+        self.want_upstream().await;
         if !matches!(self.upstream.line, Line::Open(_)) {
             return; // It is asked as soon as it stands.
         }
@@ -371,14 +387,23 @@ impl Task {
 
     async fn upstream_opened(&mut self, connection: Box<LiveConnection>) {
         let opened = std::mem::replace(&mut self.upstream.line, Line::Open(connection));
-        if let Line::Opening { sure, told, .. } = opened {
+        let mut asked = false;
+        if let Line::Opening {
+            sure, told, asks, ..
+        } = opened
+        {
             self.upstream.sure = sure;
             self.upstream.told = told;
+            asked = asks;
         }
         self.upstream.stale = false;
+        self.upstream.comes_back = false;
         self.upstream.renewal.opened();
         if self.spoken_server().is_some() {
             self.remote_opened().await;
+        } else if self.upstream.speaks && !asked {
+            // Somebody wrote while it was being opened.
+            Box::pin(self.ask_upstream(&Ask::History)).await;
         }
         self.send_waiting().await;
     }
@@ -469,6 +494,7 @@ impl Task {
             opening: Box::pin(async { opening.await.map(LiveConnection::Gemini) }),
             sure: mark,
             told,
+            asks,
         };
     }
 
@@ -521,9 +547,13 @@ impl Task {
     pub(super) fn is_for_upstream(&self, ask: &Ask) -> bool {
         let over_http = self.reply.as_ref().and_then(Reply::turn) == Some(Mode::Http);
         // What it says next belongs to another turn, which waits for this one: the ordinary agent takes this one up.
-        let is_ahead = self.upstream.held.is_some();
-        let can = self.spoken_server().is_none() || self.upstream.can_tell(ask);
-        !over_http && !is_ahead && !self.upstream.is_closed() && can
+        let is_ahead = self.upstream.is_ahead();
+        let answers = match self.spoken_server() {
+            None => !self.upstream.is_closed() || self.upstream.comes_back,
+            // In another connection it would first answer again what it was stopped in; a run does not.
+            Some(_) => !self.upstream.is_closed() && self.upstream.can_tell(ask),
+        };
+        !over_http && !is_ahead && answers
     }
 
     /// The model has ended its turn, or its turn has ended it.

@@ -322,6 +322,12 @@ async fn a_key_is_held_to_speak() {
 async fn answers_are_spoken_or_written_as_the_user_likes() {
     let bridge = Bridge::start();
     let mut client = Client::open(&bridge, "/live?chat=modes").await;
+    // Written while the model's connection is being opened.
+    client
+        .send(json!({"type": "modality", "modality": "audio"}))
+        .await;
+    client.say("say at once").await;
+    assert!(turn(&mut client).await.pcm == sound("at once"));
     speak(&mut client, "say aloud").await;
     assert!(turn(&mut client).await.pcm == sound("aloud"));
     client
@@ -391,5 +397,39 @@ async fn speech_leaves_a_question_open() {
         assert_eq!(turn(&mut client).await.text(), "never mind");
         let rows = audit(&bridge, &chat).await;
         assert!(rows.contains(&"approval.superseded".to_owned()), "{rows:?}");
+    }
+}
+
+/// What is written, or a wish for silence, while the model speaks: it stops, and says nothing of the old turn again.
+#[tokio::test]
+async fn a_speaking_model_is_cut_short() {
+    let bridge = Bridge::start();
+    let mut client = Client::open(&bridge, "/live?chat=short").await;
+    for interrupts in [true, false] {
+        speak(&mut client, "slow 60").await;
+        loop {
+            let frame = client.message().await;
+            if String::from_utf8_lossy(&frame.payload).contains("word2") {
+                break;
+            }
+        }
+        if interrupts {
+            client.send(json!({"type": "interrupt"})).await;
+        } else {
+            client.say("say written").await;
+        }
+        loop {
+            let frame = client.message().await;
+            if String::from_utf8_lossy(&frame.payload).contains("turn-end") {
+                break;
+            }
+        }
+        if interrupts {
+            speak(&mut client, "say spoken").await;
+        }
+        let next = turn(&mut client).await;
+        let said = if interrupts { "spoken" } else { "written" };
+        assert_eq!(next.text(), said);
+        assert!(next.pcm == sound(said), "the same model answers");
     }
 }

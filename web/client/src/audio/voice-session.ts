@@ -67,6 +67,8 @@ export class VoiceSession {
   #player: AudioPlayer | undefined;
   #ends: (() => void)[] = [];
   #isPressed = false;
+  /** Whether the end of the utterance is still to be told. */
+  #owesStop = false;
 
   constructor(live: VoiceConnection, options: VoiceSessionOptions = {}) {
     this.#live = live;
@@ -156,6 +158,7 @@ export class VoiceSession {
     this.#isPressed = true;
     this.#player?.flush();
     this.#live.audioControl('start');
+    this.#owesStop = true;
     this.#state.set({ status: 'listening' });
     this.#setGate();
   }
@@ -187,7 +190,12 @@ export class VoiceSession {
   #send({ samples, preRoll, last }: RecordedChunk): void {
     if (samples.length > 0) this.#live.sendAudio(samples, { preRoll, last });
     // The end is told behind the last piece.
-    if (last && this.#mode === 'push-to-talk') this.#live.audioControl('stop');
+    if (last) this.#tellStop();
+  }
+
+  #tellStop(): void {
+    if (this.#owesStop) this.#live.audioControl('stop');
+    this.#owesStop = false;
   }
 
   /** Whether Silero decides; with the key nobody has to. */
@@ -248,6 +256,7 @@ export class VoiceSession {
     this.#silero = undefined;
     this.#detector.set('worklet');
     for (const end of this.#ends.splice(0)) end();
+    this.#tellStop();
     this.#inputLevel.set(0);
     this.#outputLevel.set(0);
     this.#playing.set('idle');

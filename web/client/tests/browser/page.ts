@@ -146,6 +146,34 @@ const tests = {
     return { frames, isLive, isStopped: stream?.getTracks().every((track) => track.readyState === 'ended') };
   },
 
+  /** Holding the key: what the connection is told, in order. */
+  async pushToTalk(how: 'release' | 'stop' | 'mute' | 'mode') {
+    const told: string[] = [];
+    const live = {
+      on: () => () => {},
+      connect: () => {},
+      audioControl: (action: string) => told.push(action),
+      sendAudio: (_samples: Int16Array, { preRoll = false, last = false } = {}) => told.push(preRoll ? 'before' : last ? 'last' : 'piece') > 0,
+    } as unknown as VoiceConnection;
+    const session = new VoiceSession(live);
+    session.press();
+    await session.start();
+    await until(() => session.inputLevel.get() > 0);
+    await pause(400);
+    const early = [...told];
+    session.press();
+    session.press();
+    await until(() => told.filter((word) => word === 'piece').length >= 5);
+    const { status } = session.state.get();
+    if (how === 'release') session.release();
+    if (how === 'stop') session.stop();
+    if (how === 'mute') session.setMuted(true);
+    if (how === 'mode') session.setMode('hands-free');
+    await until(() => told.includes('stop'));
+    session.stop();
+    return { early, status, told: told.filter((word, index) => word !== told[index - 1]) };
+  },
+
   /** Recorded speech through Silero, as fast as it comes. */
   async silero(samples: string) {
     const events: { event: string; ms: number }[] = [];

@@ -22,12 +22,12 @@ export function Recording({ source }: { source: string }) {
       <button
         type="button"
         onClick={toggle}
-        aria-label={t(isPlaying ? 'pauseRecording' : 'playRecording')}
-        aria-pressed={isPlaying}
+        title={t(isPlaying ? 'pauseRecording' : 'playRecording')}
         data-testid="recording"
         className="my-1 inline-flex h-8 items-center gap-2 rounded-full border bg-raised px-3 text-xs text-muted-foreground tabular-nums transition-colors hover:bg-muted hover:text-foreground"
       >
         <Icon className="size-3.5" aria-hidden />
+        <span className="sr-only">{t(isPlaying ? 'pauseRecording' : 'playRecording')}</span>
         {seconds === undefined ? '–:––' : countdown(seconds * 1_000)}
       </button>
       <audio

@@ -49,7 +49,7 @@ export class ChatSession {
   #sending: string | undefined;
   #isSyncing = false;
   #isOwnChange = false;
-  #hasSpoken = false;
+  #hasSent = false;
   #recoveriesLeft = MAX_RECOVERIES;
 
   constructor(
@@ -63,7 +63,10 @@ export class ChatSession {
       records: new Map(),
       cut: new Set(),
     });
-    const { live, ...options } = chatOptions(id, mode, () => this.#accepted());
+    const { live, ...options } = chatOptions(id, mode, () => {
+      this.#hasSent = true;
+      this.#accepted();
+    });
     this.live = live;
     this.chat = new Chat<UIMessage>({
       ...options,
@@ -235,7 +238,6 @@ export class ChatSession {
   #heard(part: { type: string; data?: unknown }): void {
     const spoken = transcriptionOf(part);
     if (spoken === undefined) return;
-    this.#hasSpoken = true;
     this.chat.messages = withTranscription(this.chat.messages, spoken, this.live?.currentMessageId);
   }
 
@@ -300,10 +302,10 @@ export class ChatSession {
   #settled(): void {
     if (this.chat.status !== 'ready' || this.state.get().loading !== 'ready') return;
     void clientTools.run(this.chat);
-    // The change that the list tells next is this chat's own turn; but for older questions that it has settled, and
-    // for the recording of what the user said, which only the server has.
-    this.#isOwnChange = !this.#hasSpoken && !this.chat.messages.slice(0, -1).some(hasOpenCalls);
-    this.#hasSpoken = false;
+    // The change that the list tells next is this page's own turn, and need not be loaded; but for older questions that
+    // it has settled. A turn that began elsewhere, or by speech, left more with the server than its stream told.
+    this.#isOwnChange = this.#hasSent && !this.chat.messages.slice(0, -1).some(hasOpenCalls);
+    this.#hasSent = false;
     void refresh().finally(() => {
       this.#isOwnChange = false;
     });

@@ -74,6 +74,7 @@ impl Task {
             opening,
             sure: told,
             told,
+            asks: untold,
         };
     }
 

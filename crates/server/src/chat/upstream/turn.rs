@@ -266,7 +266,10 @@ impl Task {
         if !self.shared.keep_recordings {
             return;
         }
-        if self.upstream.spoken.is_some()
+        let is_kept = |part: &Part| matches!(part, Part::File(_));
+        // What is heard while a tool runs belongs to no turn.
+        let unkept = |spoken: &Spoken| !spoken.message.parts.iter().any(is_kept);
+        if self.upstream.spoken.as_ref().is_some_and(unkept)
             && let Some(wav) = wav(trimmed(&heard), PcmFormat::MICROPHONE)
         {
             self.keep_heard(&wav).await;
