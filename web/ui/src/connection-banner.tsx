@@ -4,7 +4,7 @@ import { type FormEvent, useEffect, useState } from 'react';
 
 import { apiKey } from './lib/api';
 import { useSecond } from './lib/clock';
-import { connection, recoveries, refresh } from './lib/connection';
+import { askAnew, connection, recoveries, refresh } from './lib/connection';
 import { translate, useTranslate } from './lib/i18n';
 import { useStore } from './lib/store';
 import { toast } from './lib/toasts';
@@ -64,16 +64,17 @@ function useRecoveryToast(): void {
 function KeyDialog() {
   const t = useTranslate();
   const [key, setKey] = useState('');
-  const tried = useStore(apiKey) !== '';
+  const [isRefused, setRefused] = useState(() => apiKey.get() !== '');
   const unlock = (event: FormEvent) => {
     event.preventDefault();
+    setRefused(false);
     apiKey.set(key.trim());
-    void refresh();
+    void askAnew().then(() => setRefused(true));
   };
   return (
     <Dialog title={t('keyNeeded')} onClose={() => {}}>
       <form onSubmit={unlock}>
-        {tried && (
+        {isRefused && (
           <p role="alert" className="mb-2 text-sm text-danger">
             {t('keyWrong')}
           </p>

@@ -31,6 +31,7 @@ use adk_bridge_agents::live::{
     Voice,
 };
 use adk_bridge_protocol::calls::Call;
+use adk_bridge_protocol::event::Content;
 use adk_bridge_protocol::history;
 use adk_bridge_protocol::message::{Message, Part, Role};
 use adk_bridge_protocol::outbox::{Ask, Response};
@@ -298,36 +299,20 @@ impl Task {
         let messages = self.conversation().await;
         let contents = history::contents(&messages);
         let all = contents.len();
-        let responses = self.known_responses(&messages);
+        let responses = self.known_responses(contents.last());
         let Line::Open(connection) = &mut self.upstream.line else {
             return;
         };
         let news = contents.get(self.upstream.told..).unwrap_or_default();
-        let sent = match (&responses, news) {
-            (Some(responses), _) => connection.send(Sent::Responses(responses)).await,
-            (None, [only]) => match (only.role.as_deref(), &only.parts[..]) {
-                (Some("user"), [part]) if part.text.is_some() => {
-                    let text = part.text.as_deref().unwrap_or_default();
-                    connection.send(Sent::Text(text)).await
-                }
-                _ => {
-                    connection
-                        .send(Sent::Contents {
-                            turns: news,
-                            answer: true,
-                        })
-                        .await
-                }
+        let input = match (&responses, written(news)) {
+            (Some(responses), _) => Sent::Responses(responses),
+            (None, Some(text)) => Sent::Text(text),
+            (None, None) => Sent::Contents {
+                turns: news,
+                answer: true,
             },
-            (None, news) => {
-                connection
-                    .send(Sent::Contents {
-                        turns: news,
-                        answer: true,
-                    })
-                    .await
-            }
         };
+        let sent = connection.send(input).await;
         self.upstream.told = all;
         self.upstream.stale = false;
         if let Err(error) = sent {
@@ -336,7 +321,7 @@ impl Task {
     }
 
     /// The results of the last step, under the model's own ids, if the connection waits for all of them.
-    fn known_responses(&self, messages: &[Message]) -> Option<Vec<Response>> {
+    fn known_responses(&self, last: Option<&Content<'_>>) -> Option<Vec<Response>> {
         let reply = self.reply.as_ref()?;
         let step = reply.asking_step()?.checked_sub(1)?;
         let calls: Vec<&Call> = reply.calls().iter().filter(|it| it.step == step).collect();
@@ -351,8 +336,7 @@ impl Task {
         if calls.is_empty() || !calls.iter().all(known) {
             return None;
         }
-        let contents = history::contents(messages);
-        let last = contents.last()?;
+        let last = last?;
         calls
             .iter()
             .map(|call| {
@@ -566,6 +550,17 @@ impl Task {
         if self.live.is_empty() && self.upstream.leave_at.is_none() {
             self.upstream.listened_to(false);
         }
+    }
+}
+
+/// The news, where they are nothing but words of the user.
+fn written<'n>(news: &'n [Content<'_>]) -> Option<&'n str> {
+    match news {
+        [only] if only.role.as_deref() == Some("user") => match &only.parts[..] {
+            [part] => part.text.as_deref(),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

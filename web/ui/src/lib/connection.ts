@@ -51,6 +51,12 @@ export function refresh(): Promise<void> {
   return asking;
 }
 
+/** Asks with what has just changed, such as the key; a question that is under way was asked without it. */
+export async function askAnew(): Promise<void> {
+  await asking;
+  await refresh();
+}
+
 async function ask(): Promise<void> {
   clearTimeout(timer);
   try {
