@@ -47,6 +47,8 @@ pub struct Reply {
     calls: Calls,
     run: Option<Run>,
     turn: Option<Mode>,
+    /// Whether the request that opened the turn brought nothing that was not known.
+    without_news: bool,
     ended: Option<Ended>,
     steps: u32,
     retried: bool,
@@ -320,6 +322,7 @@ impl Reply {
             calls: Calls::default(),
             run: None,
             turn: None,
+            without_news: false,
             ended: None,
             steps: 0,
             retried: false,
@@ -416,7 +419,7 @@ impl Reply {
         if self.hold_until.is_some_and(|until| until <= given.now) {
             self.hold_until = None;
             // Time may have settled the call that the turn was held for.
-            if self.calls.iter().any(Call::is_half_answered) {
+            if self.is_held_for_client() {
                 self.end_waiting(out);
             }
         }
