@@ -114,6 +114,8 @@ async fn an_upstream_ends_in_the_middle_of_a_sentence() {
     let half = turn(&mut client).await;
     assert_eq!(half.text(), "half a sentence");
     assert_eq!(half.last(), "finish");
+    let stored = bridge.last_message("middle").await;
+    assert_eq!(stored["metadata"]["ended"], "interrupted");
     speak(&mut client, "say the rest").await;
     assert_eq!(turn(&mut client).await.text(), "the rest");
 }
