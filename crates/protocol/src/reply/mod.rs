@@ -55,6 +55,8 @@ pub struct Reply {
     holds: u32,
     hold_until: Option<Time>,
     sent_metadata: Option<serde_json::Value>,
+    /// Whether what the agent said last was cut short.
+    cut: bool,
     /// Whether a remote agent can have a human asked in what is being said.
     can_ask: bool,
 }
@@ -85,6 +87,8 @@ pub enum Ended {
     TooLong,
     /// The process went away while the model was speaking.
     Interrupted,
+    /// The user's speech, or the end of a live connection, came before the end of the answer.
+    Cut,
 }
 
 /// Something that happened to a reply.
@@ -113,6 +117,8 @@ pub enum Input<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunEnd {
     Done,
+    /// In the middle of what the agent had to say.
+    Cut,
     /// With a message that a user can act on.
     Failed(String),
 }
@@ -329,6 +335,7 @@ impl Reply {
             holds: 0,
             hold_until: None,
             sent_metadata: None,
+            cut: false,
             can_ask: true,
         }
     }
@@ -396,8 +403,9 @@ impl Reply {
         };
         self.on_page(given, out, |translator, page| translator.end_run(page));
         self.translator.muted = false;
+        self.cut = self.translator.take_cut() || end == RunEnd::Cut;
         let failure = match end {
-            RunEnd::Done => self.translator.take_error(),
+            RunEnd::Done | RunEnd::Cut => self.translator.take_error(),
             RunEnd::Failed(message) => Some(self.translator.take_error().unwrap_or(message)),
         };
         // A remote model that was called before it had every result may fail for that very reason; the run that brings
@@ -467,7 +475,11 @@ impl Reply {
         if self.calls.iter().any(|call| call.step == self.steps) && !self.is_remote(given) {
             self.ask_model(given, out);
         } else {
-            self.close(Ended::Finished, None, out);
+            let how = match self.cut {
+                true => Ended::Cut,
+                false => Ended::Finished,
+            };
+            self.close(how, None, out);
         }
     }
 

@@ -94,7 +94,7 @@ impl Reply {
                 (Ended::Stopped | Ended::Superseded | Ended::Interrupted, _) => {
                     Chunk::Abort { reason: None }
                 }
-                (Ended::Finished | Ended::TooLong, _) => Chunk::finish(reason),
+                (Ended::Finished | Ended::TooLong | Ended::Cut, _) => Chunk::finish(reason),
             };
             reply.end_turn(&terminal, out);
         });
@@ -186,7 +186,7 @@ impl Ended {
             Self::Stopped => Some("stopped"),
             Self::Superseded => Some("superseded"),
             Self::TooLong => Some("too-long"),
-            Self::Interrupted => Some("interrupted"),
+            Self::Interrupted | Self::Cut => Some("interrupted"),
         }
     }
 }
