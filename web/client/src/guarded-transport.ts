@@ -1,4 +1,4 @@
-/** Keeps two things right that `Chat` leaves to its transport: failed sends, and a resume that finds nothing too late. */
+/** Keeps two things right that `Chat` leaves to its transport: failed sends, and a resume that a send has overtaken. */
 
 import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
 
@@ -23,17 +23,19 @@ export function guarded<Message extends UIMessage>(
     reconnectToStream: async (request) => {
       const sendsBefore = sends;
       const stream = await inner.reconnectToStream(request);
-      // "Nothing to resume" makes a chat `ready`, even while it streams what was sent in the meantime.
-      if (stream === null && sends > sendsBefore) await aborted(request.abortSignal);
-      return stream;
+      if (sends === sendsBefore) return stream;
+      // What was sent in the meantime brings the turn. A second stream of it would be folded over what the page has done
+      // with the first, and "nothing to resume" would make the chat `ready` while it streams.
+      await Promise.all([stream?.cancel().catch(() => {}), aborted(request.abortSignal)]);
+      return null;
     },
   } as ChatTransport<Message>;
 }
 
+/** Without a signal (AI SDK 6.0.0) it never comes, which leaves nothing behind but a promise that nobody waits for. */
 function aborted(signal: AbortSignal | undefined): Promise<void> {
-  // Versions that hand over no signal cannot wait for it.
-  if (signal === undefined || signal.aborted) return Promise.resolve();
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+  if (signal?.aborted) return Promise.resolve();
+  return new Promise((resolve) => signal?.addEventListener('abort', () => resolve(), { once: true }));
 }
 
 function watched(stream: ReadableStream<UIMessageChunk>, failed: () => void): ReadableStream<UIMessageChunk> {
