@@ -7,6 +7,8 @@
 
 import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
 
+import { watched } from './watched-stream.js';
+
 /** One line of a log; `at` counts milliseconds from the log's beginning, `request` the requests. */
 export type ChunkLogEntry =
   | { at: number; request: number; kind: 'send'; trigger: string; messageId?: string; messages: UIMessage[]; body?: object }
@@ -67,35 +69,21 @@ export class ChunkLog {
     request: number,
     ask: () => Promise<ReadableStream<UIMessageChunk> | null>,
   ): Promise<ReadableStream<UIMessageChunk> | null> {
-    const failed = (error: unknown) => {
+    const failed = (error: unknown) =>
       this.#keep({ request, kind: 'error', message: error instanceof Error ? error.message : String(error) });
-      return error;
-    };
     try {
       const stream = await ask();
-      if (stream === null) {
-        this.#keep({ request, kind: 'nothing' });
-        return null;
+      if (stream !== null) {
+        return watched(stream, {
+          chunk: (chunk) => this.#keep({ request, kind: 'chunk', chunk: structuredClone(chunk) }),
+          over: (how, error = 'stopped') => (how === 'ended' ? this.#keep({ request, kind: 'end' }) : failed(error)),
+        });
       }
-      const reader = stream.getReader();
-      return new ReadableStream({
-        pull: async (controller) => {
-          try {
-            const { done, value } = await reader.read();
-            this.#keep(done ? { request, kind: 'end' } : { request, kind: 'chunk', chunk: structuredClone(value) });
-            if (done) controller.close();
-            else controller.enqueue(value);
-          } catch (error) {
-            controller.error(failed(error));
-          }
-        },
-        cancel: (reason) => {
-          this.#keep({ request, kind: 'error', message: 'stopped' });
-          return reader.cancel(reason);
-        },
-      });
+      this.#keep({ request, kind: 'nothing' });
+      return null;
     } catch (error) {
-      throw failed(error);
+      failed(error);
+      throw error;
     }
   }
 

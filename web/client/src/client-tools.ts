@@ -11,7 +11,7 @@
  * a second time: an outcome is reported as it was, a run without one as an error that says so.
  */
 
-import { CallJournal, defaultStorage, type JournalStorage } from './call-journal.js';
+import { CallJournal, defaultStorage, type CallOutcome, type JournalStorage } from './call-journal.js';
 import { decisionOn, isSettled, isToolPart, toolNameOf } from './tool-parts.js';
 import type { MessageLike, ToolPart } from './tool-parts.js';
 import { Value, type Observable } from './value.js';
@@ -68,7 +68,8 @@ export class ClientTools {
   readonly #tools: ReadonlyMap<string, ClientToolDefinition>;
   readonly #timeoutMs: number;
   readonly #journal: CallJournal;
-  readonly #handled = new Set<string>();
+  /** Calls that were taken, with the outcome once it was reported. */
+  readonly #handled = new Map<string, CallOutcome | undefined>();
   readonly #running = new Map<string, AbortController>();
   readonly #runningIds = new Value<readonly string[]>([]);
 
@@ -113,10 +114,12 @@ export class ClientTools {
 
   /**
    * Without an approval a call runs only after its turn: the question, if there is one, comes behind the input. In an
-   * older message it stays, because the conversation has gone on without it.
+   * older message it stays, because the conversation has gone on without it. A call that is open again after its report
+   * (a replayed turn does not hold what was not sent yet) is reported again.
    */
   #mayRun(part: ToolPart, siblings: readonly ToolPart[], isWaitedFor: boolean): boolean {
-    if (part.toolCallId === undefined || this.#handled.has(part.toolCallId)) return false;
+    const id = part.toolCallId;
+    if (id === undefined || (this.#handled.has(id) && !(isWaitedFor && this.#handled.get(id)))) return false;
     if (!this.names.has(toolNameOf(part)) || part.providerExecuted === true || isSettled(part)) return false;
     const decision = decisionOn(part, siblings);
     return decision === 'approved' || (decision === 'none' && part.state === 'input-available' && isWaitedFor);
@@ -133,16 +136,18 @@ export class ClientTools {
   async #runOnce(chat: ToolChat, part: ToolPart): Promise<void> {
     const toolCallId = part.toolCallId as string;
     const tool = toolNameOf(part);
-    this.#handled.add(toolCallId);
+    const reported = this.#handled.get(toolCallId);
+    this.#handled.set(toolCallId, undefined);
     const key = `${chat.id}/${toolCallId}`;
     await this.#journal.alone(key, async () => {
-      const outcome = this.#journal.outcome(key) ?? (await this.#execute(key, tool, part));
+      const outcome = reported ?? this.#journal.outcome(key) ?? (await this.#execute(key, tool, part));
       if (outcome === undefined) return;
       await chat.addToolOutput(
         'errorText' in outcome
           ? { tool, toolCallId, state: 'output-error', errorText: outcome.errorText }
           : { tool, toolCallId, output: outcome.output },
       );
+      this.#handled.set(toolCallId, outcome);
     });
   }
 

@@ -1,6 +1,8 @@
-/** Keeps two things right that `Chat` leaves to its transport: failed sends, and a resume that finds nothing too late. */
+/** Keeps two things right that `Chat` leaves to its transport: failed sends, and a resume beside a send. */
 
-import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
+import type { ChatTransport, UIMessage } from 'ai';
+
+import { watched } from './watched-stream.js';
 
 /** The same transport; `failed` is called when a request was not answered to its end. */
 export function guarded<Message extends UIMessage>(
@@ -8,47 +10,39 @@ export function guarded<Message extends UIMessage>(
   failed: () => void,
 ): ChatTransport<Message> {
   let sends = 0;
+  let answered = 0;
+  const over = (how: string) => {
+    answered += 1;
+    if (how === 'failed') failed();
+  };
   return {
     // Every resume of the bridge holds the message from its first chunk.
     resumeStreamIsReplay: true,
     sendMessages: async (request) => {
       sends += 1;
       try {
-        return watched(await inner.sendMessages(request), failed);
+        return watched(await inner.sendMessages(request), { over });
       } catch (error) {
-        failed();
+        over('failed');
         throw error;
       }
     },
     reconnectToStream: async (request) => {
-      const sendsBefore = sends;
-      const stream = await inner.reconnectToStream(request);
-      // "Nothing to resume" makes a chat `ready`, even while it streams what was sent in the meantime.
-      if (stream === null && sends > sendsBefore) await aborted(request.abortSignal);
-      return stream;
+      const answeredBefore = answered;
+      const answer = inner.reconnectToStream(request);
+      const stream = await answer.catch(() => null);
+      if (sends === answeredBefore) return answer;
+      // The send brings the turn. A second stream of it would be folded over what the page has done with the first, and
+      // "nothing to resume" would make the chat `ready` while it streams: the resume stays without an answer.
+      await stream?.cancel().catch(() => {});
+      await aborted(request.abortSignal);
+      return null;
     },
   } as ChatTransport<Message>;
 }
 
+/** Without a signal (AI SDK 6.0.0) it never comes, which leaves nothing behind but a promise that nobody holds. */
 function aborted(signal: AbortSignal | undefined): Promise<void> {
-  // Versions that hand over no signal cannot wait for it.
-  if (signal === undefined || signal.aborted) return Promise.resolve();
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
-}
-
-function watched(stream: ReadableStream<UIMessageChunk>, failed: () => void): ReadableStream<UIMessageChunk> {
-  const reader = stream.getReader();
-  return new ReadableStream({
-    async pull(controller) {
-      try {
-        const { done, value } = await reader.read();
-        if (done) controller.close();
-        else controller.enqueue(value);
-      } catch (error) {
-        failed();
-        controller.error(error);
-      }
-    },
-    cancel: (reason) => reader.cancel(reason),
-  });
+  if (signal?.aborted) return Promise.resolve();
+  return new Promise((resolve) => signal?.addEventListener('abort', () => resolve(), { once: true }));
 }

@@ -21,6 +21,11 @@ class PlainChat implements ToolChat {
 
   addToolOutput(report: Record<string, unknown>): void {
     this.reports.push(report);
+    const { toolCallId, state = 'output-available', output, errorText } = report;
+    this.messages = this.messages.map((message) => ({
+      ...message,
+      parts: (message.parts as ToolPart[]).map((part) => (part.toolCallId === toolCallId ? { ...part, state, output, errorText } as ToolPart : part)),
+    }));
   }
 }
 
@@ -92,6 +97,38 @@ describe('how often', () => {
     await tools.run(chat);
     expect(pick).toHaveBeenCalledTimes(1);
     expect(chat.reports).toHaveLength(1);
+  });
+
+  it.each([
+    ['an output', () => 'teal', { output: 'teal' }],
+    ['an error', () => { throw new Error('no'); }, { state: 'output-error', errorText: 'no' }],
+  ])('a report that a replayed turn has overwritten is made again, without a second run: %s', async (_name, run, outcome) => {
+    const pick = vi.fn(run);
+    const tools = defineClientTools({ pick }, { storage: null });
+    const chat = new PlainChat(call('input-available'));
+    await tools.run(chat);
+    chat.set(call('input-available'));
+    chat.status = 'streaming';
+    await tools.run(chat);
+    expect(chat.reports).toHaveLength(1);
+    chat.status = 'ready';
+    await Promise.all([tools.run(chat), tools.run(chat)]);
+    await tools.run(chat);
+    expect(pick).toHaveBeenCalledTimes(1);
+    expect(chat.reports).toEqual([1, 2].map(() => ({ tool: 'pick', toolCallId: 'c1', ...outcome })));
+  });
+
+  it('a call that was overwritten while it runs is reported once', async () => {
+    let finish: (value: string) => void = () => {};
+    const tools = defineClientTools({ pick: () => new Promise((resolve) => (finish = resolve)) }, { storage: null });
+    const chat = new PlainChat(call('input-available'));
+    const run = tools.run(chat);
+    await vi.waitFor(() => expect(tools.running.get()).toEqual(['c1']));
+    chat.set(call('input-available'));
+    await tools.run(chat);
+    finish('teal');
+    await run;
+    expect(chat.reports).toEqual([{ tool: 'pick', toolCallId: 'c1', output: 'teal' }]);
   });
 
   it('a reload after the run reports the same output and does not run again', async () => {

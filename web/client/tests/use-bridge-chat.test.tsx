@@ -4,7 +4,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 
 import { CONFIRMATION_TOOL, defineClientTools } from '../src/index.js';
-import { ChatPage, type PageOptions } from './chat-page.js';
+import { ChatPage, textOf, type PageOptions } from './chat-page.js';
 import { startServer, type Server } from './server.js';
 
 const PAY = 'call process_payment {"amount":50,"recipient":"Hanako"}';
@@ -224,24 +224,151 @@ describe.each([
   });
 });
 
-it('a resume that finds nothing does not end what was sent meanwhile', async () => {
-  const statuses: string[] = [];
-  let release = () => {};
-  const released = new Promise<void>((resolve) => (release = resolve));
-  const page: ChatPage = open({
-    fetch: async (url, init) => {
-      const response = await fetch(url, init);
-      if (init?.method === 'GET') await released;
-      return response;
-    },
+/** A way to hold something back until it is time. */
+function gate(): { opened: Promise<void>; open: () => void } {
+  let open = () => {};
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  return { opened, open };
+}
+
+describe('a resume beside a send', () => {
+  it.each(['nothing', 'a failure'])('that finds %s does not end what was sent meanwhile', async (what) => {
+    const statuses: string[] = [];
+    const resumed = gate();
+    const page: ChatPage = open({
+      fetch: async (url, init) => {
+        const response = await fetch(url, init);
+        if (init?.method !== 'GET') return response;
+        expect(response.status).toBe(204);
+        await resumed.opened;
+        return what === 'nothing' ? response : new Response('no', { status: 500 });
+      },
+    });
+    const sending = page.say('slow 6');
+    await page.until(() => expect(page.text).not.toBe(''));
+    resumed.open();
+    await page.until(() => {
+      statuses.push(page.chat.status);
+      expect(page.text.split(' ').length).toBeGreaterThan(4);
+    });
+    expect(statuses.filter((status) => status !== 'streaming')).toEqual([]);
+    await sending;
+    expect(page.chat.error).toBeUndefined();
   });
-  const sending = page.say('slow 6');
-  await page.until(() => expect(page.text).not.toBe(''));
-  release();
-  await page.until(() => {
-    statuses.push(page.chat.status);
-    expect(page.text.split(' ').length).toBeGreaterThan(4);
+
+  it('that finds the turn of the send is left to the send', async () => {
+    const streams = gate();
+    const isLeft = gate();
+    const page: ChatPage = open({
+      fetch: async (url, init) => {
+        if (init?.method !== 'GET') return fetch(url, init);
+        await streams.opened;
+        const response = await fetch(url, init);
+        expect(response.status).toBe(200);
+        const reader = response.body?.getReader();
+        const body = new ReadableStream<Uint8Array>({
+          pull: async (controller) => {
+            const { value } = (await reader?.read()) ?? {};
+            if (value !== undefined) controller.enqueue(value);
+            else controller.close();
+          },
+          cancel: () => {
+            isLeft.open();
+            return reader?.cancel();
+          },
+        });
+        return new Response(body, { headers: response.headers });
+      },
+    });
+    void page.chat.sendMessage({ text: 'slow 200' });
+    await page.until(() => expect(page.text).not.toBe(''));
+    streams.open();
+    await isLeft.opened;
+    expect(page.chat.status).toBe('streaming');
+    await page.chat.stop();
+    await page.rest();
+    expect(page.chat.messages).toHaveLength(2);
+    const [said] = page.text.split(' stopped');
+    expect(textOf((await server.messages(page.id)).at(-1))).toContain(said);
   });
-  expect(statuses).not.toContain('ready');
-  await sending;
+
+  it.each([
+    ['under way before the send', true],
+    ['begun while the send is under way', false],
+  ])('%s does not undo what the page has done with the turn', async (_when, atMount) => {
+    const { page, sent, finished, resumed, left } = recordingPage({ resume: atMount });
+    void page.chat.sendMessage({ text: `${COLOR} && ${PAY}` });
+    await sent.opened;
+    if (!atMount) void page.chat.resumeStream();
+    await page.until(() => expect(page.tools.length).toBeGreaterThan(0));
+    finished.open();
+    await page.until(() => expect(page.tool('pick_color').state).toBe('output-available'));
+    expect(left()).toBe(1);
+    resumed.open();
+    await page.rest();
+    expect(page.tool('pick_color').output).toBe('teal');
+    await page.answer('process_payment', true);
+    await page.until(() => expect(page.text).toMatch(/teal.*Paid 50/s));
+    expect(page.sent).toHaveLength(2);
+  });
+
+  it('a turn that is replayed after its client tool was reported is reported anew, and sent once', async () => {
+    const { page, resumed, finished, pick } = recordingPage({ resume: false });
+    finished.open();
+    await page.say(`${COLOR} && ${PAY}`);
+    await page.until(() => expect(page.tool('pick_color').state).toBe('output-available'));
+    void page.chat.resumeStream();
+    await page.until(() => expect(page.tool('pick_color').state).toBe('input-available'));
+    resumed.open();
+    await page.until(() => expect(page.tool('pick_color').output).toBe('teal'));
+    await page.rest();
+    expect(page.sent).toHaveLength(1);
+    await page.answer('process_payment', true);
+    await page.until(() => expect(page.text).toMatch(/teal.*Paid 50/s));
+    await page.rest();
+    expect(pick).toHaveBeenCalledTimes(1);
+    expect(page.sent).toHaveLength(2);
+  });
+
+  /**
+   * A page whose resume is answered with what its first request was answered with, as the server does while a turn runs.
+   * The last event of both is held back, so that they are under way for as long as the test wants.
+   */
+  function recordingPage({ resume }: { resume: boolean }) {
+    const [sent, finished, resumed] = [gate(), gate(), gate()];
+    const pick = vi.fn(() => 'teal');
+    let turn: string | undefined;
+    let left = 0;
+    const held = (text: string, { opened }: { opened: Promise<void> }) => {
+      const end = text.indexOf('data: {"type":"finish"');
+      const pieces = [text.slice(0, end), text.slice(end)];
+      const body = new ReadableStream<Uint8Array>({
+        pull: async (controller) => {
+          const piece = pieces.shift();
+          if (piece === undefined) return controller.close();
+          if (pieces.length === 0) await opened;
+          controller.enqueue(new TextEncoder().encode(piece));
+        },
+        cancel: () => void (left += 1),
+      }, { highWaterMark: 0 });
+      return new Response(body, { headers: { 'content-type': 'text/event-stream' } });
+    };
+    const page: ChatPage = open({
+      resume,
+      clientTools: defineClientTools({ pick_color: pick }),
+      fetch: async (url, init) => {
+        if (init?.method === 'GET') {
+          await sent.opened;
+          return held(turn as string, resumed);
+        }
+        page.sent.push(JSON.parse(String(init?.body)) as never);
+        const response = await fetch(url, init);
+        if (turn !== undefined) return response;
+        turn = await response.text();
+        sent.open();
+        return held(turn, finished);
+      },
+    });
+    return { page, sent, finished, resumed, pick, left: () => left };
+  }
 });

@@ -65,8 +65,8 @@ pub(super) struct Upstream {
     speaks: bool,
     /// Whether it has said anything since it was asked.
     said: bool,
-    /// Whether the model has ended its turn.
-    complete: bool,
+    /// How the model has ended its turn.
+    complete: Option<RunEnd>,
     /// Whether the turn that begins was begun by the model itself, by ear.
     by_ear: bool,
     waiting: VecDeque<Waiting>,
@@ -130,7 +130,7 @@ impl Default for Upstream {
             stale: false,
             speaks: false,
             said: false,
-            complete: false,
+            complete: None,
             by_ear: false,
             waiting: VecDeque::new(),
             waiting_audio: 0,
@@ -206,8 +206,8 @@ impl Upstream {
     }
 
     /// The model has ended its turn, or was interrupted in it.
-    pub(super) fn model_is_done(&mut self) {
-        self.complete = true;
+    pub(super) fn model_is_done(&mut self, how: RunEnd) {
+        self.complete.get_or_insert(how);
     }
 
     /// Somebody else's turn has ended: the model does not know what was said in it.
@@ -284,7 +284,7 @@ impl Task {
     pub(super) async fn ask_upstream(&mut self, ask: &Ask) {
         self.upstream.speaks = true;
         self.upstream.said = false;
-        self.upstream.complete = false;
+        self.upstream.complete = None;
         let by_ear = std::mem::take(&mut self.upstream.by_ear);
         if self.spoken_server().is_some() {
             return self.ask_remote(ask, by_ear).await;
@@ -401,7 +401,7 @@ impl Task {
         self.upstream.hang_up();
         if self.upstream.speaks && self.upstream.said {
             // What it has said stays; it does not know where it stopped.
-            self.upstream_turn_over().await;
+            self.upstream_turn_over(RunEnd::Cut).await;
         } else if self.upstream.speaks
             && let Some(server) = self.spoken_server()
             && !self.remote_lost(&server).await
@@ -541,11 +541,11 @@ impl Task {
     }
 
     /// The model has ended its turn, or its turn has ended it.
-    pub(super) async fn upstream_turn_over(&mut self) {
+    pub(super) async fn upstream_turn_over(&mut self, how: RunEnd) {
         self.keep_recordings().await;
         self.upstream.speaks = false;
-        self.upstream.complete = false;
-        self.feed(Input::RunEnded(RunEnd::Done)).await;
+        self.upstream.complete = None;
+        self.feed(Input::RunEnded(how)).await;
         self.note_told();
         if self.live.is_empty() && self.upstream.leave_at.is_none() {
             self.upstream.listened_to(false);

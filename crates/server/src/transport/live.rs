@@ -12,6 +12,7 @@
 //! One loop reads and writes, so that a client which takes nothing is not listened to either; requests that it may have
 //! under way are counted by credits. Everything belongs to the connection but the seat, which the chat has.
 
+mod meter;
 mod stream;
 
 use std::collections::VecDeque;
@@ -30,6 +31,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use uuid::Uuid;
 
@@ -40,9 +42,11 @@ use crate::chat::live::{
 };
 use crate::chat::request::{ChatRequest, check_id, dialect_of};
 use crate::chat::{Chats, Command, new_id};
+use crate::config;
 use crate::error::AppError;
 use crate::router::App;
 use crate::sockets::Place;
+use meter::Meter;
 use stream::{Event, Stream};
 
 /// How many turns may wait to be written; a client that is so far behind has no use for them.
@@ -75,7 +79,7 @@ pub async fn open(
     if let Some(chat_id) = &params.chat {
         check_id("chat", chat_id)?;
     }
-    let chats = app.chats.clone();
+    let (chats, config) = (app.chats.clone(), app.config.clone());
     let ticket = params.ticket.as_deref();
     let named = params.chat.clone();
     handshake::open(
@@ -91,7 +95,7 @@ pub async fn open(
                 dialect,
                 sdk,
             };
-            serve(chats, who, socket, place).await;
+            serve(chats, &config.live, who, socket, place).await;
         },
     )
 }
@@ -107,7 +111,13 @@ struct Who {
     sdk: Sdk,
 }
 
-async fn serve(chats: Chats, who: Who, mut socket: Socket, mut place: Place) {
+async fn serve(
+    chats: Chats,
+    limits: &config::Live,
+    who: Who,
+    mut socket: Socket,
+    mut place: Place,
+) {
     let (connection, chat) = (who.id, who.chat_id.clone());
     tracing::info!(%connection, %chat, "live connection {connection} opens chat {chat}");
     let (out, outgoing) = mpsc::channel(OUTGOING);
@@ -133,6 +143,7 @@ async fn serve(chats: Chats, who: Who, mut socket: Socket, mut place: Place) {
                 credits: Arc::new(Semaphore::new(MAX_UNDER_WAY)),
                 credit: None,
                 wire: AudioWire::default(),
+                meter: Meter::new(limits, Instant::now()),
                 streams: VecDeque::new(),
                 silenced: None,
                 sequence: 0,
@@ -159,6 +170,7 @@ struct Connection<'s> {
     /// What the next request is paid with; without it no frame is read.
     credit: Option<Credit>,
     wire: AudioWire,
+    meter: Meter,
     /// The first is being written.
     streams: VecDeque<Stream>,
     /// The turn whose audio is void.
@@ -198,12 +210,14 @@ impl Connection<'_> {
                     Some(outgoing) => self.pass_on(outgoing).await?,
                     None => return Err(Gone::Close(Close::INTERNAL)),
                 },
-                piece = stream::next(&mut self.streams) => {
+                () = stream::arrival(&mut self.streams) => {
                     // An interruption is told before the end of the turn that it cuts.
                     while let Ok(outgoing) = self.outgoing.try_recv() {
                         self.pass_on(outgoing).await?;
                     }
-                    self.write(piece).await?;
+                    if let Some(piece) = stream::arrived(&mut self.streams) {
+                        self.write(piece).await?;
+                    }
                 }
                 credit = self.credits.clone().acquire_owned(), if !listen => {
                     self.credit = credit.ok();
@@ -229,6 +243,14 @@ impl Connection<'_> {
         let Some(ask) = ask else {
             return Ok(());
         };
+        if let LiveAsk::Input(input) = &ask
+            && let Err(message) = self.meter.count(input, Instant::now())
+        {
+            let code = "too_much";
+            let message = message.into();
+            self.control(&ControlFrame::Error { code, message }).await?;
+            return Err(Gone::Close(Close::TOO_MANY));
+        }
         match self.credit.take() {
             Some(credit) => self.ask(ask, credit).await,
             None => Ok(()), // Frames are read only with a credit at hand.
@@ -319,6 +341,10 @@ impl Connection<'_> {
             Outgoing::Failed(error) => self.refuse(&error).await,
             Outgoing::Interrupted { turn } => {
                 self.silenced = Some(turn);
+                // What was said before it is text, and short.
+                while let Some(piece) = stream::before_the_end(&mut self.streams, turn) {
+                    self.write(Some(piece)).await?;
+                }
                 self.control(&ControlFrame::Interrupted { turn }).await
             }
             Outgoing::Modality(modality) => {
@@ -416,8 +442,10 @@ impl Connection<'_> {
             }
         }
         while !self.streams.is_empty() {
-            let piece = stream::next(&mut self.streams).await;
-            self.write(piece).await?;
+            stream::arrival(&mut self.streams).await;
+            if let Some(piece) = stream::arrived(&mut self.streams) {
+                self.write(piece).await?;
+            }
         }
         let spread = RECONNECT_MS.end - RECONNECT_MS.start;
         let after_ms = RECONNECT_MS.start + self.who.id.as_u64_pair().0 % spread;

@@ -2,7 +2,8 @@
  * What a recorder sends: the microphone at 16 kHz in pieces of 20 ms, with what was said just before the gate opened.
  *
  * The gate is `closed`, `open`, or moved by the `voice`: then it opens when somebody begins to speak and closes when
- * nobody has spoken for half a second.
+ * nobody has spoken for half a second. While it is muted the microphone is heard as silence, which ends what was being said
+ * as every silence does.
  */
 
 import { floatToPcm16, levelOf } from './pcm.js';
@@ -49,6 +50,7 @@ export class RecorderCore {
   #filled = 0;
   #gate: Gate = 'closed';
   #isOpen = false;
+  #isMuted = false;
   /** What was recorded last while the gate was closed. */
   #before: Int16Array<ArrayBuffer>[] = [];
 
@@ -67,9 +69,14 @@ export class RecorderCore {
     else this.#close();
   }
 
+  set isMuted(isMuted: boolean) {
+    this.#isMuted = isMuted;
+    if (isMuted) this.#before = [];
+  }
+
   /** Takes samples of the microphone, one channel. */
   push(samples: Float32Array): void {
-    const resampled = this.#resampler.push(samples);
+    const resampled = this.#resampler.push(this.#isMuted ? new Float32Array(samples.length) : samples);
     this.#detector.push(resampled);
     for (let at = 0; at < resampled.length; ) {
       const piece = resampled.subarray(at, at + this.#chunk.length - this.#filled);

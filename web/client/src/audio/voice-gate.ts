@@ -30,6 +30,7 @@ export class VoiceGate {
   }
 
   close(): void {
+    this.#before = [];
     if (!this.#isOpen) return;
     this.#isOpen = false;
     this.#onChunk({ samples: new Int16Array(), preRoll: false, last: true });

@@ -145,11 +145,11 @@ export class VoiceSession {
     this.#setGate();
   }
 
-  /** Whether the microphone is heard at all. */
+  /** Whether the microphone is heard at all; what is said meanwhile is silence. */
   setMuted(isMuted: boolean): void {
     if (isMuted) this.release();
     this.#isMuted = isMuted;
-    this.#setGate();
+    this.#recorder?.setMuted(isMuted);
   }
 
   /** The user begins to speak; only with the key. */
@@ -172,7 +172,7 @@ export class VoiceSession {
   }
 
   #makeRecorder(context: AudioContext): AudioRecorder {
-    return new AudioRecorder({
+    const recorder = new AudioRecorder({
       context,
       deviceId: this.#options.deviceId,
       workletUrl: this.#options.recorderWorkletUrl,
@@ -185,6 +185,8 @@ export class VoiceSession {
         if (!this.#isSilero) this.#speech(event);
       },
     });
+    recorder.setMuted(this.#isMuted);
+    return recorder;
   }
 
   #send({ samples, preRoll, last }: RecordedChunk): void {
@@ -238,16 +240,15 @@ export class VoiceSession {
   }
 
   #speech(event: 'start' | 'end'): void {
-    if (this.#mode !== 'hands-free' || this.#isMuted || this.#state.get().status === 'off') return;
+    if (this.#mode !== 'hands-free' || this.#state.get().status === 'off') return;
     if (event === 'start') this.#player?.flush();
     this.#state.set({ status: event === 'start' ? 'listening' : 'ready' });
   }
 
   #setGate(): void {
-    const isOn = !this.#isMuted && this.#state.get().status !== 'off';
     const byVoice = this.#isSilero ? 'open' : this.#mode === 'hands-free' ? 'voice' : 'closed';
     this.#gate.close();
-    this.#recorder?.setGate(!isOn ? 'closed' : this.#isPressed ? 'open' : byVoice);
+    this.#recorder?.setGate(this.#isPressed ? 'open' : byVoice);
   }
 
   #end(error?: Error): void {

@@ -11,9 +11,9 @@ const LAST = 2;
 export interface OutgoingBinaryFrame {
   readonly kind: number;
   /** Whether it was recorded before the key was pressed. */
-  readonly preRoll: boolean;
+  readonly preRoll?: boolean;
   /** Whether it is the last of its turn. */
-  readonly last: boolean;
+  readonly last?: boolean;
   readonly turn: number;
   readonly sequence: number;
   readonly payload: Uint8Array;

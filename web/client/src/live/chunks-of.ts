@@ -21,31 +21,28 @@ export function chunksOf(message: Pick<UIMessage, 'parts'>, sdk: 6 | 7 = 6): UIM
   return chunks as UIMessageChunk[];
 }
 
+/** Parts that are chunks of the same name, and what they carry. */
+const SAME: Readonly<Record<string, readonly string[]>> = {
+  file: ['url', 'mediaType', 'providerMetadata'],
+  'source-url': ['sourceId', 'url', 'title', 'providerMetadata'],
+  'source-document': ['sourceId', 'mediaType', 'title', 'filename', 'providerMetadata'],
+};
+
 function chunksOfPart(part: Part, index: number, sdk: 6 | 7): object[] {
+  const { type } = part;
   if (isToolPart(part)) return chunksOfCall(part as CallPart, sdk);
-  switch (part.type) {
-    case 'step-start':
-      return [{ type: 'start-step' }];
-    case 'text':
-    case 'reasoning': {
-      // A text is called by its place in the message.
-      const id = `t${index}`;
-      const metadata = part.providerMetadata === undefined ? {} : { providerMetadata: part.providerMetadata };
-      return [
-        { type: `${part.type}-start`, id },
-        { type: `${part.type}-delta`, id, delta: part.text },
-        ...(part.state === 'streaming' ? [] : [{ type: `${part.type}-end`, id, ...metadata }]),
-      ];
-    }
-    case 'file':
-      return [{ type: 'file', url: part.url, mediaType: part.mediaType, ...given(part, ['providerMetadata']) }];
-    case 'source-url':
-      return [{ type: 'source-url', ...given(part, ['sourceId', 'url', 'title', 'providerMetadata']) }];
-    case 'source-document':
-      return [{ type: 'source-document', ...given(part, ['sourceId', 'mediaType', 'title', 'filename', 'providerMetadata']) }];
-    default:
-      return part.type.startsWith('data-') ? [{ type: part.type, ...given(part, ['id', 'data']) }] : [];
+  if (type === 'step-start') return [{ type: 'start-step' }];
+  if (type === 'text' || type === 'reasoning') {
+    // A text is called by its place in the message.
+    const id = `t${index}`;
+    return [
+      { type: `${type}-start`, id },
+      { type: `${type}-delta`, id, delta: part.text },
+      ...(part.state === 'streaming' ? [] : [{ type: `${type}-end`, id, ...given(part, ['providerMetadata']) }]),
+    ];
   }
+  const fields = type.startsWith('data-') ? ['id', 'data'] : SAME[type];
+  return fields === undefined ? [] : [{ type, ...given(part, fields) }];
 }
 
 type CallPart = ToolPart & {
@@ -56,42 +53,40 @@ type CallPart = ToolPart & {
 };
 
 function chunksOfCall(part: CallPart, sdk: 6 | 7): object[] {
-  const { toolCallId, approval, title, providerExecuted } = part;
+  const { toolCallId, approval, state } = part;
   const call = {
-    toolCallId,
+    ...given({ ...part }, ['toolCallId', 'title', 'providerExecuted']),
     toolName: toolNameOf(part),
     ...(part.type === 'dynamic-tool' && { dynamic: true }),
-    ...(title !== undefined && { title }),
-    ...(providerExecuted !== undefined && { providerExecuted }),
   };
   const chunks: object[] = [{ type: 'tool-input-start', ...call }];
-  if (part.state === 'input-streaming') return chunks;
-  const metadata = (value: object | undefined) => (value === undefined ? {} : { providerMetadata: value });
+  if (state === 'input-streaming') return chunks;
+  const metadata = (providerMetadata: object | undefined) => given({ providerMetadata }, ['providerMetadata']);
   chunks.push({
     type: 'tool-input-available',
     ...call,
     input: part.input ?? null,
     ...metadata(part.callProviderMetadata),
   });
-  if (approval?.id !== undefined) chunks.push({ type: 'tool-approval-request', approvalId: approval.id, toolCallId });
-  if (sdk === 7 && approval?.id !== undefined && approval.approved !== undefined) {
-    const reason = approval.reason === undefined ? {} : { reason: approval.reason };
-    chunks.push({ type: 'tool-approval-response', approvalId: approval.id, approved: approval.approved, ...reason });
+  if (approval?.id !== undefined) {
+    const approvalId = approval.id;
+    chunks.push({ type: 'tool-approval-request', approvalId, toolCallId });
+    if (sdk === 7 && approval.approved !== undefined) {
+      chunks.push({ type: 'tool-approval-response', approvalId, ...given({ ...approval }, ['approved', 'reason']) });
+    }
   }
-  switch (part.state) {
-    case 'output-available':
-      chunks.push({ type: 'tool-output-available', toolCallId, output: part.output ?? null, ...metadata(part.resultProviderMetadata) });
-      break;
-    case 'output-error':
-      chunks.push({ type: 'tool-output-error', toolCallId, errorText: part.errorText ?? '' });
-      break;
-    case 'output-denied':
-      chunks.push({ type: 'tool-output-denied', toolCallId });
-      break;
+  const outcome = { type: `tool-${state}`, toolCallId };
+  if (state === 'output-available') {
+    chunks.push({ ...outcome, output: part.output ?? null, ...metadata(part.resultProviderMetadata) });
+  } else if (state === 'output-error') {
+    chunks.push({ ...outcome, errorText: part.errorText ?? '' });
+  } else if (state === 'output-denied') {
+    chunks.push(outcome);
   }
   return chunks;
 }
 
-function given(part: Part, fields: readonly string[]): object {
-  return Object.fromEntries(fields.filter((field) => part[field] !== undefined).map((field) => [field, part[field]]));
+/** Those of the fields that are there, in this order, which is the server's. */
+function given(from: { [field: string]: unknown }, fields: readonly string[]): object {
+  return Object.fromEntries(fields.filter((field) => from[field] !== undefined).map((field) => [field, from[field]]));
 }

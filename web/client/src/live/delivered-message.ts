@@ -113,55 +113,22 @@ function openingKey(chunk: Chunk): string | undefined {
 }
 
 function textOf(chunk: Chunk): { key: string; field: string; value: string } | undefined {
-  switch (chunk.type) {
-    case 'text-delta':
-    case 'reasoning-delta':
-      return { key: `${chunk.type} ${String(chunk['id'])}`, field: 'delta', value: String(chunk['delta']) };
-    case 'tool-input-delta':
-      return {
-        key: `${chunk.type} ${String(chunk['toolCallId'])}`,
-        field: 'inputTextDelta',
-        value: String(chunk['inputTextDelta']),
-      };
-    default:
-      return undefined;
-  }
+  const field = ['delta', 'inputTextDelta'].find((field) => field in chunk);
+  return field === undefined ? undefined : { key: namedKey(chunk), field, value: String(chunk[field]) };
 }
 
 /** What a chunk is about; `undefined` where telling it twice does no harm. */
 function keyOf(chunk: Chunk): string | undefined {
-  switch (chunk.type) {
-    case 'start':
-      return 'start';
-    case 'start-step':
-    case 'finish-step':
-      return chunk.type;
-    case 'text-start':
-    case 'text-end':
-    case 'reasoning-start':
-    case 'reasoning-end':
-      return `${chunk.type} ${String(chunk['id'])}`;
-    case 'tool-output-available':
-      return chunk['preliminary'] === true ? undefined : `output ${String(chunk['toolCallId'])}`;
-    case 'tool-output-error':
-    case 'tool-output-denied':
-      return `output ${String(chunk['toolCallId'])}`;
-    case 'tool-input-start':
-    case 'tool-input-available':
-    case 'tool-input-error':
-      return `${chunk.type} ${String(chunk['toolCallId'])}`;
-    case 'tool-approval-request':
-    case 'tool-approval-response':
-      return `${chunk.type} ${String(chunk['approvalId'])}`;
-    case 'file':
-    case 'source-url':
-    case 'source-document':
-    case 'custom':
-    case 'reasoning-file':
-      return JSON.stringify(chunk);
-    default:
-      return chunk.type.startsWith('data-') && chunk['id'] === undefined && chunk['transient'] !== true
-        ? JSON.stringify(chunk)
-        : undefined;
-  }
+  const { type, toolCallId, id, transient, preliminary } = chunk;
+  if (/^(start|(start|finish)-step)$/.test(type)) return type;
+  if (/^((text|reasoning)-(start|end)$|tool-(input|approval)-)/.test(type)) return namedKey(chunk);
+  if (type.startsWith('tool-output-')) return preliminary === true ? undefined : `output ${String(toolCallId)}`;
+  const isNameless = type.startsWith('data-')
+    ? id === undefined && transient !== true
+    : /^(file|source-url|source-document|custom|reasoning-file)$/.test(type);
+  return isNameless ? JSON.stringify(chunk) : undefined;
+}
+
+function namedKey({ type, id, approvalId, toolCallId }: Chunk): string {
+  return `${type} ${String(id ?? approvalId ?? toolCallId)}`;
 }

@@ -10,7 +10,8 @@ import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
 import { fetchTicket, loadMessages, type BridgeAddress, type Dialect } from '../bridge-requests.js';
 import { Value, type Observable } from '../value.js';
 import { wireOptions } from '../sse-chat-transport.js';
-import { encodeBase64, readBinaryFrame, writeBinaryFrame, BINARY_KIND, decodePcm } from './binary-frames.js';
+import { BINARY_KIND, decodePcm, encodeBase64, readBinaryFrame, writeBinaryFrame } from './binary-frames.js';
+import type { OutgoingBinaryFrame } from './binary-frames.js';
 import { parseServerFrame, type AudioWire, type ClientFrame, type ControlFrame, type Modality } from './frames.js';
 import { LiveSocket, type ConnectionState } from './live-socket.js';
 import { TurnDesk, type Send } from './turn-desk.js';
@@ -182,28 +183,23 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
 
   /** Sends microphone audio, 16-bit samples at 16 kHz; false where it could not leave and was dropped. */
   sendAudio(samples: Int16Array, { preRoll = false, last = false } = {}): boolean {
-    if (this.#socket.bufferedBytes > MAX_BUFFERED_AUDIO_BYTES) return false;
     const bytes = new Uint8Array(samples.buffer, samples.byteOffset, samples.byteLength);
-    if (this.#wire === 'json') {
-      const format = { sampleRate: 16_000, channels: 1, bitDepth: 16 };
-      return this.#socket.send({ type: 'audio_chunk', chunk: encodeBase64(bytes), ...format });
-    }
-    const sequence = this.#sequence++;
-    return this.#socket.send(
-      writeBinaryFrame({ kind: BINARY_KIND.microphone, preRoll, last, turn: this.#turn, sequence, payload: bytes }),
-    );
+    return this.#sendMedia({ kind: BINARY_KIND.microphone, preRoll, last, payload: bytes }, (chunk) => ({
+      type: 'audio_chunk',
+      chunk,
+      sampleRate: 16_000,
+      channels: 1,
+      bitDepth: 16,
+    }));
   }
 
   /** Sends a picture of the camera or the screen; false where it could not leave and was dropped. */
   sendPicture(jpeg: Uint8Array): boolean {
-    if (this.#socket.bufferedBytes > MAX_BUFFERED_AUDIO_BYTES) return false;
-    if (this.#wire === 'json') {
-      return this.#socket.send({ type: 'video_frame', data: encodeBase64(jpeg), mediaType: 'image/jpeg' });
-    }
-    const sequence = this.#sequence++;
-    return this.#socket.send(
-      writeBinaryFrame({ kind: BINARY_KIND.jpeg, preRoll: false, last: false, turn: this.#turn, sequence, payload: jpeg }),
-    );
+    return this.#sendMedia({ kind: BINARY_KIND.jpeg, payload: jpeg }, (data) => ({
+      type: 'video_frame',
+      data,
+      mediaType: 'image/jpeg',
+    }));
   }
 
   /** Answers an approval or hands in the output of a client tool without a chat request. */
@@ -279,6 +275,18 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
 
   get #wire(): AudioWire {
     return this.#options.audioWire ?? 'binary';
+  }
+
+  #sendMedia(
+    frame: Omit<OutgoingBinaryFrame, 'turn' | 'sequence'>,
+    jsonOf: (base64: string) => ClientFrame,
+  ): boolean {
+    if (this.#socket.bufferedBytes > MAX_BUFFERED_AUDIO_BYTES) return false;
+    return this.#socket.send(
+      this.#wire === 'json'
+        ? jsonOf(encodeBase64(frame.payload))
+        : writeBinaryFrame({ ...frame, turn: this.#turn, sequence: this.#sequence++ }),
+    );
   }
 
   #adopt(chatId: string): void {

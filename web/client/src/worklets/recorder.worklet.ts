@@ -7,6 +7,8 @@ interface RecorderOptions {
   preRollMs?: number;
 }
 
+type Order = { type: 'gate'; gate: Gate } | { type: 'mute'; isMuted: boolean } | { type: 'over' };
+
 class RecorderProcessor extends AudioWorkletProcessor {
   readonly #core: RecorderCore;
   #isOver = false;
@@ -20,8 +22,9 @@ class RecorderProcessor extends AudioWorkletProcessor {
       onLevel: (level) => this.port.postMessage({ type: 'level', level }),
       onSpeech: (event) => this.port.postMessage({ type: 'speech', event }),
     });
-    this.port.onmessage = ({ data }: MessageEvent<{ gate: Gate } | { over: true }>) => {
-      if ('gate' in data) this.#core.gate = data.gate;
+    this.port.onmessage = ({ data }: MessageEvent<Order>) => {
+      if (data.type === 'gate') this.#core.gate = data.gate;
+      else if (data.type === 'mute') this.#core.isMuted = data.isMuted;
       else this.#isOver = true;
     };
   }

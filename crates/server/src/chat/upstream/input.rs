@@ -2,6 +2,7 @@
 
 use adk_bridge_agents::live::{Activity, LiveInput as Sent, Modality, NO_CODE};
 use adk_bridge_protocol::history;
+use adk_bridge_protocol::reply::RunEnd;
 use adk_bridge_protocol::wire::live::{AudioAction, Modality as Asked};
 use axum::http::StatusCode;
 
@@ -104,7 +105,7 @@ impl Task {
     async fn renew_between_turns(&mut self) {
         if self.upstream.speaks && self.upstream.said {
             self.live.interrupted();
-            self.upstream_turn_over().await;
+            self.upstream_turn_over(RunEnd::Cut).await;
         }
         self.renew_upstream().await;
     }

@@ -8,7 +8,7 @@ use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::event::{Blob, Content, Event, Part as AgentPart};
 use adk_bridge_protocol::message::{FilePart, Message, Part, TextPart};
-use adk_bridge_protocol::reply::{Given, Input, Mode};
+use adk_bridge_protocol::reply::{Given, Input, Mode, RunEnd};
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -150,7 +150,7 @@ impl Task {
             let detail = error.detail.clone();
             return self.upstream_lost(1007, &detail).await;
         }
-        self.upstream.replays &= !self.upstream.complete;
+        self.upstream.replays &= self.upstream.complete.is_none();
         if progressed && !self.upstream.replays {
             self.upstream.renewal.progressed();
         }
@@ -159,10 +159,11 @@ impl Task {
             let called = calls().any(|it| it.state == CallState::Received);
             // A tool that the agent's own server runs is waited for.
             let runs = |it: &Call| it.state == CallState::Running && it.runs_on == RunsOn::Remote;
-            if self.upstream.complete || called && !calls().any(runs) {
-                self.upstream_turn_over().await;
-            } else {
-                self.checkpoint().await;
+            let called = called && !calls().any(runs);
+            match self.upstream.complete.take() {
+                Some(how) => self.upstream_turn_over(how).await,
+                None if called => self.upstream_turn_over(RunEnd::Done).await,
+                None => self.checkpoint().await,
             }
         }
         self.note(notices).await;
