@@ -77,7 +77,24 @@ export const chatTests = [
     },
   ],
   [
-    'chat: sources are links',
+    'chat: an answer from the web has its sources, over a reload too',
+    async (open, { servers }) => {
+      const visit = await open({ server: servers.gated });
+      await visit.say('search the web for bridges');
+      await visit.answered();
+      for (const reload of [false, true]) {
+        if (reload) await visit.page.reload();
+        await visit.sees('The handbook agrees');
+        const sources = visit.get('sources');
+        await sources.getByText('2 sources').waitFor();
+        const addresses = await sources.getByRole('link').evaluateAll((links) => links.map((link) => link.href));
+        assert.deepEqual(addresses, ['https://encyclopedia.example.com/entry', 'https://handbook.example.org/page']);
+      }
+      await visit.picture('sources');
+    },
+  ],
+  [
+    'chat: only sources that are web pages are links',
     async (open) => {
       const visit = await open();
       const chunks = [
@@ -92,7 +109,7 @@ export const chatTests = [
         { type: 'finish-step' },
         { type: 'finish', finishReason: 'stop' },
       ];
-      // The demo's model is offered no search, so this stream is written by hand.
+      // No honest model names such sources, so this stream is written by hand.
       await visit.page.route('**/api/chat?*', (route) =>
         route.fulfill({
           contentType: 'text/event-stream',
@@ -134,7 +151,7 @@ export const chatTests = [
     'chat: stop takes the place of send, keeps what was said, and regenerate answers again',
     async (open) => {
       const visit = await open();
-      await visit.say('slow 400');
+      await visit.say('slow 10000');
       await visit.sees(/\w+ \w+ \w+/);
       await visit.get('stop').click();
       await visit.get('send').waitFor();
@@ -193,9 +210,11 @@ export const chatTests = [
   ],
   [
     'chat: what is typed while the agent is busy waits in a queue, and goes in order',
-    async (open) => {
-      const visit = await open();
-      await visit.say('slow 16');
+    async (open, { servers, model }) => {
+      const visit = await open({ server: servers.gated });
+      const gate = model.gate();
+      await visit.say(`say first ${gate.word} done`);
+      await visit.sees('first');
       await visit.get('stop').waitFor();
       await visit.say('say second');
       await visit.say('say third');
@@ -204,10 +223,12 @@ export const chatTests = [
       await queue.getByText('say never').waitFor();
       await visit.picture('queue');
       await queue.getByRole('button', { name: 'Remove' }).last().click();
+      await queue.getByText('say never').waitFor({ state: 'detached' });
+      gate.open();
       await visit.sees('third');
       await visit.answered();
       const typed = (await visit.messages()).filter(({ role }) => role === 'user').map(({ parts }) => parts[0].text);
-      assert.deepEqual(typed, ['slow 16', 'say second', 'say third']);
+      assert.deepEqual(typed, [`say first ${gate.word} done`, 'say second', 'say third']);
     },
   ],
   [
@@ -219,7 +240,7 @@ export const chatTests = [
       const top = () => visit.get('scroller').evaluate((box) => box.scrollTop);
       const rest = () => visit.get('scroller').evaluate((box) => box.scrollHeight - box.scrollTop - box.clientHeight);
       await visit.until(async () => (await rest()) < 2, 'the end in sight');
-      await visit.say('slow 300');
+      await visit.say('slow 10000');
       await visit.get('stop').waitFor();
       await visit.get('scroller').hover();
       await visit.page.mouse.wheel(0, -700);

@@ -6,8 +6,8 @@ import { join } from 'node:path';
 
 import { openContext } from './browser.mjs';
 
-// Nothing that a test waits for takes so long, apart from what it names itself.
-const WAIT_MS = 15_000;
+// Nothing that a test waits for takes so long, apart from what it names itself: not on a machine with other work either.
+const WAIT_MS = 45_000;
 
 export class Visit {
   static async open(world, options = {}) {

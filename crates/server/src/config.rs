@@ -100,6 +100,9 @@ pub struct ClientTool {
     pub description: String,
     #[serde(default = "any_object")]
     pub input_schema: Value,
+    /// What an answer looks like, told to front ends that ask their users for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
     #[serde(default)]
     pub approval: bool,
 }
@@ -569,6 +572,7 @@ mod tests {
             name: String::new(),
             description: String::new(),
             input_schema: Value::Null,
+            output_schema: Some(Value::Null),
             approval: true,
         };
         let mut wanted: Vec<String> = Vec::new();

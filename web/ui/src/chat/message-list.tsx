@@ -14,13 +14,14 @@ interface Props {
   records: ReadonlyMap<string, CallRecord>;
   cut: ReadonlySet<string>;
   isBusy: boolean;
+  isAtRest: boolean;
 }
 
 /** As many fill a few screens; earlier ones come on demand, so that a long conversation opens as fast as a short one. */
 const SHOWN_AT_FIRST = 40;
 const SHOWN_MORE = 80;
 
-export function MessageList({ messages, session, records, cut, isBusy }: Props) {
+export function MessageList({ messages, session, records, cut, isBusy, isAtRest }: Props) {
   const last = messages.at(-1);
   return (
     <>
@@ -34,6 +35,7 @@ export function MessageList({ messages, session, records, cut, isBusy }: Props) 
           isStreaming={isBusy && last.role === 'assistant'}
           isCut={cut.has(last.id)}
           isLast
+          isAtRest={isAtRest}
         />
       )}
     </>
@@ -42,7 +44,7 @@ export function MessageList({ messages, session, records, cut, isBusy }: Props) 
 
 /** All but the last message. Compared by its elements: the SDK makes a new array at every chunk. */
 const History = memo(
-  function History({ messages, session, records, cut }: Omit<Props, 'isBusy'>) {
+  function History({ messages, session, records, cut }: Omit<Props, 'isBusy' | 'isAtRest'>) {
     const t = useTranslate();
     // Fixed when the chat is opened: messages that come later push none away.
     const [start, setStart] = useState(() => Math.max(0, messages.length - SHOWN_AT_FIRST));
@@ -64,6 +66,7 @@ const History = memo(
             isStreaming={false}
             isCut={cut.has(message.id)}
             isLast={false}
+            isAtRest={false}
           />
         ))}
       </>

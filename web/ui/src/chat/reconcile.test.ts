@@ -31,6 +31,9 @@ it.each([
   ['asked on both sides', asked('approval-requested'), asked('approval-requested'), false],
   ['settled there', asked('approval-responded'), asked('output-available'), false],
   ['another message', asked('approval-responded'), asked('approval-requested', 'other'), false],
+  ['run here, open there', asked('output-available'), asked('approval-responded'), true],
+  ['failed here, open there', asked('output-error'), asked('input-available'), true],
+  ['open on both sides', asked('input-available'), asked('input-available'), false],
   ['nothing there', asked('approval-responded'), undefined, false],
 ])('finds answers that never arrived: %s', (_name, local, stored, expected) => {
   expect(hasUnsentAnswers(local, stored)).toBe(expected);

@@ -19,15 +19,16 @@ export function lastUserMessage(messages: readonly UIMessage[]): UIMessage | und
   return messages.findLast((message) => message.role === 'user');
 }
 
-/** Whether the page has answered questions of which the server does not know. */
+/** Whether the page has answered questions, or run tools, of which the server does not know. */
 export function hasUnsentAnswers(local: UIMessage | undefined, stored: UIMessage | undefined): boolean {
   if (local?.role !== 'assistant' || local.id !== stored?.id) return false;
-  const asked = new Set(
-    stored.parts.filter(isToolUIPart).flatMap((part) => (part.state === 'approval-requested' ? [part.toolCallId] : [])),
-  );
-  return local.parts
-    .filter(isToolUIPart)
-    .some((part) => asked.has(part.toolCallId) && part.state === 'approval-responded');
+  const known = new Map(stored.parts.filter(isToolUIPart).map((part) => [part.toolCallId, part.state]));
+  return local.parts.filter(isToolUIPart).some((part) => {
+    const before = known.get(part.toolCallId);
+    if (before === undefined || before.startsWith('output-')) return false;
+    const isOutput = part.state === 'output-available' || part.state === 'output-error';
+    return isOutput || (part.state === 'approval-responded' && before === 'approval-requested');
+  });
 }
 
 /** Whether a request failed on its way; browsers tell it by a `TypeError`. */

@@ -19,9 +19,11 @@ import { keepQueue, keptQueue, type Waiting } from '../lib/kept';
 import { dialect, type Mode } from '../lib/settings';
 import { createStore } from '../lib/store';
 import { onTabsChange, tellTabs } from '../lib/tabs';
+import type { Outcome } from '../tools/answer-form';
+import { askedCalls, learnTool } from '../tools/asked';
 import { clientTools } from '../tools/client-tools';
 import { type CallRecord, recordsOf } from './call-records';
-import { hasOpenCalls, waitingCalls } from './calls';
+import { type Call, hasOpenCalls, waitingCalls } from './calls';
 import { chatOptions } from './chat-options';
 import { hasUnsentAnswers, isNetworkFailure, lastUserMessage, reconciled } from './reconcile';
 
@@ -118,12 +120,14 @@ export class ChatSession {
     this.#isSyncing = true;
     try {
       await this.#fetchMessages();
-      await this.#resume();
     } catch {
       void refresh();
+      return;
     } finally {
       this.#isSyncing = false;
     }
+    // Not waited for: a resume that a message of the user's overtakes never comes to an end.
+    void this.#resume();
   }
 
   /** Sends a message, now or when the agent has finished. Rejects when its files could not be handed in. */
@@ -160,6 +164,15 @@ export class ChatSession {
       await this.chat.addToolApprovalResponse({ id, approved, ...(reason !== undefined && { reason }) });
     }
     if (!this.isBusy) void clientTools.run(this.chat);
+  }
+
+  /** Gives what a call waits for in the place of a program: an output, or an error that says why there is none. */
+  async answer({ id, name }: Call, outcome: Outcome): Promise<void> {
+    learnTool(name);
+    const call = { tool: name, toolCallId: id };
+    await this.chat.addToolOutput(
+      'errorText' in outcome ? { ...call, state: 'output-error', ...outcome } : { ...call, output: outcome.output },
+    );
   }
 
   /** A question ran out of time: the server has gone on without an answer. */
@@ -271,7 +284,8 @@ export class ChatSession {
   #sendNext({ evenWhileAsked = false } = {}): void {
     const [next] = this.state.get().queue;
     if (next === undefined || this.isBusy || this.#sending !== undefined || this.chat.status === 'error') return;
-    if (!evenWhileAsked && waitingCalls(this.chat.messages.at(-1)).length > 0) return;
+    const last = this.chat.messages.at(-1);
+    if (!evenWhileAsked && (waitingCalls(last).length > 0 || askedCalls(last).length > 0)) return;
     this.#sending = next.id;
     const text = next.text === '' ? [] : [{ type: 'text' as const, text: next.text }];
     void this.chat.sendMessage({ id: next.id, role: 'user', parts: [...next.files, ...text] });

@@ -5,7 +5,7 @@ import { useRef, useState } from 'react';
 
 import { AnswerText } from '../chat/answer-text';
 import { useTranslate } from '../lib/i18n';
-import { humanName } from '../lib/format';
+import { humanName } from '../lib/human-name';
 import { Button } from '../ui/button';
 import { type Recorded, recordedRequests } from './recorded';
 
