@@ -10,8 +10,9 @@ const WITHOUT_SDK = ['browser', 'client-tools', 'dsp', 'live-socket', 'package',
 export default defineConfig({
   test: {
     include: ['tests/**/*.test.{ts,tsx}'],
-    // Flows against the real server wait for tools and timeouts.
-    testTimeout: 20_000,
+    // Flows against the real server wait for tools and timeouts, and a busy machine starts it late.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     projects: [
       { extends: true, test: { name: 'v7' } },
       {

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 import { defineClientTools } from '../src/index.js';
 import { ChatPage, textOf, type PageOptions } from './chat-page.js';
 import { startProxy, type Proxy } from './proxy.js';
-import { startServer, type Server } from './server.js';
+import { startServer, WAIT_LIMIT_MS, type Server } from './server.js';
 
 const PAY = 'call process_payment {"amount":50,"recipient":"Hanako"}';
 /** Short pauses: the pauses themselves are tested elsewhere. */
@@ -65,7 +65,7 @@ describe('a lost connection', () => {
     const page = await opened({ dialect });
     void page.chat.sendMessage({ text: 'call get_weather {"location":"Tokyo"} then slow 12' });
     // In `adk` the page sees nothing before the end.
-    await vi.waitFor(async () => expect(await server.messages(page.id)).not.toHaveLength(0), 10_000);
+    await vi.waitFor(async () => expect(await server.messages(page.id)).not.toHaveLength(0), WAIT_LIMIT_MS);
     if (dialect === 'native') await page.until(() => expect(page.text.split(' ').length).toBeGreaterThan(2));
     proxy.cut();
     await page.until(() => expect(page.chat.connection.status).not.toBe('open'));
@@ -108,7 +108,7 @@ describe('a lost connection', () => {
     await page.until(() => expect(page.text).not.toBe(''));
     proxy.isUp = false;
     proxy.cut();
-    await vi.waitFor(async () => expect(textOf((await server.messages(page.id)).at(-1)).split(' ')).toHaveLength(4), 10_000);
+    await vi.waitFor(async () => expect(textOf((await server.messages(page.id)).at(-1)).split(' ')).toHaveLength(4), WAIT_LIMIT_MS);
     proxy.isUp = true;
     await page.rest();
     expect(page.chat.status).toBe('ready');
@@ -197,7 +197,7 @@ it('stop without a connection ends the turn when there is one', async () => {
   await page.chat.stop();
   await page.until(() => expect(page.chat.status).toBe('ready'));
   proxy.isUp = true;
-  await vi.waitFor(async () => expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' }), 10_000);
+  await vi.waitFor(async () => expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' }), WAIT_LIMIT_MS);
 });
 
 it('leaving the page does not end the turn, and the next page takes it up', async () => {
@@ -244,6 +244,18 @@ it('a client tool is run once, whatever the connection does', async () => {
   await page.rest();
   expect(pick).toHaveBeenCalledTimes(1);
   await expectSameAsServer(page);
+});
+
+it.each(['approved', 'rejected'] as const)('an approval that was %s without a chat request continues its message', async (status) => {
+  const page = await opened();
+  await page.say(PAY);
+  const { toolCallId = '' } = page.tool('process_payment');
+  expect(page.chat.live?.sendToolResult({ toolCallId, status })).toBe(true);
+  await page.until(() => expect(page.text).toMatch(status === 'approved' ? /Paid 50/ : /declined/));
+  await page.rest();
+  expect(page.sent).toHaveLength(1);
+  expect(page.chat.messages).toHaveLength(2);
+  expect(page.tool('process_payment').state).toBe(status === 'approved' ? 'output-available' : 'output-denied');
 });
 
 it('a refusal fails the request that it belongs to, and no other', async () => {
