@@ -3,7 +3,7 @@
 import { defineConfig } from 'vitest/config';
 
 /** Tests that have nothing to do with the SDK run once. */
-const WITHOUT_SDK = ['browser', 'client-tools', 'dsp', 'live-socket', 'package', 'push-to-talk', 'voice-detector'].map(
+const WITHOUT_SDK = ['browser', 'client-tools', 'dsp', 'live-socket', 'opening', 'package', 'push-to-talk', 'voice-detector'].map(
   (name) => `tests/${name}.test.ts`,
 );
 

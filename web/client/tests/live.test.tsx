@@ -3,7 +3,7 @@
 
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 
-import { defineClientTools } from '../src/index.js';
+import { ChunkLog, defineClientTools, parseChunkLog, playChunkLog } from '../src/index.js';
 import { ChatPage, textOf, type PageOptions } from './chat-page.js';
 import { startProxy, type Proxy } from './proxy.js';
 import { startServer, WAIT_LIMIT_MS, type Server } from './server.js';
@@ -16,7 +16,7 @@ let server: Server;
 let proxy: Proxy;
 let pages: ChatPage[] = [];
 beforeAll(async () => {
-  server = await startServer('[approval]\ntimeout = "2s"\n');
+  server = await startServer();
   proxy = await startProxy(server.url);
 });
 afterAll(async () => {
@@ -44,7 +44,7 @@ async function opened(options: Partial<PageOptions> = {}): Promise<ChatPage> {
 /** The page shows what the server has stored, and nothing twice. */
 async function expectSameAsServer(page: ChatPage, query = ''): Promise<void> {
   const parts = (messages: readonly { parts: unknown }[]) => JSON.parse(JSON.stringify(messages.map(({ parts }) => parts))) as unknown;
-  expect(parts(page.chat.messages)).toEqual(parts(await server.messages(page.id, query)));
+  expect(parts(page.chat.messages)).toEqual(parts(await page.server.messages(page.id, query)));
 }
 
 it('one socket serves many turns', async () => {
@@ -222,14 +222,19 @@ it('a chat that was opened elsewhere is not fought for', async () => {
 });
 
 it('an approval that expires reaches the page without a request', async () => {
-  const page = await opened();
-  await page.say(PAY);
-  await page.until(() => expect(page.tool('process_payment').state).toBe('output-error'));
-  await page.until(() => expect(page.text).not.toBe(''));
-  await page.rest();
-  expect(page.sent).toHaveLength(1);
-  expect(page.chat.messages).toHaveLength(2);
-  await expectSameAsServer(page);
+  const hasty = await startServer('[approval]\ntimeout = "2s"\n');
+  try {
+    const page = await opened({ server: hasty, baseUrl: hasty.url });
+    await page.say(PAY);
+    await page.until(() => expect(page.tool('process_payment').state).toBe('output-error'));
+    await page.until(() => expect(page.text).not.toBe(''));
+    await page.rest();
+    expect(page.sent).toHaveLength(1);
+    expect(page.chat.messages).toHaveLength(2);
+    await expectSameAsServer(page);
+  } finally {
+    await hasty.stop();
+  }
 });
 
 it('a client tool is run once, whatever the connection does', async () => {
@@ -256,6 +261,21 @@ it.each(['approved', 'rejected'] as const)('an approval that was %s without a ch
   expect(page.sent).toHaveLength(1);
   expect(page.chat.messages).toHaveLength(2);
   expect(page.tool('process_payment').state).toBe(status === 'approved' ? 'output-available' : 'output-denied');
+});
+
+it('a log keeps what the connection tells beside the turns, and plays the turns back', async () => {
+  const log = new ChunkLog();
+  const page = await opened({ log });
+  await page.say('say hello');
+  const events = () => log.entries.flatMap((entry) => (entry.kind === 'event' ? [entry.name] : []));
+  await page.until(() => expect(events()).toEqual(['connection', 'connection', 'turn-start', 'turn-end']));
+  expect(parseChunkLog(log.toJsonl())).toEqual(log.entries);
+  const transport = playChunkLog(log.toJsonl());
+  const stream = await transport.sendMessages({ chatId: page.id, messages: [], trigger: 'submit-message', messageId: undefined, abortSignal: undefined });
+  const kept = log.entries.flatMap((entry) => (entry.kind === 'chunk' ? [entry.chunk] : []));
+  const played: unknown[] = [];
+  for await (const chunk of stream) played.push(chunk);
+  expect(played).toEqual(kept);
 });
 
 it('a refusal fails the request that it belongs to, and no other', async () => {

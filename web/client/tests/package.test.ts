@@ -52,7 +52,7 @@ describe('sources', () => {
   });
 
   it('every export has words', () => {
-    const exported = [join(root, 'src/index.ts'), join(root, 'src/react/index.ts')].flatMap((entry) =>
+    const exported = ['index.ts', 'react/index.ts', 'audio/dsp.ts'].map((name) => join(root, 'src', name)).flatMap((entry) =>
       [...readFileSync(entry, 'utf8').matchAll(/export (?:type )?\{([^}]+)\} from '([^']+)'/g)].flatMap(([, names, file]) =>
         (names ?? '').split(',').map((name) => name.replace('type ', '').trim()).filter(Boolean).map((name) => [name, join(entry, '..', (file ?? '').replace('.js', '.ts'))] as const),
       ),
@@ -123,14 +123,14 @@ describe('what is packed', () => {
     expect(JSON.parse(run('use.js', server.url))).toEqual({
       predicate: true,
       answer: 'hello',
-      functions: ['function', 'function', 'function', 'function'],
+      functions: Array(5).fill('function'),
       worklets: [true, true, true],
     });
   });
 });
 
 const PACKED = [
-  ...['index', 'react/index', 'audio/silero-detector'].flatMap((name) => [`dist/${name}.js`, `dist/${name}.js.map`, `dist/${name}.d.ts`]),
+  ...['index', 'react/index', 'audio/dsp', 'audio/silero-detector'].flatMap((name) => [`dist/${name}.js`, `dist/${name}.js.map`, `dist/${name}.d.ts`]),
   ...['player.worklet', 'recorder.worklet', 'silero.worker'].flatMap((name) => [`dist/worklets/${name}.js`, `dist/worklets/${name}.js.map`]),
   'README.md',
   'LICENSE',
@@ -144,6 +144,7 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Chat } from '@ai-sdk/react';
 import { buildUseChatOptions, defineClientTools, LiveChatTransport, sendAutomaticallyWhen } from '@adk-bridge/client';
+import { wavOf } from '@adk-bridge/client/dsp';
 import { useBridgeChat, useVoice, type BridgeChat } from '@adk-bridge/client/react';
 import { SileroDetector } from '@adk-bridge/client/silero';
 
@@ -155,7 +156,7 @@ console.log(
   JSON.stringify({
     predicate: sendAutomaticallyWhen({ messages: [{ role: 'assistant', parts: [{ type: 'tool-pay', state: 'approval-responded' } as { type: string }] }] }),
     answer: chat.lastMessage?.parts.map((part) => (part.type === 'text' ? part.text : '')).join(''),
-    functions: [LiveChatTransport, SileroDetector, useBridgeChat, useVoice].map((value) => typeof value),
+    functions: [LiveChatTransport, SileroDetector, useBridgeChat, useVoice, wavOf].map((value) => typeof value),
     worklets: ['player.worklet', 'recorder.worklet', 'silero.worker'].map((name) =>
       existsSync(fileURLToPath(import.meta.resolve('@adk-bridge/client/worklets/' + name + '.js'))),
     ),
