@@ -58,7 +58,7 @@ export const voiceTests = [
     },
   ],
   [
-    'voice: hands-free, speaking again silences the reply at once, and the cut is marked',
+    'voice: hands-free, speaking again silences the reply at once, and the cut is marked, over a reload too',
     async (open) => {
       const visit = await speaking(open);
       await visit.get('voice-handsfree').click();
@@ -68,6 +68,10 @@ export const voiceTests = [
       await say(visit, 'say stopped');
       await visit.sees('stopped');
       await visit.get('ended').getByText('Interrupted').waitFor();
+      await visit.picture('barge-in');
+      await visit.page.reload();
+      await visit.get('message-assistant').first().getByTestId('ended').getByText('Interrupted').waitFor();
+      assert.equal(await visit.get('ended').count(), 1);
     },
   ],
   [
@@ -100,15 +104,38 @@ export const voiceTests = [
     },
   ],
   [
-    'voice: the camera shows a preview of what the agent sees, and everything is let go at the end',
+    'voice: camera and screen show a preview of what the agent sees, one at a time, and everything is let go at the end',
     async (open) => {
       const visit = await speaking(open);
+      // Tracks that are captured, to see that they end.
+      await visit.page.evaluate(() => {
+        window.tracks = [];
+        for (const name of ['getUserMedia', 'getDisplayMedia']) {
+          const original = navigator.mediaDevices[name].bind(navigator.mediaDevices);
+          navigator.mediaDevices[name] = async (constraints) => {
+            const stream = await original(constraints);
+            window.tracks.push(...stream.getVideoTracks());
+            return stream;
+          };
+        }
+      });
+      const live = () => visit.page.evaluate(() => window.tracks.filter((track) => track.readyState === 'live').length);
+      const preview = visit.get('camera-preview');
+      const hasPicture = () => preview.evaluate((video) => video.videoWidth > 0 && video.currentTime > 0);
       await visit.get('inspector-toggle').click();
-      await visit.get('camera-toggle').click();
-      await visit.get('camera-preview').waitFor();
-      await visit.get('chunk-row').filter({ hasText: 'binary' }).first().waitFor();
-      await visit.get('camera-toggle').click();
-      await visit.get('camera-preview').waitFor({ state: 'detached' });
+      for (const source of ['camera', 'screen']) {
+        await visit.get('inspector').getByRole('button', { name: 'Clear' }).click();
+        await visit.get(`${source}-toggle`).click();
+        await preview.waitFor();
+        await visit.until(hasPicture, `the preview of the ${source}`);
+        await visit.get('chunk-row').filter({ hasText: 'binary' }).first().waitFor();
+        assert.equal(await visit.get(`${source}-toggle`).getAttribute('aria-pressed'), 'true');
+        assert.equal(await live(), 1);
+        await visit.picture(`voice-${source}`);
+      }
+      await visit.get('screen-toggle').click();
+      await preview.waitFor({ state: 'detached' });
+      assert.equal(await live(), 0);
       await visit.get('voice-toggle').click();
       await visit.get('voice-bar').waitFor({ state: 'detached' });
     },

@@ -33,8 +33,6 @@ export interface SessionState {
   queue: Waiting[];
   audit: AuditRow[];
   records: ReadonlyMap<string, CallRecord>;
-  /** Answers that the user cut off by speaking. */
-  cut: ReadonlySet<string>;
 }
 
 /** So often a request is repeated while the server seems to be there; then the user decides. */
@@ -63,7 +61,6 @@ export class ChatSession {
       queue: keptQueue(id),
       audit: [],
       records: new Map(),
-      cut: new Set(),
     });
     const { live, ...options } = chatOptions(id, mode, () => {
       this.#hasSent = true;
@@ -243,7 +240,6 @@ export class ChatSession {
       following.stop,
       live.on('data', (part) => this.#heard(part)),
       live.on('stale', () => void this.sync()),
-      live.on('interrupted', () => this.#markCut()),
     ];
   }
 
@@ -252,12 +248,6 @@ export class ChatSession {
     const spoken = transcriptionOf(part);
     if (spoken === undefined) return;
     this.chat.messages = withTranscription(this.chat.messages, spoken, this.live?.currentMessageId);
-  }
-
-  #markCut(): void {
-    const spoken = this.chat.messages.findLast((message) => message.role === 'assistant');
-    const id = this.live?.currentMessageId ?? spoken?.id;
-    if (id !== undefined) this.#change({ cut: new Set(this.state.get().cut).add(id) });
   }
 
   async #fetchMessages(): Promise<void> {
