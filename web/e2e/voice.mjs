@@ -49,6 +49,7 @@ export const voiceTests = [
       await visit.until(async () => !(await isHeard(visit)), 'the reply to end');
       await visit.page.reload();
       await visit.sees('sunny in Tokyo');
+      await visit.get('chat-title').getByText('what is the weather in Tokyo').waitFor();
       assert.equal(await visit.get('message-user').getByTestId('recording').count(), 1);
       const recording = visit.get('message-assistant').getByTestId('recording');
       await recording.getByText(/0:0[1-9]/).waitFor();
@@ -72,6 +73,31 @@ export const voiceTests = [
       await visit.page.reload();
       await visit.get('message-assistant').first().getByTestId('ended').getByText('Interrupted').waitFor();
       assert.equal(await visit.get('ended').count(), 1);
+    },
+  ],
+  [
+    'voice: the microphone is chosen from a list, and its level is shown',
+    async (open) => {
+      const visit = await speaking(open);
+      await visit.get('voice-device').click();
+      const devices = visit.page.getByRole('menuitemradio');
+      await devices.nth(1).waitFor();
+      const name = await devices.nth(1).innerText();
+      await devices.nth(1).click();
+      await visit.page.keyboard.press('Escape');
+      await visit.get('voice-status').getByText('ready').waitFor();
+      await visit.get('voice-device').click();
+      await visit.page.getByRole('menuitemradio', { name, checked: true }).waitFor();
+      await visit.page.keyboard.press('Escape');
+      await visit.page.evaluate(() => {
+        window.levels = [];
+        const meter = document.querySelector('[data-testid=voice-level]');
+        const note = () => window.levels.push(Number(meter.dataset.level));
+        new MutationObserver(note).observe(meter, { attributeFilter: ['data-level'] });
+      });
+      await saysWithKey(visit, 'say heard');
+      await visit.sees('heard');
+      assert.ok(await visit.page.evaluate(() => Math.max(...window.levels) > 0.05));
     },
   ],
   [

@@ -25,7 +25,7 @@ import { clientTools } from '../tools/client-tools';
 import { type CallRecord, recordsOf } from './call-records';
 import { type Call, hasOpenCalls, waitingCalls } from './calls';
 import { chatOptions } from './chat-options';
-import { hasUnsentAnswers, isNetworkFailure, lastUserMessage, reconciled } from './reconcile';
+import { hasUnsentAnswers, isComplete, isNetworkFailure, lastUserMessage, reconciled } from './reconcile';
 
 export interface SessionState {
   loading: 'loading' | 'ready' | 'failed';
@@ -114,6 +114,9 @@ export class ChatSession {
   /** Brings in what happened elsewhere: in another tab or browser, or by time. */
   async sync(): Promise<void> {
     if (this.isBusy || this.#isSyncing || this.state.get().loading !== 'ready' || this.#sending !== undefined) return;
+    const { error } = this.chat;
+    // What the network lost is found again by `recover`.
+    if (error !== undefined && isNetworkFailure(error)) return;
     this.#isSyncing = true;
     try {
       await this.#fetchMessages();
@@ -122,6 +125,11 @@ export class ChatSession {
       return;
     } finally {
       this.#isSyncing = false;
+    }
+    if (this.chat.status === 'error') {
+      // A failure stays until something else has come of the question: a resume would take it off the page unread.
+      if (!isComplete(this.chat.messages.at(-1))) return;
+      this.chat.clearError();
     }
     // Not waited for: a resume that a message of the user's overtakes never comes to an end.
     void this.#resume();
