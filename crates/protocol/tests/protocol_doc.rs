@@ -200,6 +200,7 @@ fn every_control_frame_of_live() {
         ControlFrame::Error {
             code: "",
             message: "".into(),
+            request_id: Some(""),
         },
         ControlFrame::TurnStart { turn: 0 },
         ControlFrame::TurnEnd { turn: 0 },

@@ -87,6 +87,14 @@ describe('AudioRecorder', () => {
   }, 60_000);
 });
 
+it('AudioRecorder lets go of the microphone, whenever it is closed, and can be opened again', async () => {
+  expect(await run('lifecycle')).toEqual({ refusal: 'NotAllowedError', opened: [false], ended: 1, closed: [true], level: 0 });
+}, 60_000);
+
+it('VoiceSession hears silence while it is muted, and says when the microphone is gone', async () => {
+  expect(await run('mutedAndGone')).toEqual({ whileMuted: [], status: 'off', error: 'the microphone is gone', level: 0 });
+}, 60_000);
+
 describe('AudioPlayer', () => {
   it.each([[24_000, 1], [48_000, 2], [44_100, 3]])('plays sample by sample under jitter (context at %s Hz)', async (rate, seed) => {
     const { played, source } = await run('playJittered', rate, seed);

@@ -7,7 +7,7 @@ import { floatToPcm16, levelOf, pcm16ToFloat, wavOf } from '../src/audio/pcm.js'
 import { PlayerCore } from '../src/audio/player-core.js';
 import { RecorderCore, type RecordedChunk } from '../src/audio/recorder-core.js';
 import { Resampler } from '../src/audio/resampler.js';
-import { join } from './speech-samples.js';
+import { join, speak } from './speech-samples.js';
 
 describe('pcm', () => {
   it('floats become the nearest sample, and clip', () => {
@@ -217,6 +217,36 @@ describe('RecorderCore', () => {
     expect(chunks.filter(({ preRoll }) => preRoll)).toHaveLength(15);
     expect(chunks.map(({ last }) => last)).toEqual([...Array<boolean>(25).fill(false), true]);
     expect(chunks.slice(0, -1).every(({ samples }) => samples.length === 320)).toBe(true);
+  });
+
+  it('records silence while it is muted, and keeps nothing from before for the next gate', () => {
+    const { core, chunks } = make();
+    core.push(ramp(1, 16_000));
+    core.isMuted = true;
+    core.push(ramp(1, 1600));
+    core.gate = 'open';
+    core.push(ramp(1, 3200));
+    expect(chunks.filter(({ preRoll }) => preRoll)).toHaveLength(5);
+    expect(chunks).toHaveLength(15);
+    expect(chunks.every(({ samples }) => samples.every((sample) => sample === 0))).toBe(true);
+    core.isMuted = false;
+    core.push(ramp(1, 320));
+    expect(chunks.at(-1)?.samples[319]).toBe(320);
+  });
+
+  it('what was being said ends with a silence when it is muted', () => {
+    const speech: string[] = [];
+    const { core, chunks } = make({ onSpeech: (event: string) => speech.push(event) });
+    core.gate = 'voice';
+    core.push(speak('Play some jazz music, please.').subarray(0, 16_000));
+    expect(speech).toEqual(['start']);
+    const said = chunks.length;
+    core.isMuted = true;
+    core.push(speak('Play some jazz music, please.'));
+    expect(speech).toEqual(['start', 'end']);
+    expect(chunks.at(-1)?.last).toBe(true);
+    expect(chunks.length - said).toBeGreaterThan(15);
+    expect(chunks.slice(said + 1).every(({ samples }) => samples.every((sample) => sample === 0))).toBe(true);
   });
 
   it('tells the level whether the gate is open or not', () => {

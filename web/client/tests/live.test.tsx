@@ -246,6 +246,21 @@ it('a client tool is run once, whatever the connection does', async () => {
   await expectSameAsServer(page);
 });
 
+it('a refusal fails the request that it belongs to, and no other', async () => {
+  const page = await opened();
+  const codes: string[] = [];
+  page.chat.live?.on('error', ({ code }) => codes.push(code));
+  page.chat.live?.sendToolResult({ toolCallId: 'nobody-asked', result: 1 });
+  await page.say('say hello');
+  expect(codes).toEqual(['not_found']);
+  expect(page.text).toBe('hello');
+  void page.chat.sendMessage({ parts: [] });
+  await page.until(() => expect(page.chat.status).toBe('error'));
+  expect(codes).toEqual(['not_found', 'bad_message']);
+  await page.say('say again');
+  expect(page.text).toBe('again');
+});
+
 describe('with keys', () => {
   let guarded: Server;
   beforeAll(async () => {

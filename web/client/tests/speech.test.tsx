@@ -281,8 +281,10 @@ describe('what goes wrong', () => {
   it('a refused request is an error of the chat, and the socket stays', async () => {
     void page.chat.sendMessage({ text: 'hello' });
     await page.until(() => expect(frames('message')).toHaveLength(1));
+    const requestId = frames('message')[0]?.['requestId'] as string;
     control({ type: 'error', code: 'live_unsupported', message: 'this agent cannot hear' });
-    control({ type: 'error', code: 'bad_message', message: 'the last message says nothing' });
+    control({ type: 'error', code: 'conflict', message: 'another request', requestId: `${requestId}0` });
+    control({ type: 'error', code: 'bad_message', message: 'the last message says nothing', requestId });
     await page.until(() => expect(page.chat.error?.message).toBe('the last message says nothing'));
     expect(page.chat.connection.status).toBe('open');
     void page.chat.sendMessage({ text: 'once more' });

@@ -55,6 +55,15 @@ pub struct Message {
     pub extra: Map<String, Value>,
 }
 
+impl Message {
+    /// What the client calls this request, to know it again in an error.
+    pub fn request_id(&self) -> Option<&str> {
+        self.extra.get(REQUEST_ID)?.as_str()
+    }
+}
+
+const REQUEST_ID: &str = "requestId";
+
 /// The output of a ClientTool, or the answer to an Approval; at least one of `result` and `status` is there.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
@@ -108,6 +117,14 @@ impl ClientFrame {
             map: flattened(map, marker),
         })
     }
+}
+
+/// What a frame that could not be understood is called by its sender, as far as it can be read.
+pub fn request_id_of(text: &str) -> Option<String> {
+    let map = frame::object(text).ok()?;
+    let nested = map.get("data").and_then(|data| data.get(REQUEST_ID));
+    let id = map.get(REQUEST_ID).or(nested)?;
+    id.as_str().map(str::to_owned)
 }
 
 type Read = fn(Fields) -> Result<ClientFrame, FrameError>;
@@ -275,6 +292,9 @@ pub enum ControlFrame<'a> {
     Error {
         code: &'a str,
         message: Cow<'a, str>,
+        /// What the refused frame was called by its sender.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request_id: Option<&'a str>,
     },
     /// The model begins to speak.
     TurnStart {
@@ -304,11 +324,13 @@ impl ControlFrame<'_> {
     }
 }
 
-impl From<&FrameError> for ControlFrame<'static> {
-    fn from(error: &FrameError) -> Self {
+impl<'a> ControlFrame<'a> {
+    /// Tells that a text frame could not be understood.
+    pub fn refusal(error: &FrameError, request_id: Option<&'a str>) -> Self {
         Self::Error {
             code: error.code(),
             message: error.to_string().into(),
+            request_id,
         }
     }
 }
@@ -318,6 +340,7 @@ impl From<&BinaryError> for ControlFrame<'static> {
         Self::Error {
             code: error.code(),
             message: error.to_string().into(),
+            request_id: None,
         }
     }
 }

@@ -75,7 +75,11 @@ pub enum LiveInput {
 }
 
 /// The right to have one request under way; it goes back when the request has been answered.
-pub type Credit = OwnedSemaphorePermit;
+pub struct Credit {
+    pub permit: OwnedSemaphorePermit,
+    /// What the client calls the request.
+    pub request_id: Option<String>,
+}
 
 /// What a live connection is sent, beside what its own door knows.
 pub enum Outgoing {

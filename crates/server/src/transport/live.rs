@@ -23,6 +23,7 @@ use adk_bridge_protocol::chunk::{Chunk, Sdk};
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::wire::live::{
     AudioWire, BinaryFrame, ClientFrame, Close, ControlFrame, Kind, Message as ChatMessage, Sender,
+    request_id_of,
 };
 use adk_bridge_protocol::wire::sse;
 use axum::extract::{Query, Request, State};
@@ -30,7 +31,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use uuid::Uuid;
@@ -168,7 +169,7 @@ struct Connection<'s> {
     outgoing: mpsc::Receiver<Outgoing>,
     credits: Arc<Semaphore>,
     /// What the next request is paid with; without it no frame is read.
-    credit: Option<Credit>,
+    credit: Option<OwnedSemaphorePermit>,
     wire: AudioWire,
     meter: Meter,
     /// The first is being written.
@@ -230,10 +231,20 @@ impl Connection<'_> {
 
     /// Takes one frame of the client.
     async fn take(&mut self, incoming: Incoming) -> Result<(), Gone> {
+        let mut request_id = None;
         let ask = match incoming {
-            Incoming::Text(frame) => match ClientFrame::parse(&frame) {
-                Ok(frame) => self.understand(frame).await?,
-                Err(error) => return self.control(&ControlFrame::from(&error)).await,
+            Incoming::Text(text) => match ClientFrame::parse(&text) {
+                Ok(frame) => {
+                    if let ClientFrame::Message(message) = &frame {
+                        request_id = message.request_id().map(str::to_owned);
+                    }
+                    self.understand(frame, request_id.as_deref()).await?
+                }
+                Err(error) => {
+                    let request_id = request_id_of(&text);
+                    let refusal = ControlFrame::refusal(&error, request_id.as_deref());
+                    return self.control(&refusal).await;
+                }
             },
             Incoming::Binary(bytes) => match BinaryFrame::parse(&bytes, Sender::Client) {
                 Ok(frame) => Some(LiveAsk::Input(input_of(&frame))),
@@ -246,13 +257,16 @@ impl Connection<'_> {
         if let LiveAsk::Input(input) = &ask
             && let Err(message) = self.meter.count(input, Instant::now())
         {
-            let code = "too_much";
-            let message = message.into();
-            self.control(&ControlFrame::Error { code, message }).await?;
+            let refusal = ControlFrame::Error {
+                code: "too_much",
+                message: message.into(),
+                request_id: None,
+            };
+            self.control(&refusal).await?;
             return Err(Gone::Close(Close::TOO_MANY));
         }
         match self.credit.take() {
-            Some(credit) => self.ask(ask, credit).await,
+            Some(permit) => self.ask(ask, Credit { permit, request_id }).await,
             None => Ok(()), // Frames are read only with a credit at hand.
         }
     }
@@ -270,12 +284,16 @@ impl Connection<'_> {
     }
 
     /// What a frame asks of the chat, if anything.
-    async fn understand(&mut self, frame: ClientFrame) -> Result<Option<LiveAsk>, Gone> {
+    async fn understand(
+        &mut self,
+        frame: ClientFrame,
+        request_id: Option<&str>,
+    ) -> Result<Option<LiveAsk>, Gone> {
         let ask = match frame {
             ClientFrame::Message(message) => match self.request_of(message) {
                 Ok(request) => LiveAsk::Message(request),
                 Err(error) => {
-                    self.refuse(&error).await?;
+                    self.refuse(&error, request_id).await?;
                     return Ok(None);
                 }
             },
@@ -334,11 +352,10 @@ impl Connection<'_> {
             Outgoing::Turn { turn, answer } => self.queue(Stream::of_turn(turn, answer)),
             Outgoing::Missed(answer) => self.queue(Stream::missed(answer)),
             // Its credit goes back when the client has been told.
-            Outgoing::Refused {
-                error,
-                credit: _credit,
-            } => self.refuse(&error).await,
-            Outgoing::Failed(error) => self.refuse(&error).await,
+            Outgoing::Refused { error, credit } => {
+                self.refuse(&error, credit.request_id.as_deref()).await
+            }
+            Outgoing::Failed(error) => self.refuse(&error, None).await,
             Outgoing::Interrupted { turn } => {
                 self.silenced = Some(turn);
                 // What was said before it is text, and short.
@@ -420,10 +437,11 @@ impl Connection<'_> {
         self.socket.flush().await
     }
 
-    async fn refuse(&mut self, error: &AppError) -> Result<(), Gone> {
+    async fn refuse(&mut self, error: &AppError, request_id: Option<&str>) -> Result<(), Gone> {
         let frame = ControlFrame::Error {
             code: error.code,
             message: error.message.as_str().into(),
+            request_id,
         };
         self.control(&frame).await
     }

@@ -117,6 +117,42 @@ async fn each_is_told_what_is_wrong_with_it() {
 }
 
 #[tokio::test]
+async fn a_refused_message_is_named_by_its_request() {
+    let bridge = Bridge::start();
+    let mut client = Client::open(&bridge, "/live?chat=named").await;
+    let user = json!([{"role": "user", "parts": [{"type": "text", "text": "say hi"}]}]);
+    let lost = json!([{"role": "assistant", "id": "m", "parts": []}]);
+    let cases = [
+        // At the frame, at the door, in the chat.
+        (json!({"requestId": "r1"}), json!("r1")),
+        (json!({"data": {"requestId": "r2"}}), json!("r2")),
+        (
+            json!({"requestId": "r3", "id": "another", "messages": user}),
+            json!("r3"),
+        ),
+        (json!({"requestId": "r4", "messages": lost}), json!("r4")),
+        (
+            json!({"data": {"requestId": "r5", "messages": lost}}),
+            json!("r5"),
+        ),
+        (json!({"messages": lost}), Value::Null),
+        (json!({"requestId": 7, "messages": lost}), Value::Null),
+    ];
+    for (mut frame, id) in cases {
+        frame["type"] = json!("message");
+        client.send(frame.clone()).await;
+        let error = client.control().await;
+        assert_eq!(
+            (&error["type"], &error["requestId"]),
+            (&json!("error"), &id),
+            "{frame}"
+        );
+    }
+    client.say("say hi").await;
+    client.turn().await;
+}
+
+#[tokio::test]
 async fn anything_at_all_gets_an_answer_and_harms_nobody() {
     let bridge = Bridge::start();
     let mut other = Client::open(&bridge, "/live?chat=other").await;

@@ -171,7 +171,10 @@ async fn what_is_refused_fails_its_own_request_only() {
 
 #[tokio::test]
 async fn too_many_requests_wait_for_none() {
-    let bridge = Bridge::start();
+    // All of them speak until the end of the test, and are no more than a busy machine can write.
+    let bridge = Bridge::with("", |command| {
+        command.env("ADK_BRIDGE__DEMO__PACE", "250ms");
+    });
     let mut client = Client::open(&bridge, "/api/chat/ws").await;
     for number in 0..33 {
         let id = format!("r{number}");
@@ -202,4 +205,50 @@ async fn too_many_requests_wait_for_none() {
         }
     }
     assert_eq!(said, "room");
+}
+
+/// A question is asked before the process dies, and answered after: the call runs, once.
+#[tokio::test]
+async fn a_question_outlives_the_process() {
+    let mut bridge = Bridge::start();
+    let mut client = Client::open(&bridge, "/api/chat/ws").await;
+    let pay = "call process_payment {\"amount\": 5, \"recipient\": \"Ken\"}";
+    client.send(send("a", "c", pay)).await;
+    let asked = ends(&mut client, &["a"]).await.remove(0);
+    let question = asked
+        .iter()
+        .find(|chunk| chunk["type"] == "tool-approval-request")
+        .unwrap();
+    bridge.kill_and_restart();
+    let mut client = Client::open(&bridge, "/api/chat/ws").await;
+    // Nothing runs, so there is nothing to resume; the page has the question from the list of messages.
+    client
+        .send(json!({"type": "resume", "requestId": "r", "id": "c", "headers": {}, "body": {}}))
+        .await;
+    assert_eq!(client.json().await["type"], "no-active");
+    let mut message = bridge.last_message("c").await;
+    let parts = message["parts"].as_array_mut().unwrap();
+    let part = parts
+        .iter_mut()
+        .find(|part| part["toolCallId"] == question["toolCallId"])
+        .unwrap();
+    assert_eq!(part["state"], "approval-requested");
+    part["state"] = json!("approval-responded");
+    part["approval"] = json!({"id": question["approvalId"], "approved": true});
+    client
+        .send(json!({
+            "type": "send", "requestId": "b", "id": "c", "trigger": "submit-message", "messageId": message["id"],
+            "messages": [message], "headers": {}, "body": {},
+        }))
+        .await;
+    let paid = ends(&mut client, &["b"]).await.remove(0);
+    assert_eq!(paid[0]["messageId"], asked[0]["messageId"]);
+    let outputs = paid
+        .iter()
+        .filter(|chunk| chunk["type"] == "tool-output-available");
+    assert_eq!(outputs.count(), 1, "{paid:?}");
+    assert!(text(&paid).contains("Ken"), "{paid:?}");
+    let rows = crate::voice::audit(&bridge, "c").await;
+    let runs = rows.iter().filter(|kind| *kind == "tool.started").count();
+    assert_eq!(runs, 1, "{rows:?}");
 }

@@ -15,6 +15,8 @@ export interface AudioRecorderOptions extends AudioDeviceOptions {
   chunkMs?: number | undefined;
   /** How much of what was said before the gate opened is handed out too; 300 ms if left out, 500 ms for the voice. */
   preRollMs?: number | undefined;
+  /** The user or the system has taken the microphone away; the recorder is closed. */
+  onEnded?: (() => void) | undefined;
   /** Replaces `getUserMedia`, for other sources than a microphone. */
   getStream?: (() => Promise<MediaStream>) | undefined;
 }
@@ -65,6 +67,10 @@ export class AudioRecorder extends AudioDevice<Report> {
     const { deviceId, chunkMs, preRollMs, getStream } = this.#options;
     const stream = await (getStream?.() ?? navigator.mediaDevices.getUserMedia({ audio: constraints(deviceId) }));
     onClose(() => stream.getTracks().forEach((track) => track.stop()));
+    stream.getTracks()[0]?.addEventListener('ended', () => {
+      this.close();
+      this.#options.onEnded?.();
+    });
     const source = context.createMediaStreamSource(stream);
     onClose(() => source.disconnect());
     const node = new AudioWorkletNode(context, 'adk-bridge-recorder', {

@@ -26,7 +26,7 @@ export type TalkMode = 'push-to-talk' | 'hands-free';
 /** What a {@link VoiceSession} does. */
 export interface VoiceState {
   readonly status: 'off' | 'starting' | 'ready' | 'listening';
-  /** Why it is off, where it failed. */
+  /** Why it is off, where it failed or the microphone was taken away. */
   readonly error?: Error;
 }
 
@@ -105,22 +105,23 @@ export class VoiceSession {
   async start(): Promise<void> {
     if (this.#state.get().status !== 'off') return;
     this.#state.set({ status: 'starting' });
-    const context = this.#options.createContext?.() ?? new AudioContext();
-    const recorder = this.#makeRecorder(context);
-    const player = new AudioPlayer({ context, workletUrl: this.#options.playerWorkletUrl });
-    this.#recorder = recorder;
-    this.#player = player;
-    this.#ends = [
-      ...this.#listen(player),
-      recorder.level.subscribe(() => this.#inputLevel.set(recorder.level.get())),
-      player.level.subscribe(() => this.#outputLevel.set(player.level.get())),
-      player.state.subscribe(() => this.#playing.set(player.state.get())),
-      () => recorder.close(),
-      () => player.close(),
-      () => context.state !== 'closed' && void context.close(),
-    ];
-    this.#live.connect();
+    let recorder: AudioRecorder | undefined;
     try {
+      const context = this.#options.createContext?.() ?? new AudioContext();
+      recorder = this.#makeRecorder(context);
+      const player = new AudioPlayer({ context, workletUrl: this.#options.playerWorkletUrl });
+      this.#recorder = recorder;
+      this.#player = player;
+      this.#ends = [
+        () => recorder?.close(),
+        () => player.close(),
+        ...this.#listen(player),
+        mirror(recorder.level, this.#inputLevel),
+        mirror(player.level, this.#outputLevel),
+        mirror(player.state, this.#playing),
+        () => context.state !== 'closed' && void context.close(),
+      ];
+      this.#live.connect();
       await Promise.all([recorder.open(), player.open()]);
     } catch (error) {
       if (this.#recorder === recorder) this.#end(error instanceof Error ? error : new Error(String(error)));
@@ -134,7 +135,6 @@ export class VoiceSession {
 
   /** Lets go of microphone and player; the connection stays. */
   stop(): void {
-    this.release();
     this.#end();
   }
 
@@ -184,6 +184,7 @@ export class VoiceSession {
       onSpeech: (event) => {
         if (!this.#isSilero) this.#speech(event);
       },
+      onEnded: () => this.#end(new Error('the microphone is gone')),
     });
     recorder.setMuted(this.#isMuted);
     return recorder;
@@ -252,15 +253,17 @@ export class VoiceSession {
   }
 
   #end(error?: Error): void {
+    this.release();
     this.#recorder = undefined;
     this.#player = undefined;
     this.#silero = undefined;
     this.#detector.set('worklet');
     for (const end of this.#ends.splice(0)) end();
     this.#tellStop();
-    this.#inputLevel.set(0);
-    this.#outputLevel.set(0);
-    this.#playing.set('idle');
     this.#state.set(error === undefined ? { status: 'off' } : { status: 'off', error });
   }
+}
+
+function mirror<T>(from: Observable<T>, to: Value<T>): () => void {
+  return from.subscribe(() => to.set(from.get()));
 }

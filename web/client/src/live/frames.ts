@@ -6,13 +6,12 @@ import type { UIMessageChunk } from 'ai';
 export type ServerFrame =
   | { kind: 'chunk'; chunk: UIMessageChunk }
   | { kind: 'done' }
-  | { kind: 'control'; control: ControlFrame }
-  | { kind: 'unknown' };
+  | { kind: 'control'; control: ControlFrame };
 
-/** A control frame of the server. */
+/** A control frame of the server; what a later one may add is passed over. */
 export type ControlFrame =
   | { type: 'pong'; timestamp: unknown }
-  | { type: 'error'; code: string; message: string }
+  | { type: 'error'; code: string; message: string; requestId?: string }
   | { type: 'turn-start' | 'turn-end' | 'interrupted'; turn: number }
   | { type: 'modality'; modality: Modality }
   | { type: 'reconnect'; afterMs: number };
@@ -25,7 +24,7 @@ export type AudioWire = 'binary' | 'json';
 
 /** A text frame of the client. */
 export type ClientFrame =
-  | { type: 'message'; id: string; messages: readonly unknown[]; trigger: string; messageId?: string }
+  | { type: 'message'; requestId: string; id: string; messages: readonly unknown[]; trigger: string; messageId?: string }
   | { type: 'tool_result'; toolCallId: string; result?: unknown; status?: string }
   | { type: 'audio_control'; action: 'start' | 'stop' }
   | { type: 'audio_chunk'; chunk: string; sampleRate: number; channels: number; bitDepth: number }
@@ -35,18 +34,8 @@ export type ClientFrame =
   | { type: 'ping'; timestamp: number }
   | { type: 'audio_config'; wire: AudioWire };
 
-const CONTROLS: ReadonlySet<string> = new Set([
-  'pong',
-  'error',
-  'turn-start',
-  'turn-end',
-  'interrupted',
-  'modality',
-  'reconnect',
-]);
-
-/** Reads one text frame; what a later server may add is unknown, never an error. */
-export function parseServerFrame(text: string): ServerFrame {
+/** Reads one text frame; `undefined` where it is none. */
+export function parseServerFrame(text: string): ServerFrame | undefined {
   const isEvent = text.startsWith('data:');
   const payload = isEvent ? text.slice('data:'.length).trim() : text;
   if (isEvent && payload === '[DONE]') return { kind: 'done' };
@@ -54,9 +43,8 @@ export function parseServerFrame(text: string): ServerFrame {
   try {
     value = JSON.parse(payload) as { type?: unknown } | null;
   } catch {
-    return { kind: 'unknown' };
+    return undefined;
   }
-  if (typeof value !== 'object' || value === null || typeof value.type !== 'string') return { kind: 'unknown' };
-  if (isEvent) return { kind: 'chunk', chunk: value as UIMessageChunk };
-  return CONTROLS.has(value.type) ? { kind: 'control', control: value as ControlFrame } : { kind: 'unknown' };
+  if (typeof value?.type !== 'string') return undefined;
+  return isEvent ? { kind: 'chunk', chunk: value as UIMessageChunk } : { kind: 'control', control: value as ControlFrame };
 }

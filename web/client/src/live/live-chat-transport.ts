@@ -58,7 +58,7 @@ export interface LiveEvents {
   modality: { modality: Modality };
   /** A data chunk outside any turn, such as a transcription of the user's speech. */
   data: UIMessageChunk;
-  /** A frame was refused; the connection stays. */
+  /** A frame was refused, or something failed that nobody asked for; the connection stays. */
   error: { code: string; message: string };
   /** A turn has ended while the connection was lost: the messages are to be loaded anew. */
   stale: { chatId: string };
@@ -70,10 +70,9 @@ const STALE_AFTER_MS = 5_000;
 const RESUME_WAIT_MS = 1_000;
 /** More than a second of audio that cannot leave: what is older than that helps nobody. */
 const MAX_BUFFERED_AUDIO_BYTES = 64_000;
-/** Refusals that are about audio and pictures, never about a chat request. */
-const MEDIA_ERRORS: ReadonlySet<string> = new Set(['live_unsupported', 'bad_audio_format', 'bad_binary', 'bad_base64']);
 
 interface PendingSend extends Send {
+  readonly requestId: string;
   readonly frame: ClientFrame;
   /** Whether the frame has left on this connection. */
   isSent: boolean;
@@ -95,6 +94,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
   #chatId: string | undefined;
   #messages: () => readonly UIMessage[] = () => [];
   #isFollowed = false;
+  #requests = 0;
   #sequence = 0;
   #turn = 0;
   #owesInterrupt = false;
@@ -217,7 +217,9 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     // The bridge takes the last message: for an answer that is the one which was answered.
     const messages = isAnswer ? request.messages.slice(0, request.messages.indexOf(continues) + 1) : request.messages;
     const stream = new TurnStream(isAnswer ? continues : undefined);
+    const requestId = `${++this.#requests}`;
     const send: PendingSend = {
+      requestId,
       continues: isAnswer ? continues : undefined,
       knownIds: new Set(messages.map((message) => message.id)),
       stream,
@@ -226,6 +228,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
         ...request.body,
         ...wireOptions(this.#options),
         type: 'message',
+        requestId,
         id: chatId,
         messages,
         trigger,
@@ -273,6 +276,15 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     };
   }
 
+  get #waiting(): readonly PendingSend[] {
+    return this.#desk.waiting as readonly PendingSend[];
+  }
+
+  /** What may have arrived on a connection that was lost. */
+  get #inDoubt(): readonly PendingSend[] {
+    return this.#waiting.filter((send) => send.isInDoubt);
+  }
+
   get #wire(): AudioWire {
     return this.#options.audioWire ?? 'binary';
   }
@@ -310,16 +322,16 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     this.#socket.send({ type: 'audio_config', wire: this.#wire });
     if (this.#owesInterrupt) this.interrupt();
     this.#flush();
-    const inDoubt = (this.#desk.waiting as PendingSend[]).filter((send) => send.isInDoubt);
-    if (!this.#desk.isTorn && inDoubt.length === 0) return;
-    this.#staleTimer = setTimeout(() => this.#giveUp(), STALE_AFTER_MS);
-    for (const send of inDoubt) void this.#resend(send);
+    if (!this.#desk.isTorn && this.#inDoubt.length === 0) return;
+    // A server that has told nothing of it by then will not: it has ended.
+    this.#staleTimer = setTimeout(() => this.#desk.giveUp(this.#inDoubt), STALE_AFTER_MS);
+    for (const send of this.#inDoubt) void this.#resend(send);
   }
 
   #lost(): void {
     clearTimeout(this.#staleTimer);
     this.#desk.lost();
-    for (const send of this.#desk.waiting as PendingSend[]) {
+    for (const send of this.#waiting) {
       send.isInDoubt ||= send.isSent;
       send.isSent = false;
     }
@@ -327,7 +339,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
 
   /** Sends what waits, but for what may have arrived already. */
   #flush(): void {
-    for (const send of this.#desk.waiting as PendingSend[]) {
+    for (const send of this.#waiting) {
       if (!send.isSent && !send.isInDoubt) send.isSent = this.#socket.send(send.frame);
     }
   }
@@ -344,17 +356,6 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     this.#flush();
   }
 
-  /** The server has told nothing of what was lost: it has ended. */
-  #giveUp(): void {
-    const inDoubt = (this.#desk.waiting as PendingSend[]).filter((send) => send.isInDoubt);
-    for (const send of inDoubt) {
-      this.#desk.drop(send);
-      send.stream.fail(new TypeError('network connection lost, and the turn ended meanwhile'));
-    }
-    if (this.#desk.isTorn) this.#desk.giveUpTorn();
-    else if (inDoubt.length > 0) this.#emit('stale', { chatId: this.#chatId ?? '' });
-  }
-
   /** The chat reads no more: the turn is stopped, and what it still tells has no reader. */
   #cancelled(send: PendingSend): void {
     const isWaiting = this.#desk.waiting.includes(send);
@@ -366,7 +367,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
 
   #receive(text: string): void {
     const frame = parseServerFrame(text);
-    switch (frame.kind) {
+    switch (frame?.kind) {
       case 'chunk':
         this.#takeChunk(frame.chunk);
         break;
@@ -375,8 +376,6 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
         break;
       case 'control':
         this.#takeControl(frame.control);
-        break;
-      case 'unknown':
         break;
     }
   }
@@ -412,15 +411,18 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
         this.#desk.turnStart();
         this.#emit('turn-start', control);
         break;
-      default:
+      case 'turn-end':
+      case 'interrupted':
+      case 'modality':
         this.#emit(control.type, control as never);
+        break;
     }
   }
 
-  #refused({ code, message }: { code: string; message: string }): void {
+  #refused({ code, message, requestId }: { code: string; message: string; requestId?: string }): void {
     this.#emit('error', { code, message });
-    const send = (this.#desk.waiting as PendingSend[]).find(({ isSent }) => isSent);
-    if (send === undefined || MEDIA_ERRORS.has(code)) return;
+    const send = this.#waiting.find((send) => send.requestId === requestId);
+    if (send === undefined) return;
     this.#desk.drop(send);
     send.stream.fail(new Error(message));
   }

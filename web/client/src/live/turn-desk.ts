@@ -134,13 +134,14 @@ export class TurnDesk {
     this.#isAnnounced = false;
   }
 
-  /** What was torn does not go on: its turn has ended unseen. */
-  giveUpTorn(): void {
-    if (this.#torn.size === 0) return;
-    // The words by which a chat knows a lost connection.
-    for (const stream of this.#torn) stream.fail(new TypeError('network connection lost, and the turn ended meanwhile'));
+  /** What was torn and these sends do not go on: their turns have ended unseen. */
+  giveUp(sends: readonly Send[]): void {
+    const streams = [...this.#torn, ...sends.map((send) => send.stream)];
     this.#torn.clear();
-    this.#options.onStale();
+    for (const send of sends) this.drop(send);
+    // The words by which a chat knows a lost connection.
+    for (const stream of streams) stream.fail(new TypeError('network connection lost, and the turn ended meanwhile'));
+    if (streams.length > 0) this.#options.onStale();
   }
 
   /** Nothing more will come. */

@@ -146,6 +146,62 @@ const tests = {
     return { frames, isLive, isStopped: stream?.getTracks().every((track) => track.readyState === 'ended') };
   },
 
+  /** Closed while it opens, refused, opened again, taken away: what becomes of the microphone. */
+  async lifecycle() {
+    const streams: MediaStream[] = [];
+    const isOver = () => streams.map((stream) => stream.getTracks().every((track) => track.readyState === 'ended'));
+    let chunks = 0;
+    let ended = 0;
+    let isRefused = false;
+    const recorder = new AudioRecorder({
+      getStream: async () => {
+        if (isRefused) throw new DOMException('no', 'NotAllowedError');
+        const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
+        streams.push(stream);
+        return stream;
+      },
+      onChunk: () => (chunks += 1),
+      onEnded: () => (ended += 1),
+    });
+    recorder.setGate('open');
+    const first = recorder.open();
+    recorder.close();
+    isRefused = true;
+    const refusal = await recorder.open().then(() => 'opened', (error: Error) => error.name);
+    isRefused = false;
+    await Promise.all([first, recorder.open(), recorder.open()]);
+    await until(() => chunks > 0);
+    const opened = isOver();
+    streams.at(-1)?.getTracks()[0]?.dispatchEvent(new Event('ended'));
+    return { refusal, opened, ended, closed: isOver(), level: recorder.level.get() };
+  },
+
+  /** A microphone that is muted from the start, then heard, then unplugged. */
+  async mutedAndGone() {
+    const { mediaDevices } = navigator;
+    let stream: MediaStream | undefined;
+    const ask = mediaDevices.getUserMedia.bind(mediaDevices);
+    mediaDevices.getUserMedia = async (constraints) => (stream = await ask(constraints));
+    const live = { on: () => () => {}, connect: () => {}, audioControl: () => {}, sendAudio: () => true } as unknown as VoiceConnection;
+    const session = new VoiceSession(live);
+    session.setMuted(true);
+    await session.start();
+    mediaDevices.getUserMedia = ask;
+    const levels: number[] = [];
+    session.inputLevel.subscribe(() => levels.push(session.inputLevel.get()));
+    await pause(300);
+    const whileMuted = [...levels];
+    session.setMuted(false);
+    await until(() => session.inputLevel.get() > 0);
+    session.setMuted(true);
+    await until(() => session.inputLevel.get() === 0);
+    session.setMuted(false);
+    await until(() => session.inputLevel.get() > 0);
+    stream?.getTracks()[0]?.dispatchEvent(new Event('ended'));
+    const { status, error } = session.state.get();
+    return { whileMuted, status, error: error?.message, level: session.inputLevel.get() };
+  },
+
   /** Holding the key: what the connection is told, in order. */
   async pushToTalk(how: 'release' | 'stop' | 'mute' | 'mode') {
     const told: string[] = [];

@@ -331,8 +331,12 @@ fn writes_control_frames() {
             json!({"type": "pong", "timestamp": 12.5}),
         ),
         (
-            ControlFrame::from(&error),
+            ControlFrame::refusal(&error, None),
             json!({"type": "error", "code": "bad_json", "message": error.to_string()}),
+        ),
+        (
+            ControlFrame::refusal(&error, Some("r1")),
+            json!({"type": "error", "code": "bad_json", "message": error.to_string(), "requestId": "r1"}),
         ),
         (
             ControlFrame::from(&short),
