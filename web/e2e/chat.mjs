@@ -63,12 +63,18 @@ export const chatTests = [
   ],
   [
     'chat: reasoning is folded when it is over, and tells how long it took',
-    async (open) => {
-      const visit = await open();
-      await visit.say('think about bridges');
-      await visit.answered();
+    async (open, { servers, model }) => {
+      const visit = await open({ server: servers.gated });
+      const gate = model.gate();
+      await visit.say(`think from two sides ${gate.word} then say done`);
       const reasoning = visit.get('reasoning');
       const toggle = reasoning.getByRole('button');
+      await toggle.getByText('Thinking').waitFor();
+      await reasoning.getByText('from two sides').waitFor();
+      assert.equal(await toggle.getAttribute('aria-expanded'), 'true');
+      gate.open();
+      await visit.answered();
+      await toggle.getByText(/Thought for \d/).waitFor();
       assert.equal(await toggle.getAttribute('aria-expanded'), 'false');
       await toggle.click();
       await reasoning.getByText('from two sides').waitFor();
@@ -129,12 +135,12 @@ export const chatTests = [
       const visit = await open();
       const file = { name: 'dot.png', mimeType: 'image/png', buffer: PNG };
       await visit.get('file-picker').setInputFiles(file);
-      await hand(visit, 'paste');
-      await hand(visit, 'drop');
+      await hand(visit, 'paste', 'image/jpeg');
+      await hand(visit, 'drop', 'image/webp');
       await visit.until(async () => (await visit.get('attached').locator('img').count()) === 3, 'three previews');
       await visit.get('attached').getByRole('button', { name: /Remove/ }).first().click();
       await visit.say('what is in this picture?');
-      await visit.sees('I see 2 images: image/png');
+      await visit.sees(/I see 2 images: image\/jpeg.*image\/webp/);
       assert.equal(await visit.get('message-user').getByTestId('picture').count(), 2);
       await visit.say('draw a cat');
       const drawn = visit.get('message-assistant').last().getByTestId('picture');
@@ -145,6 +151,23 @@ export const chatTests = [
       await visit.get('picture-large').waitFor({ state: 'detached' });
       await visit.page.reload();
       await visit.get('picture').nth(2).waitFor();
+    },
+  ],
+  [
+    'chat: a file that is no picture goes in by its name, and is there after a reload',
+    async (open) => {
+      const visit = await open();
+      await visit.get('file-picker').setInputFiles({
+        name: 'notes.txt',
+        mimeType: 'text/plain',
+        buffer: Buffer.from('Bridges connect.'),
+      });
+      await visit.get('attached').getByText('notes.txt').waitFor();
+      await visit.say('what is in this file?');
+      await visit.sees('text/plain');
+      await visit.answered();
+      await visit.page.reload();
+      await visit.get('message-user').getByText('notes.txt').waitFor();
     },
   ],
   [
@@ -203,6 +226,8 @@ export const chatTests = [
       await visit.say('http 400 once then say recovered');
       await visit.get('error').waitFor();
       await visit.picture('error');
+      // What happens to the chat elsewhere does not take the failure off the page.
+      await visit.looksAgain();
       await visit.get('retry').click();
       await visit.sees('recovered');
       await visit.get('error').waitFor({ state: 'detached' });
@@ -258,17 +283,19 @@ export const chatTests = [
 ];
 
 /** Hands the page a picture the way that the browser does for a paste or a drop. */
-async function hand(visit, kind) {
+async function hand(visit, kind, type) {
   await visit.get('composer').evaluate(
-    (field, [kind, bytes]) => {
+    async (field, [kind, type]) => {
+      const canvas = Object.assign(document.createElement('canvas'), { width: 8, height: 8 });
+      const picture = await new Promise((resolve) => canvas.toBlob(resolve, type));
       const transfer = new DataTransfer();
-      transfer.items.add(new File([new Uint8Array(bytes)], `${kind}.png`, { type: 'image/png' }));
+      transfer.items.add(new File([picture], kind, { type }));
       const event =
         kind === 'paste'
           ? new ClipboardEvent('paste', { clipboardData: transfer, bubbles: true, cancelable: true })
           : new DragEvent('drop', { dataTransfer: transfer, bubbles: true, cancelable: true });
       field.dispatchEvent(event);
     },
-    [kind, [...PNG]],
+    [kind, type],
   );
 }

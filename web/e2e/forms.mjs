@@ -63,6 +63,7 @@ const everywhere = Object.entries(DIALECTS).flatMap(([dialect, query]) => [
       await visit.say('call book_seat {"train":"Hikari 501"}');
       await visit.get('approve').click();
       await visit.cardIs('book_seat', 'asked');
+      await visit.looksAgain();
       await visit.get('answer-send').click();
       await visit.until(async () => (await visit.get('field-problem').count()) === 2, 'both that are needed');
       assert.equal(await visit.page.evaluate(() => document.activeElement?.dataset.testid), 'answer-field-seat');

@@ -1,6 +1,7 @@
 // Starts the real binary, on a data directory that survives a restart of it.
 
 import { spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,6 +31,15 @@ export async function startServer(binary, toml = '[demo]\npace = "0ms"\n', env =
     stop: async () => {
       await server.kill();
       rmSync(directory, { recursive: true, force: true });
+    },
+    /** Says something in a chat as another program would, and waits for the answer. */
+    say: async (id, text) => {
+      const message = { id: randomUUID(), role: 'user', parts: [{ type: 'text', text }] };
+      const headers = { 'content-type': 'application/json' };
+      const body = JSON.stringify({ id, messages: [message] });
+      const response = await fetch(`${server.url}/api/chat`, { method: 'POST', headers, body });
+      if (!response.ok) throw new Error(`${response.status} ${await response.text()}`);
+      return response.text();
     },
     json: async (path, init) => {
       const response = await fetch(server.url + path, init);

@@ -80,6 +80,14 @@ export class Visit {
     }
   }
 
+  /** Has the page take in what the server knows of the chat, as when another window has changed it. */
+  async looksAgain() {
+    const asked = this.page.waitForResponse((response) => response.url().includes(`/api/chats/${this.chat}`));
+    await this.page.evaluate((chat) => new BroadcastChannel('adk-bridge').postMessage({ chat }), this.chat);
+    await (await asked).finished();
+    await this.page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
+  }
+
   /** Keeps a picture as an artifact of the run. */
   async picture(name, page = this.page) {
     await page.screenshot({ path: join(this.world.artifacts, `${name}.png`) });

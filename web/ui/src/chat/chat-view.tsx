@@ -32,7 +32,7 @@ const DRAW_EVERY_MS = 50;
 export function ChatView({ session }: { session: ChatSession }) {
   const t = useTranslate();
   const { messages, status, error } = useChat({ chat: session.chat, throttle: DRAW_EVERY_MS });
-  const { loading, queue, records, cut } = useStore(session.state);
+  const { loading, queue, records } = useStore(session.state);
   const { scroller, content, isAtEnd, toEnd } = useStickToEnd(session.id);
   const isVoiceOn = useStore(voiceWanted);
   const isBusy = status === 'submitted' || status === 'streaming';
@@ -72,7 +72,7 @@ export function ChatView({ session }: { session: ChatSession }) {
           )}
           {isEmpty && <Suggestions onChoose={(text) => void session.send(text, [])} />}
           {loading === 'ready' && (
-            <MessageList messages={messages} session={session} records={records} cut={cut} isBusy={isBusy} isAtRest={isAtRest} />
+            <MessageList messages={messages} session={session} records={records} isBusy={isBusy} isAtRest={isAtRest} />
           )}
           {isBusy && !isSpeaking(last) && <Working />}
           {error !== undefined && <ErrorNotice error={error} session={session} />}

@@ -23,8 +23,6 @@ interface Props {
   session: ChatSession;
   records: ReadonlyMap<string, CallRecord>;
   isStreaming: boolean;
-  /** The user spoke over it. */
-  isCut: boolean;
   isLast: boolean;
   /** Nothing runs: what this message waits for is the user's to give. */
   isAtRest: boolean;
@@ -56,14 +54,13 @@ function areSame(before: Props, after: Props): boolean {
     before.message === after.message &&
     before.isStreaming === after.isStreaming &&
     before.isLast === after.isLast &&
-    before.isCut === after.isCut &&
     before.isAtRest === after.isAtRest &&
     before.session === after.session &&
     (before.records === after.records || !after.message.parts.some(isToolUIPart))
   );
 }
 
-function AssistantMessage({ message, session, records, isStreaming, isCut, isLast, isAtRest }: Props) {
+function AssistantMessage({ message, session, records, isStreaming, isLast, isAtRest }: Props) {
   // What runs where is known only when the server has told its tools.
   useStore(agent);
   const calls = message.parts.filter(isToolUIPart).flatMap((part) => callOf(part, message) ?? []);
@@ -85,7 +82,7 @@ function AssistantMessage({ message, session, records, isStreaming, isCut, isLas
         />
       ))}
       <Sources sources={sources} />
-      <EndedNote metadata={message.metadata} isCut={isCut} />
+      <EndedNote metadata={message.metadata} />
       {!isStreaming && <MessageActions message={message} session={session} isLast={isLast} />}
     </>
   );

@@ -26,6 +26,13 @@ const asked = (state: string, id = 'm'): UIMessage =>
     parts: [{ type: 'tool-pay', toolCallId: 'c', state, input: {}, approval: { id: 'a', approved: true } }],
   }) as unknown as UIMessage;
 
+it('keeps what was answered here until the server has it', () => {
+  const [here, there] = [asked('approval-responded'), asked('approval-requested')];
+  expect(reconciled([here], [there])).toEqual([here]);
+  const settled = asked('output-error');
+  expect(reconciled([here], [settled])).toEqual([settled]);
+});
+
 it.each([
   ['answered here, asked there', asked('approval-responded'), asked('approval-requested'), true],
   ['asked on both sides', asked('approval-requested'), asked('approval-requested'), false],

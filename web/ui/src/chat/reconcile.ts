@@ -2,14 +2,17 @@
 import { isToolUIPart, type UIMessage } from 'ai';
 
 /**
- * The server's messages, with the page's own objects where nothing changed, so that nothing is drawn again. If nothing
- * changed at all, the page's own array.
+ * The server's messages, with the page's own objects where nothing changed, so that nothing is drawn again, and where the
+ * user has answered what has not been sent yet: a client tool's approval waits for its output. If nothing changed at all,
+ * the page's own array.
  */
 export function reconciled(local: UIMessage[], stored: UIMessage[]): UIMessage[] {
   const byId = new Map(local.map((message) => [message.id, message]));
   const merged = stored.map((message) => {
     const own = byId.get(message.id);
-    return own !== undefined && JSON.stringify(own.parts) === JSON.stringify(message.parts) ? own : message;
+    if (own === undefined) return message;
+    const isSame = JSON.stringify(own.parts) === JSON.stringify(message.parts);
+    return isSame || hasUnsentAnswers(own, message) ? own : message;
   });
   const same = merged.length === local.length && merged.every((message, index) => message === local[index]);
   return same ? local : merged;
@@ -17,6 +20,11 @@ export function reconciled(local: UIMessage[], stored: UIMessage[]): UIMessage[]
 
 export function lastUserMessage(messages: readonly UIMessage[]): UIMessage | undefined {
   return messages.findLast((message) => message.role === 'user');
+}
+
+/** Whether a message is an answer that came to its end. */
+export function isComplete(message: UIMessage | undefined): boolean {
+  return message?.role === 'assistant' && (message.metadata as { ended?: string } | undefined)?.ended === undefined;
 }
 
 /** Whether the page has answered questions, or run tools, of which the server does not know. */

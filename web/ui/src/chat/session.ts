@@ -25,7 +25,7 @@ import { clientTools } from '../tools/client-tools';
 import { type CallRecord, recordsOf } from './call-records';
 import { type Call, hasOpenCalls, waitingCalls } from './calls';
 import { chatOptions } from './chat-options';
-import { hasUnsentAnswers, isNetworkFailure, lastUserMessage, reconciled } from './reconcile';
+import { hasUnsentAnswers, isComplete, isNetworkFailure, lastUserMessage, reconciled } from './reconcile';
 
 export interface SessionState {
   loading: 'loading' | 'ready' | 'failed';
@@ -33,8 +33,6 @@ export interface SessionState {
   queue: Waiting[];
   audit: AuditRow[];
   records: ReadonlyMap<string, CallRecord>;
-  /** Answers that the user cut off by speaking. */
-  cut: ReadonlySet<string>;
 }
 
 /** So often a request is repeated while the server seems to be there; then the user decides. */
@@ -63,7 +61,6 @@ export class ChatSession {
       queue: keptQueue(id),
       audit: [],
       records: new Map(),
-      cut: new Set(),
     });
     const { live, ...options } = chatOptions(id, mode, () => {
       this.#hasSent = true;
@@ -117,6 +114,9 @@ export class ChatSession {
   /** Brings in what happened elsewhere: in another tab or browser, or by time. */
   async sync(): Promise<void> {
     if (this.isBusy || this.#isSyncing || this.state.get().loading !== 'ready' || this.#sending !== undefined) return;
+    const { error } = this.chat;
+    // What the network lost is found again by `recover`.
+    if (error !== undefined && isNetworkFailure(error)) return;
     this.#isSyncing = true;
     try {
       await this.#fetchMessages();
@@ -125,6 +125,11 @@ export class ChatSession {
       return;
     } finally {
       this.#isSyncing = false;
+    }
+    if (this.chat.status === 'error') {
+      // A failure stays until something else has come of the question: a resume would take it off the page unread.
+      if (!isComplete(this.chat.messages.at(-1))) return;
+      this.chat.clearError();
     }
     // Not waited for: a resume that a message of the user's overtakes never comes to an end.
     void this.#resume();
@@ -243,7 +248,6 @@ export class ChatSession {
       following.stop,
       live.on('data', (part) => this.#heard(part)),
       live.on('stale', () => void this.sync()),
-      live.on('interrupted', () => this.#markCut()),
     ];
   }
 
@@ -252,12 +256,6 @@ export class ChatSession {
     const spoken = transcriptionOf(part);
     if (spoken === undefined) return;
     this.chat.messages = withTranscription(this.chat.messages, spoken, this.live?.currentMessageId);
-  }
-
-  #markCut(): void {
-    const spoken = this.chat.messages.findLast((message) => message.role === 'assistant');
-    const id = this.live?.currentMessageId ?? spoken?.id;
-    if (id !== undefined) this.#change({ cut: new Set(this.state.get().cut).add(id) });
   }
 
   async #fetchMessages(): Promise<void> {

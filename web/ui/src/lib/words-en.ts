@@ -65,7 +65,7 @@ export const en = {
   suggestWhereText: 'Where am I?',
   suggestMusic: 'Play music here',
   suggestMusicText: 'Play some jazz',
-  suggestPhoto: 'Take a photo',
+  suggestPhoto: 'Let it see you',
   suggestPhotoText: 'Take a photo',
   suggestDraw: 'Draw a picture',
   suggestDrawText: 'Draw a cat',

@@ -66,7 +66,7 @@ export const ja: Words = {
   suggestWhereText: '現在地を教えて',
   suggestMusic: '音楽をかける',
   suggestMusicText: 'ジャズをかけて',
-  suggestPhoto: '写真を撮る',
+  suggestPhoto: 'カメラで見せる',
   suggestPhotoText: '写真を撮って',
   suggestDraw: '絵を描く',
   suggestDrawText: '猫の絵を描いて',
