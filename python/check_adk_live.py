@@ -264,6 +264,30 @@ async def its_own_tools_run(bridges, adk):
 
 
 @check
+async def what_its_tools_save_is_shown(bridges, adk):
+    async with Live(bridges["spoken"], "saves") as live:
+        await live.modality("audio")
+        await live.write('call save_note {"note":"remember"}')
+        turn = await live.turn()
+        equal([chunk["mediaType"] for chunk in turn.of("file")], ["image/png", "text/plain", "audio/wav"])
+        true(turn.text, "it tells")
+        await live.speak("say still here")
+        equal((await live.turn()).text, "still here")
+
+
+@check
+async def a_model_that_goes_away_behind_the_server(bridges, adk):
+    async with Live(bridges["spoken"], "away") as live:
+        await live.speak("say before")
+        equal((await live.turn()).text, "before")
+        await live.write("go away 1s once then say warned")
+        equal((await live.turn()).text, "warned")
+        await asyncio.sleep(1.5)
+        await live.speak("say after")
+        equal((await live.turn()).text, "after")
+
+
+@check
 async def a_long_running_tool_is_the_front_ends(bridges, adk):
     async with Live(bridges["spoken"], "client") as live:
         await live.speak('call pick_color {"question":"which?"}')

@@ -3,7 +3,7 @@
 from google.adk.agents import LlmAgent
 from google.adk.tools import FunctionTool, LongRunningFunctionTool
 
-from scripted.agent import get_weather, pay, pick_color, wait
+from scripted.agent import get_weather, pay, pick_color, save_note, wait
 
 
 def build(name, model):
@@ -12,7 +12,13 @@ def build(name, model):
         model=model,
         description="Is spoken with.",
         instruction="Play by the script.",
-        tools=[get_weather, FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(pick_color), wait],
+        tools=[
+            get_weather,
+            FunctionTool(pay, require_confirmation=True),
+            LongRunningFunctionTool(pick_color),
+            save_note,
+            wait,
+        ],
     )
 
 

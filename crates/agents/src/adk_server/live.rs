@@ -14,6 +14,8 @@
 
 mod reading;
 
+use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -26,6 +28,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Error;
 
+use super::artifact::{self, Place};
+use super::run::{MAX_ARTIFACTS, Wanted, artifacts_of};
 use super::session::{self, Opened};
 use super::talk::{Failure, Talk};
 use super::{AdkServer, part};
@@ -57,6 +61,12 @@ pub struct AdkConnection {
     awaited: Awaited,
     brought: bool,
     answers_history: bool,
+    place: Place,
+    /// What was saved and has not been brought; it comes before what the server says next.
+    wanted: VecDeque<Wanted>,
+    fetching: Option<Pin<Box<dyn Future<Output = Option<String>> + Send>>>,
+    /// Whether the last message was an artifact, which is nobody's speech.
+    is_artifact: bool,
 }
 
 impl AdkServer {
@@ -100,6 +110,13 @@ impl AdkServer {
             awaited: Awaited::Nothing,
             brought: false,
             answers_history,
+            place: Place {
+                user: request.user,
+                session,
+            },
+            wanted: VecDeque::new(),
+            fetching: None,
+            is_artifact: false,
         })
     }
 }
@@ -140,7 +157,16 @@ impl AdkConnection {
         self.socket.write(frame).await
     }
 
+    /// May be dropped and called again.
     pub(crate) async fn read(&mut self) -> Read {
+        while let Some(wanted) = self.next_wanted() {
+            let artifact = wanted.await;
+            self.fetching = None;
+            if let Some(artifact) = artifact {
+                self.is_artifact = true;
+                return Read::Message(artifact.into());
+            }
+        }
         match self.socket.read().await {
             Read::Closed { code, reason } => {
                 let refused = code == INTERNAL && reason.starts_with(INVALID_ARGUMENT);
@@ -153,7 +179,19 @@ impl AdkConnection {
         }
     }
 
+    fn next_wanted(&mut self) -> Option<&mut Pin<Box<dyn Future<Output = Option<String>> + Send>>> {
+        if self.fetching.is_none() {
+            let wanted = self.wanted.pop_front()?;
+            let fetch = artifact::fetch(self.talk.clone(), self.place.clone(), wanted);
+            self.fetching = Some(Box::pin(fetch));
+        }
+        self.fetching.as_mut()
+    }
+
     pub(crate) fn speaker(&self, message: &[u8]) -> Option<Speaker> {
+        if self.is_artifact {
+            return None;
+        }
         let event = std::str::from_utf8(message).ok();
         let event = event.and_then(|json| Event::parse(json).ok())?;
         let calls = |part: &Part<'_>| part.function_call.is_some() && !event.is_partial();
@@ -182,6 +220,16 @@ impl AdkConnection {
         };
         let json = std::str::from_utf8(message).map_err(|error| unreadable(error.to_string()))?;
         let event = Event::parse(json).map_err(|error| unreadable(error.to_string()))?;
+        if std::mem::take(&mut self.is_artifact) {
+            sink(Incoming::Event(&event));
+            return Ok(());
+        }
+        let actions = event.actions.as_deref().filter(|_| !event.is_partial());
+        for wanted in actions.into_iter().flat_map(artifacts_of) {
+            if self.wanted.len() < MAX_ARTIFACTS {
+                self.wanted.push_back(wanted);
+            }
+        }
         if let Some(awaited) = self.reading.event(event, json, sink) {
             self.wait_for(awaited);
         }

@@ -17,7 +17,7 @@ use crate::agent::{AgentError, EventSink};
 const MAX_EVENTS: usize = 10_000;
 const MAX_SAID_BYTES: usize = 128 * 1024 * 1024;
 /// How many artifacts of one run are shown; a run that saves more is no answer to a person.
-const MAX_ARTIFACTS: usize = 64;
+pub(super) const MAX_ARTIFACTS: usize = 64;
 
 /// One answer of an ADK server, as it comes.
 pub struct AdkRun {
@@ -196,7 +196,7 @@ impl AdkRun {
     }
 }
 
-fn artifacts_of(actions: &Actions) -> impl Iterator<Item = Wanted> {
+pub(super) fn artifacts_of(actions: &Actions) -> impl Iterator<Item = Wanted> {
     actions.artifact_delta.iter().map(|(name, version)| Wanted {
         name: name.clone(),
         version: version.as_u64(),

@@ -100,6 +100,26 @@ async fn while_an_approval_waits() {
     }
 }
 
+/// The connection to the model is the chat's: it outlives the client's socket, and so does what is being said.
+#[tokio::test]
+async fn the_clients_socket_ends_and_the_models_stays() {
+    let mut rig = Rig::start(How::Dropped).await;
+    rig.client.say("slow 5 then say all of it").await;
+    loop {
+        let frame = rig.client.message().await;
+        if String::from_utf8_lossy(&frame.payload).contains("word1") {
+            break;
+        }
+    }
+    rig.client = Client::open(&rig.bridge, "/live?chat=c").await;
+    let whole = turn(&mut rig.client).await;
+    assert!(whole.text().starts_with("word1 word2 "), "{}", whole.text());
+    assert!(whole.text().ends_with("all of it"), "{}", whole.text());
+    speak(&mut rig.client, "say the same").await;
+    assert_eq!(turn(&mut rig.client).await.text(), "the same");
+    assert_eq!(rig.relay.written().len(), 1);
+}
+
 struct Rig {
     how: How,
     _model: Model,

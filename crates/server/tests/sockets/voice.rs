@@ -233,6 +233,57 @@ async fn tools_and_approvals_by_voice() {
     }
 }
 
+/// Several calls of one step: what needs nobody runs at once, each question is answered by itself, and the model hears of
+/// all of it together.
+#[tokio::test]
+async fn several_calls_by_voice() {
+    let bridge = Bridge::start();
+    let mut client = Client::open(&bridge, "/live?chat=several").await;
+    let pay = |to: &str| format!("call process_payment {{\"amount\": 5, \"recipient\": \"{to}\"}}");
+    let words = format!("call roll_dice && {} && {}", pay("Ken"), pay("Mia"));
+    client
+        .send(json!({"type": "modality", "modality": "audio"}))
+        .await;
+    client.say(&words).await;
+    let asks = turn(&mut client).await;
+    let questions: Vec<Value> = asks
+        .of("tool-approval-request")
+        .into_iter()
+        .cloned()
+        .collect();
+    assert_eq!(questions.len(), 2);
+    assert_eq!(asks.of("tool-output-available").len(), 1);
+    answer(&mut client, &questions[1], false).await;
+    let denied = turn(&mut client).await;
+    assert_eq!(denied.of("tool-output-denied").len(), 1, "{denied:?}");
+    assert!(denied.pcm.is_empty(), "the other question is still open");
+    answer(&mut client, &questions[0], true).await;
+    let paid = turn(&mut client).await;
+    assert_eq!(paid.of("tool-output-available").len(), 1, "{paid:?}");
+    assert!(!paid.pcm.is_empty());
+    assert!(paid.text().contains("Ken"), "{}", paid.text());
+    let stored = bridge.last_message("several").await;
+    assert!(
+        stored["metadata"]["usage"]["totalTokens"].as_u64() > Some(0),
+        "{stored}"
+    );
+}
+
+#[tokio::test]
+async fn recordings_are_kept_only_where_they_are_wanted() {
+    let bridge = Bridge::configured("[live]\nkeep_recordings = false\n");
+    let mut client = Client::open(&bridge, "/live?chat=unkept").await;
+    speak(&mut client, "say hello").await;
+    assert!(turn(&mut client).await.pcm == sound("hello"));
+    let chat = bridge.get("/api/chats/unkept").await.json();
+    let messages = chat["messages"].as_array().unwrap();
+    assert_eq!(messages.len(), 2);
+    for message in messages {
+        let parts = message["parts"].as_array().unwrap();
+        assert!(parts.iter().all(|part| part["type"] != "file"), "{message}");
+    }
+}
+
 #[tokio::test]
 async fn speech_interrupts_speech() {
     let bridge = Bridge::start();
@@ -245,13 +296,17 @@ async fn speech_interrupts_speech() {
             break;
         }
     }
-    speak(&mut client, "say enough").await;
+    let mut samples = tones::speak("say enough", 16_000);
+    samples.extend([0; 16 * 600]);
+    // The beginning of a word is enough: nothing waits for more of it.
+    let (beginning, rest) = samples.split_at(16 * 100);
+    microphone(&mut client, beginning).await;
     let mut after = Vec::new();
     let mut interrupted = false;
     within(async {
         loop {
             let text = String::from_utf8(client.message().await.payload).unwrap();
-            interrupted |= text.contains("\"interrupted\"");
+            interrupted |= text.contains("\"type\":\"interrupted\"");
             if interrupted {
                 after.push(text.clone());
             }
@@ -262,6 +317,7 @@ async fn speech_interrupts_speech() {
     })
     .await;
     assert!(interrupted);
+    microphone(&mut client, rest).await;
     assert!(
         after
             .iter()
