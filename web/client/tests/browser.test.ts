@@ -142,6 +142,10 @@ it.each([false, true])('VoiceSession: who begins to speak silences the model, ha
   expect(off).toBe('off');
 }, 120_000);
 
+it('useVoice: the key, the mute and the device of a page, and nothing left open behind it', async () => {
+  expect(await run('voiceHook')).toEqual({ words: ['start', 'stop'], left: 0, muted: { isMuted: true, level: 0, open: 1 }, asked: 2 });
+}, 60_000);
+
 it('SileroDetector finds every sentence, from files of the page\'s own host', async () => {
   const samples = microphoneSamples();
   const { events, missing } = await run('silero', Buffer.from(samples.buffer, samples.byteOffset, samples.byteLength).toString('base64'));
@@ -162,7 +166,7 @@ function microphoneSamples(): Int16Array {
 
 async function pageFiles(): Promise<Map<string, string | Buffer>> {
   const bundle = async (entry: string) => {
-    const { outputFiles } = await build({ entryPoints: [entry], bundle: true, format: 'esm', target: 'es2022', external: ['ai'], write: false });
+    const { outputFiles } = await build({ entryPoints: [entry], bundle: true, format: 'esm', target: 'es2022', external: ['ai'], define: { 'process.env.NODE_ENV': '"production"' }, write: false });
     return outputFiles[0]?.text ?? '';
   };
   const source = joinPath(import.meta.dirname, '..', 'src');

@@ -225,6 +225,19 @@ describe.each([
   });
 });
 
+it('voice belongs to a live chat, and says why it cannot be had', async () => {
+  const silent = open({ mode: 'sse' });
+  await silent.chat.voice.start();
+  expect(silent.chat.voice.state).toEqual({ status: 'off' });
+  const page = open({ mode: 'live', voice: { mode: 'hands-free' } });
+  expect(page.chat.voice.mode).toBe('hands-free');
+  await page.chat.voice.start();
+  await page.until(() => expect(page.chat.voice.state.error?.message).toMatch(/AudioContext/));
+  expect(page.chat.voice.state.status).toBe('off');
+  await page.say('say hello');
+  expect(page.text).toBe('hello');
+});
+
 /** A way to hold something back until it is time. */
 function gate(): { opened: Promise<void>; open: () => void } {
   let open = () => {};
