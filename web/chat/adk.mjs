@@ -22,6 +22,7 @@ export const adkTests = [
   ['adk, text and an image without a question', withoutQuestion],
   ['adk, an approved client tool sends its answer and its output at once', combined],
   ['adk, a client tool without approval', clientTool],
+  ['adk, an answered question beside an open client tool', answeredBesideOpen],
   ['adk, the user types on while a question waits', typesOn],
   ['adk, a chat of native read in adk', readInAdk],
 ];
@@ -87,6 +88,18 @@ async function clientTool(kit, { usual }) {
   await session.rest();
   assert.match(session.text, /teal/);
   await session.check({ posts: 2 });
+}
+
+/** The predicate stays true while nothing of the step is shown: the posts without news are held, and nothing is lost. */
+async function answeredBesideOpen(kit, { usual }) {
+  const session = new Session(usual, kit, { dialect: 'adk' });
+  await session.say('call process_payment {"amount":50,"recipient":"Hanako"} && call pick_color {}');
+  await session.answer('process_payment', true);
+  await session.until(() => session.posts.length >= 3, 'the client posts again by itself');
+  await session.output('pick_color', 'teal');
+  await session.rest();
+  assert.match(session.text, /Paid 50.*teal/s);
+  await session.check();
 }
 
 async function typesOn(kit, { usual }) {

@@ -23,6 +23,7 @@ const both = Object.entries(DIALECTS).flatMap(([dialect, query]) =>
       await card.getByTestId('tool-input').getByText('Hanako').waitFor();
       await card.getByTestId('approval-countdown').getByText('left to decide').waitFor();
       await visit.until(async () => (await visit.page.title()).startsWith('('), 'the title to tell');
+      await visit.get('announcer').getByText('Your approval is needed: Process payment').waitFor({ state: 'attached' });
       if (answer.button === 'approve') await visit.picture(`approval-${dialect}`);
       await card.getByTestId(answer.button).click();
       await visit.sees(answer.words);
@@ -30,6 +31,7 @@ const both = Object.entries(DIALECTS).flatMap(([dialect, query]) =>
       await visit.cardIs('process_payment', answer.state);
       await visit.card('process_payment').getByRole('button').first().click();
       await card.getByTestId('decision').getByText(answer.decision).waitFor();
+      assert.equal(await card.getByTestId('tool-duration').count(), answer.ran);
       assert.deepEqual(await visit.audit('approval.approved', 'approval.denied'), [answer.kind]);
       assert.equal((await visit.audit('tool.started')).length, answer.ran);
       assert.equal(await visit.get('message-assistant').count(), 1);
@@ -137,10 +139,10 @@ export const approvalTests = [
     async (open, world) => {
       const visit = await open({ server: world.servers.hasty });
       await visit.say('pay Hanako 50 dollars');
-      await visit.get('approval').waitFor();
       await visit.cardIs('process_payment', 'failed');
       await visit.sees('the approval was not given in time');
-      assert.deepEqual(await visit.audit('approval.expired', 'tool.started'), ['approval.expired']);
+      const kinds = await visit.audit('approval.requested', 'approval.expired', 'tool.started');
+      assert.deepEqual(kinds, ['approval.requested', 'approval.expired']);
     },
   ],
   [

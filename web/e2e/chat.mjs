@@ -63,12 +63,18 @@ export const chatTests = [
   ],
   [
     'chat: reasoning is folded when it is over, and tells how long it took',
-    async (open) => {
-      const visit = await open();
-      await visit.say('think about bridges');
-      await visit.answered();
+    async (open, { servers, model }) => {
+      const visit = await open({ server: servers.gated });
+      const gate = model.gate();
+      await visit.say(`think from two sides ${gate.word} then say done`);
       const reasoning = visit.get('reasoning');
       const toggle = reasoning.getByRole('button');
+      await toggle.getByText('Thinking').waitFor();
+      await reasoning.getByText('from two sides').waitFor();
+      assert.equal(await toggle.getAttribute('aria-expanded'), 'true');
+      gate.open();
+      await visit.answered();
+      await toggle.getByText(/Thought for \d/).waitFor();
       assert.equal(await toggle.getAttribute('aria-expanded'), 'false');
       await toggle.click();
       await reasoning.getByText('from two sides').waitFor();
@@ -77,7 +83,24 @@ export const chatTests = [
     },
   ],
   [
-    'chat: sources are links',
+    'chat: an answer from the web has its sources, over a reload too',
+    async (open, { servers }) => {
+      const visit = await open({ server: servers.gated });
+      await visit.say('search the web for bridges');
+      await visit.answered();
+      for (const reload of [false, true]) {
+        if (reload) await visit.page.reload();
+        await visit.sees('The handbook agrees');
+        const sources = visit.get('sources');
+        await sources.getByText('2 sources').waitFor();
+        const addresses = await sources.getByRole('link').evaluateAll((links) => links.map((link) => link.href));
+        assert.deepEqual(addresses, ['https://encyclopedia.example.com/entry', 'https://handbook.example.org/page']);
+      }
+      await visit.picture('sources');
+    },
+  ],
+  [
+    'chat: only sources that are web pages are links',
     async (open) => {
       const visit = await open();
       const chunks = [
@@ -92,7 +115,7 @@ export const chatTests = [
         { type: 'finish-step' },
         { type: 'finish', finishReason: 'stop' },
       ];
-      // The demo's model is offered no search, so this stream is written by hand.
+      // No honest model names such sources, so this stream is written by hand.
       await visit.page.route('**/api/chat?*', (route) =>
         route.fulfill({
           contentType: 'text/event-stream',
@@ -112,12 +135,12 @@ export const chatTests = [
       const visit = await open();
       const file = { name: 'dot.png', mimeType: 'image/png', buffer: PNG };
       await visit.get('file-picker').setInputFiles(file);
-      await hand(visit, 'paste');
-      await hand(visit, 'drop');
+      await hand(visit, 'paste', 'image/jpeg');
+      await hand(visit, 'drop', 'image/webp');
       await visit.until(async () => (await visit.get('attached').locator('img').count()) === 3, 'three previews');
       await visit.get('attached').getByRole('button', { name: /Remove/ }).first().click();
       await visit.say('what is in this picture?');
-      await visit.sees('I see 2 images: image/png');
+      await visit.sees(/I see 2 images: image\/jpeg.*image\/webp/);
       assert.equal(await visit.get('message-user').getByTestId('picture').count(), 2);
       await visit.say('draw a cat');
       const drawn = visit.get('message-assistant').last().getByTestId('picture');
@@ -131,10 +154,27 @@ export const chatTests = [
     },
   ],
   [
+    'chat: a file that is no picture goes in by its name, and is there after a reload',
+    async (open) => {
+      const visit = await open();
+      await visit.get('file-picker').setInputFiles({
+        name: 'notes.txt',
+        mimeType: 'text/plain',
+        buffer: Buffer.from('Bridges connect.'),
+      });
+      await visit.get('attached').getByText('notes.txt').waitFor();
+      await visit.say('what is in this file?');
+      await visit.sees('text/plain');
+      await visit.answered();
+      await visit.page.reload();
+      await visit.get('message-user').getByText('notes.txt').waitFor();
+    },
+  ],
+  [
     'chat: stop takes the place of send, keeps what was said, and regenerate answers again',
     async (open) => {
       const visit = await open();
-      await visit.say('slow 400');
+      await visit.say('slow 10000');
       await visit.sees(/\w+ \w+ \w+/);
       await visit.get('stop').click();
       await visit.get('send').waitFor();
@@ -186,6 +226,8 @@ export const chatTests = [
       await visit.say('http 400 once then say recovered');
       await visit.get('error').waitFor();
       await visit.picture('error');
+      // What happens to the chat elsewhere does not take the failure off the page.
+      await visit.looksAgain();
       await visit.get('retry').click();
       await visit.sees('recovered');
       await visit.get('error').waitFor({ state: 'detached' });
@@ -193,9 +235,11 @@ export const chatTests = [
   ],
   [
     'chat: what is typed while the agent is busy waits in a queue, and goes in order',
-    async (open) => {
-      const visit = await open();
-      await visit.say('slow 16');
+    async (open, { servers, model }) => {
+      const visit = await open({ server: servers.gated });
+      const gate = model.gate();
+      await visit.say(`say first ${gate.word} done`);
+      await visit.sees('first');
       await visit.get('stop').waitFor();
       await visit.say('say second');
       await visit.say('say third');
@@ -204,10 +248,12 @@ export const chatTests = [
       await queue.getByText('say never').waitFor();
       await visit.picture('queue');
       await queue.getByRole('button', { name: 'Remove' }).last().click();
+      await queue.getByText('say never').waitFor({ state: 'detached' });
+      gate.open();
       await visit.sees('third');
       await visit.answered();
       const typed = (await visit.messages()).filter(({ role }) => role === 'user').map(({ parts }) => parts[0].text);
-      assert.deepEqual(typed, ['slow 16', 'say second', 'say third']);
+      assert.deepEqual(typed, [`say first ${gate.word} done`, 'say second', 'say third']);
     },
   ],
   [
@@ -219,7 +265,7 @@ export const chatTests = [
       const top = () => visit.get('scroller').evaluate((box) => box.scrollTop);
       const rest = () => visit.get('scroller').evaluate((box) => box.scrollHeight - box.scrollTop - box.clientHeight);
       await visit.until(async () => (await rest()) < 2, 'the end in sight');
-      await visit.say('slow 300');
+      await visit.say('slow 10000');
       await visit.get('stop').waitFor();
       await visit.get('scroller').hover();
       await visit.page.mouse.wheel(0, -700);
@@ -237,17 +283,19 @@ export const chatTests = [
 ];
 
 /** Hands the page a picture the way that the browser does for a paste or a drop. */
-async function hand(visit, kind) {
+async function hand(visit, kind, type) {
   await visit.get('composer').evaluate(
-    (field, [kind, bytes]) => {
+    async (field, [kind, type]) => {
+      const canvas = Object.assign(document.createElement('canvas'), { width: 8, height: 8 });
+      const picture = await new Promise((resolve) => canvas.toBlob(resolve, type));
       const transfer = new DataTransfer();
-      transfer.items.add(new File([new Uint8Array(bytes)], `${kind}.png`, { type: 'image/png' }));
+      transfer.items.add(new File([picture], kind, { type }));
       const event =
         kind === 'paste'
           ? new ClipboardEvent('paste', { clipboardData: transfer, bubbles: true, cancelable: true })
           : new DragEvent('drop', { dataTransfer: transfer, bubbles: true, cancelable: true });
       field.dispatchEvent(event);
     },
-    [kind, [...PNG]],
+    [kind, type],
   );
 }

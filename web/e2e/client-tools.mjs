@@ -64,7 +64,7 @@ export const clientToolTests = [
     },
   ],
   [
-    'client tools: a photo is seen before it is sent',
+    'client tools: a photo is seen before it is sent, and the approval waits for it whatever happens meanwhile',
     async (open) => {
       const visit = await open();
       await visit.say('take a photo');
@@ -73,7 +73,9 @@ export const clientToolTests = [
       await visit.get('photo-shoot').click();
       await visit.get('photo-preview').waitFor();
       await visit.picture('photo');
-      assert.deepEqual(await visit.audit('tool.finished'), []);
+      assert.deepEqual(await visit.audit('approval.approved', 'tool.finished'), []);
+      await visit.looksAgain();
+      await visit.cardIs('take_photo', 'approved');
       await visit.get('photo-use').click();
       await visit.sees('I got your photo: image/jpeg');
       await visit.answered();

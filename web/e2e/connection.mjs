@@ -36,7 +36,7 @@ export const connectionTests = [
       const server = await startServer(world.binary);
       try {
         const visit = await open({ server });
-        await visit.say('slow 200');
+        await visit.say('slow 10000');
         await visit.sees('word8');
         await server.kill();
         await server.start();
@@ -96,7 +96,7 @@ export const connectionTests = [
     },
   ],
   [
-    'connection: a server with keys is opened with one, files included',
+    'connection: a server with keys is opened with one, files included, although the refusal of another comes late',
     async (open, world) => {
       const keys = '[demo]\npace = "0ms"\n[auth]\napi_keys = [{ key = "a-long-enough-secret-key", user = "hanako" }]\n';
       const server = await startServer(world.binary, keys);
@@ -105,9 +105,21 @@ export const connectionTests = [
         await visit.get('key-field').fill('not the key');
         await visit.page.keyboard.press('Enter');
         await visit.page.getByText('does not take this key').waitFor();
+        let release;
+        const released = new Promise((resolve) => (release = resolve));
+        const isOld = (request) => request.headers().authorization === 'Bearer not the key';
+        await visit.page.route('**/api/chats', async (route) => {
+          if (isOld(route.request())) await released;
+          await route.continue();
+        });
+        const asked = visit.page.waitForRequest((request) => request.url().endsWith('/api/chats') && isOld(request));
+        await visit.page.evaluate(() => window.dispatchEvent(new Event('online')));
+        await asked;
         await visit.get('key-field').fill('a-long-enough-secret-key');
         await visit.page.keyboard.press('Enter');
+        release();
         await visit.get('suggestions').waitFor();
+        await visit.get('key-field').waitFor({ state: 'detached' });
         await visit.say('draw a cat');
         const picture = visit.get('picture').locator('img');
         await visit.until(() => picture.evaluate((image) => image.naturalWidth > 0), 'the picture to be shown');

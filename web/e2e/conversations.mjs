@@ -65,28 +65,32 @@ export const conversationTests = [
   ],
   [
     'conversations: a chat goes on while another one is open',
-    async (open) => {
-      const visit = await open();
-      await visit.say('slow 12');
-      await visit.get('stop').waitFor();
+    async (open, { servers, model }) => {
+      const visit = await open({ server: servers.gated });
+      const gate = model.gate();
+      await visit.say(`say begun ${gate.word} ended`);
+      await visit.sees('begun');
       await visit.get('new-chat').click();
       await visit.get('suggestions').waitFor();
       await visit.say('say meanwhile');
       await visit.sees('meanwhile');
+      gate.open();
       await visit.page.locator(`a[href="#${visit.chat}"]`).click();
-      await visit.sees('word12');
+      await visit.sees('ended');
       await visit.answered();
     },
   ],
   [
     'conversations: another tab sees an answer while it is written',
-    async (open) => {
-      const visit = await open();
+    async (open, { servers, model }) => {
+      const visit = await open({ server: servers.gated });
       const other = await visit.newTab();
-      await visit.say('slow 14');
-      await visit.sees('word3', other);
+      const gate = model.gate();
+      await visit.say(`say begun ${gate.word} ended`);
+      await visit.sees('begun', other);
       await visit.get('stop', other).waitFor();
-      await visit.sees('word14', other);
+      gate.open();
+      await visit.sees('ended', other);
       await visit.answered(other);
       assert.equal(await visit.get('message-assistant', other).count(), 1);
       assert.equal(await visit.get('message-user', other).count(), 1);
@@ -106,13 +110,16 @@ export const conversationTests = [
   ],
   [
     'conversations: a reload in the middle of an answer takes it up again',
-    async (open) => {
-      const visit = await open();
-      await visit.say('slow 14');
-      await visit.sees('word3');
+    async (open, { servers, model }) => {
+      const visit = await open({ server: servers.gated });
+      const gate = model.gate();
+      await visit.say(`say begun ${gate.word} ended`);
+      await visit.sees('begun');
       await visit.page.reload();
+      await visit.sees('begun');
       await visit.get('stop').waitFor();
-      await visit.sees('word14');
+      gate.open();
+      await visit.sees('ended');
       await visit.answered();
       assert.equal(await visit.get('message-assistant').count(), 1);
       assert.equal((await visit.messages()).length, 2);

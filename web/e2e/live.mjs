@@ -32,12 +32,16 @@ export const liveTests = [
   ],
   [
     'live: the mode can be changed in the middle of an answer',
-    async (open) => {
-      const visit = await open();
-      await visit.say('slow 24');
-      await visit.sees('word3');
+    async (open, { servers, model }) => {
+      const visit = await open({ server: servers.gated });
+      const gate = model.gate();
+      await visit.say(`say begun ${gate.word} ended`);
+      await visit.sees('begun');
       await switchTo(visit, 'Live');
-      await visit.sees('word24');
+      await visit.sees('begun');
+      await visit.get('stop').waitFor();
+      gate.open();
+      await visit.sees('ended');
       await visit.answered();
       assert.equal(await visit.get('message-assistant').count(), 1);
     },
@@ -58,20 +62,23 @@ export const liveTests = [
     },
   ]),
   [
-    'live: a client tool and a queue',
-    async (open) => {
-      const visit = await open();
+    'live: a client tool, a queue and a stop',
+    async (open, { servers, model }) => {
+      const visit = await open({ server: servers.gated });
       await switchTo(visit, 'Live');
       await visit.say('where am I');
       await visit.get('approve').click();
       await visit.sees('You are at 35.0116, 135.7681');
       await visit.answered();
-      await visit.say('slow 12');
-      await visit.get('stop').waitFor();
+      const gate = model.gate();
+      await visit.say(`say begun ${gate.word} ended`);
+      await visit.sees('begun');
       await visit.say('say queued');
+      await visit.get('queue').getByText('say queued').waitFor();
+      gate.open();
       await visit.sees('queued');
       await visit.answered();
-      await visit.say('slow 400');
+      await visit.say('slow 10000');
       await visit.sees('word3');
       await visit.get('stop').click();
       await visit.get('send').waitFor();

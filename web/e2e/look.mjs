@@ -5,6 +5,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 
 import { PHONE } from './browser.mjs';
+import { startServer } from './server.mjs';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -79,42 +80,66 @@ export const lookTests = [
     },
   ],
   [
-    'look: everything is reached with the keyboard alone',
+    'look: who wants no motion gets none',
     async (open) => {
-      const visit = await open();
-      await visit.get('suggestions').waitFor();
-      const { keyboard } = visit.page;
-      const focused = () =>
-        visit.page.evaluate(() => {
-          const { activeElement: at } = document;
-          return at?.getAttribute('aria-label') ?? at?.textContent ?? '';
-        });
-      const tabTo = async (words, key = 'Tab') => {
-        for (let presses = 0; presses < 60; presses += 1) {
-          if ((await focused()).includes(words)) return;
-          await keyboard.press(key);
-        }
-        assert.fail(`the keyboard does not reach ${words}`);
+      const motion = async (reducedMotion) => {
+        const visit = await open({ reducedMotion });
+        const shown = visit.get('suggestions');
+        return shown.evaluate((element) => Number.parseFloat(getComputedStyle(element).animationDuration));
       };
-      // The message field has the focus from the start.
-      assert.equal(await focused(), 'Message');
-      await keyboard.type('pay Hanako 50 dollars');
-      await keyboard.press('Enter');
-      await visit.get('approval').waitFor();
-      await tabTo('Deny', 'Shift+Tab');
-      await keyboard.press('Enter');
-      await visit.sees('You declined');
-      await visit.answered();
-      await tabTo('Answer again', 'Shift+Tab');
-      await tabTo('Options of', 'Shift+Tab');
-      await keyboard.press('Enter');
-      await visit.page.getByRole('menuitem', { name: 'Rename' }).waitFor();
-      await tabTo('Rename', 'ArrowDown');
-      await keyboard.press('Enter');
-      await visit.get('rename-field').waitFor();
-      await keyboard.type('By keys alone');
-      await keyboard.press('Enter');
-      await visit.get('chat-item').getByText('By keys alone').waitFor();
+      assert.ok((await motion('no-preference')) > 0.1);
+      assert.ok((await motion('reduce')) <= 0.001);
+    },
+  ],
+  [
+    'look: a page as the README shows it',
+    async (open, { binary }) => {
+      const server = await startServer(binary);
+      try {
+        for (const [id, text] of [['cat', 'Draw a cat'], ['weather', 'What is the weather in Tokyo?']]) await server.say(id, text);
+        const visit = await open({ server, viewport: { width: 1180, height: 760 } });
+        await visit.say('Search the database for Tokyo');
+        await visit.get('approve').click();
+        await visit.sees('Found 2 users');
+        await visit.answered();
+        await visit.say('Pay Hanako 50 dollars');
+        await visit.get('approval-countdown').waitFor();
+        await visit.get('chat-item').nth(2).waitFor();
+        await visit.picture('page');
+      } finally {
+        await server.stop();
+      }
+    },
+  ],
+  [
+    'look: everything is reached with the keyboard alone',
+    async (open, { binary }) => {
+      // A list in which nothing else happens.
+      const server = await startServer(binary);
+      try {
+        await byKeysAlone(await open({ server }));
+      } finally {
+        await server.stop();
+      }
+    },
+  ],
+  [
+    'look: the keyboard stays where it is when the list of chats is put in another order',
+    async (open, { binary }) => {
+      const server = await startServer(binary);
+      try {
+        const visit = await open({ server });
+        for (const id of ['first', 'second', 'third']) await server.say(id, `say ${id}`);
+        const titles = () => visit.get('chat-item').allInnerTexts();
+        await visit.until(async () => (await titles())[0] === 'say third', 'three chats');
+        await visit.page.locator('a[href="#second"]').focus();
+        await server.say('first', 'say more');
+        await visit.until(async () => (await titles())[0] === 'say first', 'another order');
+        const focused = await visit.page.evaluate(() => document.activeElement?.getAttribute('href'));
+        assert.equal(focused, '#second');
+      } finally {
+        await server.stop();
+      }
     },
   ],
   [
@@ -139,6 +164,43 @@ export const lookTests = [
     },
   ],
 ];
+
+/** A question, an answer and another title, without touching the mouse. */
+async function byKeysAlone(visit) {
+  await visit.get('suggestions').waitFor();
+  const { keyboard } = visit.page;
+  const focused = () =>
+    visit.page.evaluate(() => {
+      const { activeElement: at, body } = document;
+      return at === body ? '' : (at?.getAttribute('aria-label') ?? at?.textContent ?? '');
+    });
+  const tabTo = async (words, key = 'Tab') => {
+    for (let presses = 0; presses < 60; presses += 1) {
+      if ((await focused()).includes(words)) return;
+      await keyboard.press(key);
+    }
+    assert.fail(`the keyboard does not reach ${words}`);
+  };
+  // The message field has the focus from the start.
+  assert.equal(await focused(), 'Message');
+  await keyboard.type('pay Hanako 50 dollars');
+  await keyboard.press('Enter');
+  await visit.get('approval').waitFor();
+  await tabTo('Deny', 'Shift+Tab');
+  await keyboard.press('Enter');
+  await visit.sees('You declined');
+  await visit.answered();
+  await tabTo('Answer again', 'Shift+Tab');
+  await tabTo('Options of', 'Shift+Tab');
+  await keyboard.press('Enter');
+  await visit.page.getByRole('menuitem', { name: 'Rename' }).waitFor();
+  await tabTo('Rename', 'ArrowDown');
+  await keyboard.press('Enter');
+  await visit.get('rename-field').waitFor();
+  await keyboard.type('By keys alone');
+  await keyboard.press('Enter');
+  await visit.get('chat-item').getByText('By keys alone').waitFor();
+}
 
 /** Fails on violations that shut people out. */
 export async function accessible(visit, where) {

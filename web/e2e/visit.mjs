@@ -6,8 +6,8 @@ import { join } from 'node:path';
 
 import { openContext } from './browser.mjs';
 
-// Nothing that a test waits for takes so long, apart from what it names itself.
-const WAIT_MS = 15_000;
+// Nothing that a test waits for takes so long, apart from what it names itself: not on a machine with other work either.
+const WAIT_MS = 45_000;
 
 export class Visit {
   static async open(world, options = {}) {
@@ -78,6 +78,14 @@ export class Visit {
       assert.ok(Date.now() < end, `waited too long for ${what}`);
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
+  }
+
+  /** Has the page take in what the server knows of the chat, as when another window has changed it. */
+  async looksAgain() {
+    const asked = this.page.waitForResponse((response) => response.url().includes(`/api/chats/${this.chat}`));
+    await this.page.evaluate((chat) => new BroadcastChannel('adk-bridge').postMessage({ chat }), this.chat);
+    await (await asked).finished();
+    await this.page.evaluate(() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))));
   }
 
   /** Keeps a picture as an artifact of the run. */

@@ -49,6 +49,7 @@ export const voiceTests = [
       await visit.until(async () => !(await isHeard(visit)), 'the reply to end');
       await visit.page.reload();
       await visit.sees('sunny in Tokyo');
+      await visit.get('chat-title').getByText('what is the weather in Tokyo').waitFor();
       assert.equal(await visit.get('message-user').getByTestId('recording').count(), 1);
       const recording = visit.get('message-assistant').getByTestId('recording');
       await recording.getByText(/0:0[1-9]/).waitFor();
@@ -58,7 +59,7 @@ export const voiceTests = [
     },
   ],
   [
-    'voice: hands-free, speaking again silences the reply at once, and the cut is marked',
+    'voice: hands-free, speaking again silences the reply at once, and the cut is marked, over a reload too',
     async (open) => {
       const visit = await speaking(open);
       await visit.get('voice-handsfree').click();
@@ -68,6 +69,35 @@ export const voiceTests = [
       await say(visit, 'say stopped');
       await visit.sees('stopped');
       await visit.get('ended').getByText('Interrupted').waitFor();
+      await visit.picture('barge-in');
+      await visit.page.reload();
+      await visit.get('message-assistant').first().getByTestId('ended').getByText('Interrupted').waitFor();
+      assert.equal(await visit.get('ended').count(), 1);
+    },
+  ],
+  [
+    'voice: the microphone is chosen from a list, and its level is shown',
+    async (open) => {
+      const visit = await speaking(open);
+      await visit.get('voice-device').click();
+      const devices = visit.page.getByRole('menuitemradio');
+      await devices.nth(1).waitFor();
+      const name = await devices.nth(1).innerText();
+      await devices.nth(1).click();
+      await visit.page.keyboard.press('Escape');
+      await visit.get('voice-status').getByText('ready').waitFor();
+      await visit.get('voice-device').click();
+      await visit.page.getByRole('menuitemradio', { name, checked: true }).waitFor();
+      await visit.page.keyboard.press('Escape');
+      await visit.page.evaluate(() => {
+        window.levels = [];
+        const meter = document.querySelector('[data-testid=voice-level]');
+        const note = () => window.levels.push(Number(meter.dataset.level));
+        new MutationObserver(note).observe(meter, { attributeFilter: ['data-level'] });
+      });
+      await saysWithKey(visit, 'say heard');
+      await visit.sees('heard');
+      assert.ok(await visit.page.evaluate(() => Math.max(...window.levels) > 0.05));
     },
   ],
   [
@@ -100,15 +130,38 @@ export const voiceTests = [
     },
   ],
   [
-    'voice: the camera shows a preview of what the agent sees, and everything is let go at the end',
+    'voice: camera and screen show a preview of what the agent sees, one at a time, and everything is let go at the end',
     async (open) => {
       const visit = await speaking(open);
+      // Tracks that are captured, to see that they end.
+      await visit.page.evaluate(() => {
+        window.tracks = [];
+        for (const name of ['getUserMedia', 'getDisplayMedia']) {
+          const original = navigator.mediaDevices[name].bind(navigator.mediaDevices);
+          navigator.mediaDevices[name] = async (constraints) => {
+            const stream = await original(constraints);
+            window.tracks.push(...stream.getVideoTracks());
+            return stream;
+          };
+        }
+      });
+      const live = () => visit.page.evaluate(() => window.tracks.filter((track) => track.readyState === 'live').length);
+      const preview = visit.get('camera-preview');
+      const hasPicture = () => preview.evaluate((video) => video.videoWidth > 0 && video.currentTime > 0);
       await visit.get('inspector-toggle').click();
-      await visit.get('camera-toggle').click();
-      await visit.get('camera-preview').waitFor();
-      await visit.get('chunk-row').filter({ hasText: 'binary' }).first().waitFor();
-      await visit.get('camera-toggle').click();
-      await visit.get('camera-preview').waitFor({ state: 'detached' });
+      for (const source of ['camera', 'screen']) {
+        await visit.get('inspector').getByRole('button', { name: 'Clear' }).click();
+        await visit.get(`${source}-toggle`).click();
+        await preview.waitFor();
+        await visit.until(hasPicture, `the preview of the ${source}`);
+        await visit.get('chunk-row').filter({ hasText: 'binary' }).first().waitFor();
+        assert.equal(await visit.get(`${source}-toggle`).getAttribute('aria-pressed'), 'true');
+        assert.equal(await live(), 1);
+        await visit.picture(`voice-${source}`);
+      }
+      await visit.get('screen-toggle').click();
+      await preview.waitFor({ state: 'detached' });
+      assert.equal(await live(), 0);
       await visit.get('voice-toggle').click();
       await visit.get('voice-bar').waitFor({ state: 'detached' });
     },

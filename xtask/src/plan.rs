@@ -60,14 +60,15 @@ pub(crate) fn carry_out(workspace: &Workspace, plan: &[Step]) -> ExitCode {
             step.what()
         );
         let started = Instant::now();
-        let verdict = match obstacle(step, &lines) {
-            Some(reason) => Verdict::NotRun(reason),
+        let (verdict, output) = match obstacle(step, &lines) {
+            Some(reason) => (Verdict::NotRun(reason), String::new()),
             None => run(workspace, step, &mut machine),
         };
         let line = Line {
             step: step.name(),
             verdict,
             took: started.elapsed(),
+            output,
         };
         announce(&line);
         lines.push(line);
@@ -117,21 +118,24 @@ fn obstacle(step: &Step, lines: &[Line]) -> Option<String> {
         })
 }
 
-fn run(workspace: &Workspace, step: &Step, machine: &mut Machine) -> Verdict {
+/// Returns the output of a failed step too.
+fn run(workspace: &Workspace, step: &Step, machine: &mut Machine) -> (Verdict, String) {
     let mut log = match Log::create(workspace.log(step.name())) {
         Ok(log) => log,
-        Err(reason) => return Verdict::Failed(reason),
+        Err(reason) => return (Verdict::Failed(reason), String::new()),
     };
     let verdict = match step {
         Step::Setup(need) => machine.set_up(*need, workspace, &mut log),
         Step::Check(check) => check.run(workspace, &mut log),
     };
-    if matches!(verdict, Verdict::Failed(_)) {
-        println!("----- output of {} -----", step.name());
-        print!("{}", log.text());
-        println!("----- end of the output of {} -----", step.name());
+    if !matches!(verdict, Verdict::Failed(_)) {
+        return (verdict, String::new());
     }
-    verdict
+    let output = log.text();
+    println!("----- output of {} -----", step.name());
+    print!("{output}");
+    println!("----- end of the output of {} -----", step.name());
+    (verdict, output)
 }
 
 fn announce(line: &Line) {
@@ -157,7 +161,7 @@ mod tests {
             (&["streams"], &["node", "streams"]),
             (&["google", "fmt"], &["python", "fmt", "google"]),
             (&["chromium"], &["chromium"]),
-            (&["ui"], &["node", "chromium", "ui"]),
+            (&["ui"], &["node", "python", "chromium", "ui"]),
             (&["client"], &["node", "chromium", "espeak", "client"]),
         ];
         for (names, expected) in cases {
@@ -193,6 +197,7 @@ mod tests {
                 step: "node",
                 verdict,
                 took: Duration::ZERO,
+                output: String::new(),
             }];
             assert_eq!(obstacle(&streams, &lines).as_deref(), expected);
         }

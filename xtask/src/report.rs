@@ -19,14 +19,20 @@ pub(crate) struct Line {
     pub(crate) step: &'static str,
     pub(crate) verdict: Verdict,
     pub(crate) took: Duration,
+    /// What a failed step printed.
+    pub(crate) output: String,
 }
+
+/// Programs say last what went wrong; more of it would push the table out of sight where only the end is shown.
+const LAST_LINES: usize = 30;
+const LAST_WIDTH: usize = 300;
 
 /// Tells whether the run is good. In CI nothing may be missing.
 pub(crate) fn is_good(lines: &[Line], in_ci: bool) -> bool {
     count(lines, in_ci).1 == 0
 }
 
-/// The table of all steps, and below it `N passed, M failed` on a line of its own.
+/// The table of all steps, below it what failed steps said last, and `N passed, M failed` on a line of its own.
 pub(crate) fn closing(lines: &[Line], in_ci: bool) -> String {
     let width = lines.iter().map(|l| l.step.len()).max().unwrap_or(0).max(4);
     let mut text = format!("\n{:width$}  {:7}  {:>7}\n", "step", "result", "time");
@@ -39,6 +45,14 @@ pub(crate) fn closing(lines: &[Line], in_ci: bool) -> String {
         let took = duration(line.took);
         let row = format!("{:width$}  {result:7}  {took:>7}  {detail}", line.step);
         let _ = writeln!(text, "{}", row.trim_end());
+    }
+    for line in lines.iter().filter(|line| !line.output.is_empty()) {
+        let _ = writeln!(text, "\nthe end of the output of {}:", line.step);
+        let last: Vec<&str> = line.output.lines().rev().take(LAST_LINES).collect();
+        for said in last.into_iter().rev() {
+            let said: String = said.chars().take(LAST_WIDTH).collect();
+            let _ = writeln!(text, "  {}", said.trim_end());
+        }
     }
     let (passed, failed, skipped) = count(lines, in_ci);
     if in_ci && lines.iter().any(is_missing) {
@@ -104,6 +118,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_failed_step_said_last_stands_below_the_table() {
+        let said: Vec<String> = (0..1_000).map(|number| format!("line {number}.")).collect();
+        let mut lines = lines(&[Verdict::Failed("it broke".into()), passed()]);
+        lines[0].output = said.join("\n");
+        let text = closing(&lines, true);
+        assert!(text.contains("  line 999.\n") && !text.contains("line 900."));
+        assert!(text.find("it broke") < text.find("line 999."));
+        assert!(text.ends_with("\n1 passed, 1 failed\n"));
+    }
+
+    #[test]
     fn durations_are_readable() {
         let cases = [(340, "0.3s"), (59_900, "59.9s"), (61_000, "1m01s")];
         for (millis, shown) in cases {
@@ -124,6 +149,7 @@ mod tests {
             step: "step",
             verdict: verdict.clone(),
             took: Duration::ZERO,
+            output: String::new(),
         };
         verdicts.iter().map(line).collect()
     }

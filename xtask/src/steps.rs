@@ -252,7 +252,7 @@ pub(crate) const CHECKS: &[Check] = &[
     Check {
         name: "ui",
         what: "the page in a real browser, against the real binary",
-        needs: &[Need::Node, Need::Chromium],
+        needs: &[Need::Node, Need::Python, Need::Chromium],
         writes: &[],
         programs: &[
             &["npm", "run", "check", "--prefix", "web/ui"],
@@ -264,6 +264,7 @@ pub(crate) const CHECKS: &[Check] = &[
                 "web/e2e/run.mjs",
                 "{target}/debug/adk-bridge",
                 "{target}/e2e",
+                "{python}",
             ],
         ],
         server: None,

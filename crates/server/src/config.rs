@@ -100,6 +100,9 @@ pub struct ClientTool {
     pub description: String,
     #[serde(default = "any_object")]
     pub input_schema: Value,
+    /// What an answer looks like, told to front ends that ask their users for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
     #[serde(default)]
     pub approval: bool,
 }
@@ -125,6 +128,9 @@ pub struct Live {
     pub keep_recordings: bool,
     /// How often the client of a WebSocket is asked for a sign of life.
     pub heartbeat: Span,
+    /// How fast one connection may send speech, and pictures.
+    pub max_audio_bytes_per_second: usize,
+    pub max_video_bytes_per_second: usize,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -213,6 +219,15 @@ impl Config {
         }
         if self.live.heartbeat.0.is_zero() {
             return bad("live.heartbeat", "it must be longer than nothing");
+        }
+        if self.live.max_audio_bytes_per_second < SPEECH_BYTES_PER_SECOND {
+            return bad(
+                "live.max_audio_bytes_per_second",
+                "speech itself has 32000 bytes a second",
+            );
+        }
+        if self.live.max_video_bytes_per_second == 0 {
+            return bad("live.max_video_bytes_per_second", "it must be more than 0");
         }
         if self.agent.max_steps == 0 {
             return bad("agent.max_steps", "at least one step is needed");
@@ -305,6 +320,8 @@ fn without_secrets(error: figment::Error) -> ConfigError {
     ConfigError::Bad(Box::new(error))
 }
 
+/// 16-bit samples at 16 kHz.
+const SPEECH_BYTES_PER_SECOND: usize = 32_000;
 /// A shorter key can be guessed.
 const MIN_KEY_BYTES: usize = 16;
 
@@ -377,6 +394,10 @@ impl Default for Live {
             keep_recordings: true,
             // Proxies commonly close after a minute of silence.
             heartbeat: Span(Duration::from_secs(20)),
+            // Four times as fast as anybody speaks: a client may catch up.
+            max_audio_bytes_per_second: 4 * SPEECH_BYTES_PER_SECOND,
+            // Models look at one picture a second, and a large one has as many bytes.
+            max_video_bytes_per_second: 1_000_000,
         }
     }
 }
@@ -551,6 +572,7 @@ mod tests {
             name: String::new(),
             description: String::new(),
             input_schema: Value::Null,
+            output_schema: Some(Value::Null),
             approval: true,
         };
         let mut wanted: Vec<String> = Vec::new();

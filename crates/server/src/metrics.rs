@@ -202,7 +202,7 @@ fn result_index(ended: Option<Ended>) -> usize {
         Some(Ended::Stopped) => 3,
         Some(Ended::Superseded) => 4,
         Some(Ended::TooLong) => 5,
-        Some(Ended::Interrupted) => 6,
+        Some(Ended::Interrupted | Ended::Cut) => 6,
     }
 }
 

@@ -76,6 +76,26 @@ fn standard_input_gives_the_same_as_a_file() {
     assert_eq!(piped.stdout, translate(&[recording]).stdout);
 }
 
+/// Only what was said last counts: a recording may hold several turns.
+#[test]
+fn an_answer_that_was_cut_short_is_marked() {
+    let says =
+        r#"{"author":"a","partial":true,"outputTranscription":{"text":"One ","finished":false}}"#;
+    let cut = r#"{"author":"a","interrupted":true}"#;
+    let ends = r#"{"author":"a","turnComplete":true}"#;
+    for (recording, is_cut) in [
+        (vec![says, cut, ends], true),
+        (vec![says, cut], true),
+        (vec![says, cut, ends, says, ends], false),
+        (vec![says, ends], false),
+    ] {
+        let output = translate_input(&["-"], recording.join("\n").as_bytes());
+        let stream = String::from_utf8(output.stdout).unwrap();
+        let marked = stream.contains(r#""ended":"interrupted""#);
+        assert_eq!(marked, is_cut, "{recording:?}: {stream}");
+    }
+}
+
 #[test]
 fn native_is_the_dialect_that_nobody_asked_for() {
     let recording = "scripted/confirm_1_request.sse";

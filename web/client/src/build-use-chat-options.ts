@@ -6,7 +6,7 @@ import type { ChunkLog } from './chunk-log.js';
 import type { ClientTools } from './client-tools.js';
 import { guarded } from './guarded-transport.js';
 import { LiveChatTransport, type LiveChatTransportOptions } from './live/live-chat-transport.js';
-import { createSendAutomaticallyWhen, type SendAutomaticallyWhen } from './send-automatically-when.js';
+import { createSendAutomaticallyWhen, type SendAutomaticallyWhen, type ToolNames } from './send-automatically-when.js';
 import { createSseChatTransport, type SseChatTransportOptions } from './sse-chat-transport.js';
 
 interface CommonOptions<Message extends UIMessage> {
@@ -18,7 +18,7 @@ interface CommonOptions<Message extends UIMessage> {
    * The tools that this front end runs, or the names of those that the page runs by itself with `addToolOutput`. Over
    * `/live` they must be named: an approval that is sent without the output keeps its turn open for it.
    */
-  clientTools?: ClientTools | readonly string[] | undefined;
+  clientTools?: ClientTools | ToolNames | undefined;
   /** Keeps everything that crosses the transport. */
   log?: ChunkLog | undefined;
 }

@@ -66,6 +66,7 @@ export {
   type CreateSendAutomaticallyWhenOptions,
   type SendAutomaticallyWhen,
   type SendAutomaticallyWhenOptions,
+  type ToolNames,
 } from './send-automatically-when.js';
 export { createSseChatTransport, type SseChatTransportOptions } from './sse-chat-transport.js';
 export { CONFIRMATION_TOOL, type MessageLike, type PartLike, type ToolPart } from './tool-parts.js';

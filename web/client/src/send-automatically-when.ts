@@ -34,14 +34,20 @@ export interface SendAutomaticallyWhenOptions {
 
 /** Options of {@link createSendAutomaticallyWhen}. */
 export interface CreateSendAutomaticallyWhenOptions {
-  /** Names of the tools that this front end runs; the result of `defineClientTools` is one such collection. */
-  clientTools?: Iterable<string> | { readonly names: Iterable<string> };
+  /**
+   * Names of the tools that this front end runs; the result of `defineClientTools` is one such collection. It is read
+   * whenever there is something to decide, so that it may grow.
+   */
+  clientTools?: ToolNames;
   /**
    * Whether answers in older messages are sent too. Only `/live` keeps questions open while the conversation goes on;
    * over HTTP a newer message has superseded them.
    */
   olderMessages?: boolean;
 }
+
+/** Names of tools, or something that has them. */
+export type ToolNames = Iterable<string> | { readonly names: Iterable<string> };
 
 /** A predicate for `useChat` that remembers what it has sent. */
 export interface SendAutomaticallyWhen {
@@ -72,11 +78,11 @@ export function sendAutomaticallyWhen({ messages }: SendAutomaticallyWhenOptions
  */
 export function createSendAutomaticallyWhen(options: CreateSendAutomaticallyWhenOptions = {}): SendAutomaticallyWhen {
   const { clientTools = [], olderMessages = false } = options;
-  const names = new Set(Symbol.iterator in clientTools ? clientTools : clientTools.names);
+  const names = () => new Set(Symbol.iterator in clientTools ? clientTools : clientTools.names);
   const sent = new Set<string>();
 
   const isNews = (message: MessageLike, index: number): boolean => {
-    if (message.role !== 'assistant' || !hasAnswers(message, names)) return false;
+    if (message.role !== 'assistant' || !hasAnswers(message, names())) return false;
     const state = stateOf(message, index);
     if (sent.has(state)) return false;
     if (sent.size >= MAX_REMEMBERED) sent.clear();

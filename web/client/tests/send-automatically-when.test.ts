@@ -110,6 +110,15 @@ describe('neither form', () => {
 });
 
 describe('with client tools', () => {
+  it('knows tools that were named after it was made', () => {
+    const names: string[] = [];
+    const predicate = createSendAutomaticallyWhen({ clientTools: { names } });
+    const messages = assistant(call('pick', 'output-available'));
+    expect(predicate({ messages })).toBe(false);
+    names.push('pick');
+    expect(predicate({ messages })).toBe(true);
+  });
+
   const asked = (id: string, approved: boolean) =>
     confirmation('approval-responded', { toolCallId: `ask-${id}`, input: { originalFunctionCall: { id } }, ...responded(approved) });
   const photo = (state: string, more: Partial<Part> = {}) => call('take_photo', state, { toolCallId: 'c1', ...more });

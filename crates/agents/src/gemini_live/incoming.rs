@@ -13,6 +13,9 @@ use serde_json::Value;
 use super::{Incoming, IncomingSink, LiveInput, Speaker};
 use crate::agent::AgentError;
 
+/// How much of what is heard is remembered: hours of speech, should a turn ever go on for so long.
+const MAX_HEARD_BYTES: usize = 256 * 1024;
+
 /// What is carried from one message to the next.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
@@ -285,7 +288,9 @@ impl Assembly {
             self.heard.clear();
             self.model_spoke_last = false;
         }
-        self.heard.push_str(text);
+        if self.heard.len() + text.len() <= MAX_HEARD_BYTES {
+            self.heard.push_str(text);
+        }
         self.hearing = true;
         tell_heard(text, false, sink);
     }

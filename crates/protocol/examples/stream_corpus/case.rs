@@ -100,7 +100,7 @@ pub(crate) fn carried(message: &Message, sdk: Sdk) -> Message {
 /// The last chunk of a turn that left the reply so.
 pub(crate) fn terminal(ended: Option<Ended>) -> &'static str {
     match ended {
-        None | Some(Ended::Finished | Ended::TooLong) => "finish",
+        None | Some(Ended::Finished | Ended::TooLong | Ended::Cut) => "finish",
         Some(Ended::Failed) => "error",
         Some(Ended::Stopped | Ended::Superseded | Ended::Interrupted) => "abort",
     }

@@ -81,8 +81,9 @@ impl Reply {
         given: &mut Given<'_>,
         out: &mut Outbox,
     ) {
-        if let Some(mode) = mode {
-            self.turn.get_or_insert(mode);
+        if let (Some(mode), None) = (mode, self.turn) {
+            self.turn = Some(mode);
+            self.without_news = true;
         }
         let mark = out.barrier();
         let mut changed = false;
@@ -96,6 +97,7 @@ impl Reply {
         if changed {
             self.holds = 0;
             self.hold_until = None;
+            self.without_news = false;
         }
         if changed || !out.audit.is_empty() {
             self.commit_at(mark, out);

@@ -47,12 +47,16 @@ pub struct Reply {
     calls: Calls,
     run: Option<Run>,
     turn: Option<Mode>,
+    /// Whether the request that opened the turn brought nothing that was not known.
+    without_news: bool,
     ended: Option<Ended>,
     steps: u32,
     retried: bool,
     holds: u32,
     hold_until: Option<Time>,
     sent_metadata: Option<serde_json::Value>,
+    /// Whether what the agent said last was cut short.
+    cut: bool,
     /// Whether a remote agent can have a human asked in what is being said.
     can_ask: bool,
 }
@@ -83,6 +87,8 @@ pub enum Ended {
     TooLong,
     /// The process went away while the model was speaking.
     Interrupted,
+    /// The user's speech, or the end of a live connection, came before the end of the answer.
+    Cut,
 }
 
 /// Something that happened to a reply.
@@ -111,6 +117,8 @@ pub enum Input<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunEnd {
     Done,
+    /// In the middle of what the agent had to say.
+    Cut,
     /// With a message that a user can act on.
     Failed(String),
 }
@@ -320,12 +328,14 @@ impl Reply {
             calls: Calls::default(),
             run: None,
             turn: None,
+            without_news: false,
             ended: None,
             steps: 0,
             retried: false,
             holds: 0,
             hold_until: None,
             sent_metadata: None,
+            cut: false,
             can_ask: true,
         }
     }
@@ -393,8 +403,9 @@ impl Reply {
         };
         self.on_page(given, out, |translator, page| translator.end_run(page));
         self.translator.muted = false;
+        self.cut = self.translator.take_cut() || end == RunEnd::Cut;
         let failure = match end {
-            RunEnd::Done => self.translator.take_error(),
+            RunEnd::Done | RunEnd::Cut => self.translator.take_error(),
             RunEnd::Failed(message) => Some(self.translator.take_error().unwrap_or(message)),
         };
         // A remote model that was called before it had every result may fail for that very reason; the run that brings
@@ -416,7 +427,7 @@ impl Reply {
         if self.hold_until.is_some_and(|until| until <= given.now) {
             self.hold_until = None;
             // Time may have settled the call that the turn was held for.
-            if self.calls.iter().any(Call::is_half_answered) {
+            if self.is_held_for_client() {
                 self.end_waiting(out);
             }
         }
@@ -464,7 +475,11 @@ impl Reply {
         if self.calls.iter().any(|call| call.step == self.steps) && !self.is_remote(given) {
             self.ask_model(given, out);
         } else {
-            self.close(Ended::Finished, None, out);
+            let how = match self.cut {
+                true => Ended::Cut,
+                false => Ended::Finished,
+            };
+            self.close(how, None, out);
         }
     }
 

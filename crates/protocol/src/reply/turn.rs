@@ -9,18 +9,18 @@ use crate::calls::{Call, CallState, RunsOn, Settled};
 use crate::chunk::{Chunk, FinishReason};
 use crate::outbox::{AuditKind, Commit, Effect, Outbox};
 
-/// How long a turn is held the first time for the output of an approved client tool: the output of a tool that answers
-/// at once arrives within it, and a stock client that has none posts again when the turn ends.
+/// How long a turn is held the first time for the output of a client tool: the output of a tool that answers at once
+/// arrives within it, and a client that has none posts again when the turn ends.
 pub const FIRST_HOLD: Time = 250;
 /// The longest hold; each repeat doubles it up to here, which bounds the number of requests.
 pub const LONGEST_HOLD: Time = 5_000;
 
 impl Reply {
-    /// Every open call waits for the client: the turn ends, unless an approved client tool's output is on its way.
+    /// Every open call waits for the client: the turn ends, unless an approved client tool's output is on its way, or the
+    /// client has asked without having anything to say and would ask again at once.
     pub(super) fn wait(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
-        let half = self.calls.iter().any(Call::is_half_answered);
         match self.turn {
-            Some(Mode::Http) if half => {
+            Some(Mode::Http) if self.is_held_for_client() => {
                 if self.hold_until.is_none() {
                     let hold = FIRST_HOLD
                         .saturating_mul(1 << self.holds.min(16))
@@ -31,9 +31,19 @@ impl Reply {
                     out.effects.push(Effect::HoldUntil(until));
                 }
             }
-            Some(Mode::Live) if half => {}
+            Some(Mode::Live) if self.is_half_answered() => {}
             _ => self.end_waiting(out),
         }
+    }
+
+    /// Whether a turn over HTTP is not to end yet, because the client would only open the next one.
+    pub(super) fn is_held_for_client(&self) -> bool {
+        self.is_half_answered() || self.without_news && self.calls.any_open()
+    }
+
+    /// Whether a client tool was approved whose output is missing.
+    fn is_half_answered(&self) -> bool {
+        self.calls.iter().any(Call::is_half_answered)
     }
 
     /// Ends a turn whose reply goes on when the client has answered.
@@ -84,7 +94,7 @@ impl Reply {
                 (Ended::Stopped | Ended::Superseded | Ended::Interrupted, _) => {
                     Chunk::Abort { reason: None }
                 }
-                (Ended::Finished | Ended::TooLong, _) => Chunk::finish(reason),
+                (Ended::Finished | Ended::TooLong | Ended::Cut, _) => Chunk::finish(reason),
             };
             reply.end_turn(&terminal, out);
         });
@@ -142,6 +152,7 @@ impl Reply {
     fn end_turn(&mut self, terminal: &Chunk<'_>, out: &mut Outbox) {
         self.translator.close(&mut self.draft, out);
         self.hold_until = None;
+        self.without_news = false;
         let metadata = self.translator.metadata.value();
         // Clients show a step without parts only when something else of the message comes.
         let unseen = self.message().ends_with_a_step();
@@ -175,7 +186,7 @@ impl Ended {
             Self::Stopped => Some("stopped"),
             Self::Superseded => Some("superseded"),
             Self::TooLong => Some("too-long"),
-            Self::Interrupted => Some("interrupted"),
+            Self::Interrupted | Self::Cut => Some("interrupted"),
         }
     }
 }

@@ -77,6 +77,8 @@ pub struct Translator {
     pub(crate) metadata: Metadata,
     finish: Option<FinishReason>,
     error: Option<String>,
+    /// Whether what was said last was cut short by the user's speech.
+    cut: bool,
     sources: Vec<String>,
     /// The number of the live turn, for the player.
     turn: u32,
@@ -135,9 +137,13 @@ impl Translator {
             let artifacts = event.actions.iter().flat_map(|did| &did.artifact_delta);
             facts.extend(artifacts.map(|(name, version)| Fact::Artifact { name, version }));
         }
+        let says = !event.parts().is_empty() || event.output_transcription.is_some();
         if event.interrupted == Some(true) {
+            self.cut = true;
             self.close_text(page);
             facts.push(Fact::Interrupted);
+        } else if says && !event.is_from_user() {
+            self.cut = false;
         }
         if event.turn_complete == Some(true) {
             self.end_model_call(page);
@@ -215,6 +221,10 @@ impl Translator {
     /// The failure that the agent reported, once.
     pub(crate) fn take_error(&mut self) -> Option<String> {
         self.error.take()
+    }
+
+    pub(crate) fn take_cut(&mut self) -> bool {
+        std::mem::take(&mut self.cut)
     }
 
     pub(crate) fn finish_reason(&self) -> FinishReason {

@@ -149,7 +149,7 @@ pub fn is_client_tool(name: &str) -> bool {
     name.starts_with("client")
         || matches!(
             name,
-            "change_bgm" | "get_location" | "take_photo" | "pick_color"
+            "change_bgm" | "get_location" | "take_photo" | "pick_color" | "adk_request_input"
         )
 }
 

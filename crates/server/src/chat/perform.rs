@@ -18,7 +18,7 @@ use adk_bridge_protocol::event::Content;
 use adk_bridge_protocol::history;
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::{Ask, Audit, AuditKind, Commit, Effect, Outbox};
-use adk_bridge_protocol::reply::{Given, Input, Reply};
+use adk_bridge_protocol::reply::{Given, Input, Reply, RunEnd};
 use futures_util::FutureExt as _;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -158,10 +158,11 @@ impl Task {
                 }
                 Effect::Heard { text, finished } => self.hear(text, *finished),
                 Effect::Interrupted => {
+                    self.readers.flush();
                     self.live.interrupted();
-                    self.upstream.model_is_done();
+                    self.upstream.model_is_done(RunEnd::Cut);
                 }
-                Effect::TurnComplete => self.upstream.model_is_done(),
+                Effect::TurnComplete => self.upstream.model_is_done(RunEnd::Done),
                 Effect::HoldUntil(_) | Effect::Artifact { .. } => {}
             }
         }

@@ -15,6 +15,7 @@
 //! being opened what is said waits.
 
 mod input;
+mod recording;
 mod remote;
 mod turn;
 
@@ -42,8 +43,9 @@ use tokio::time::{Instant, sleep_until};
 use super::kept;
 use super::task::Task;
 pub(super) use input::Waiting;
+use recording::{Heard, Sounded};
 use remote::Asked;
-use turn::Spoken;
+use turn::{Spoken, Turn};
 
 /// How long the upstream is kept for a client that may come back.
 const KEPT: Duration = Duration::from_secs(30);
@@ -61,14 +63,7 @@ pub(super) struct Upstream {
     sure: usize,
     /// Whether somebody else has added to the conversation.
     stale: bool,
-    /// Whether the reply's run is the model's turn here.
-    speaks: bool,
-    /// Whether it has said anything since it was asked.
-    said: bool,
-    /// Whether the model has ended its turn.
-    complete: bool,
-    /// Whether the turn that begins was begun by the model itself, by ear.
-    by_ear: bool,
+    turn: Turn,
     waiting: VecDeque<Waiting>,
     /// How many bytes of audio wait.
     waiting_audio: usize,
@@ -76,10 +71,8 @@ pub(super) struct Upstream {
     held: Option<Bytes>,
     /// What the user has said in the current turn.
     spoken: Option<Spoken>,
-    /// The user's audio since the last turn.
-    heard: Vec<u8>,
-    /// The model's audio in this one.
-    sounded: Vec<u8>,
+    heard: Heard,
+    sounded: Sounded,
     /// Whether the user holds a key to speak, and the audio that came while nobody did.
     holds_key: bool,
     unheld: Vec<u8>,
@@ -128,16 +121,13 @@ impl Default for Upstream {
             told: 0,
             sure: 0,
             stale: false,
-            speaks: false,
-            said: false,
-            complete: false,
-            by_ear: false,
+            turn: Turn::Rest,
             waiting: VecDeque::new(),
             waiting_audio: 0,
             held: None,
             spoken: None,
-            heard: Vec::new(),
-            sounded: Vec::new(),
+            heard: Heard::default(),
+            sounded: Sounded::default(),
             holds_key: false,
             unheld: Vec::new(),
             comes_back: false,
@@ -168,7 +158,7 @@ impl Upstream {
 
     /// Whether the running turn is its own.
     pub(super) fn speaks(&self) -> bool {
-        self.speaks
+        self.turn.is_its_own()
     }
 
     /// The next thing that it brings. May be dropped and called again.
@@ -206,8 +196,10 @@ impl Upstream {
     }
 
     /// The model has ended its turn, or was interrupted in it.
-    pub(super) fn model_is_done(&mut self) {
-        self.complete = true;
+    pub(super) fn model_is_done(&mut self, how: RunEnd) {
+        if matches!(self.turn, Turn::Asked | Turn::Speaking) {
+            self.turn = Turn::Over(how);
+        }
     }
 
     /// Somebody else's turn has ended: the model does not know what was said in it.
@@ -229,8 +221,8 @@ impl Upstream {
 
     /// Its turn is taken from it. It would go on speaking, so the connection goes too; the next input opens another.
     pub(super) fn cut(&mut self) {
-        if self.speaks {
-            self.speaks = false;
+        if self.speaks() {
+            self.turn = Turn::Rest;
             self.comes_back = true;
             // It was answered, as far as that went.
             self.heard.clear();
@@ -265,7 +257,7 @@ impl Task {
             Brought::Due => {
                 let now = Instant::now();
                 let leaves = self.upstream.leave_at.is_some_and(|at| at <= now);
-                if leaves && !self.upstream.speaks {
+                if leaves && !self.upstream.speaks() {
                     self.upstream.hang_up();
                     self.upstream.comes_back = false;
                     self.upstream.leave_at = None;
@@ -282,10 +274,8 @@ impl Task {
 
     /// Asks the model that listens. What it does not know yet is told first, results included.
     pub(super) async fn ask_upstream(&mut self, ask: &Ask) {
-        self.upstream.speaks = true;
-        self.upstream.said = false;
-        self.upstream.complete = false;
-        let by_ear = std::mem::take(&mut self.upstream.by_ear);
+        let by_ear = self.upstream.turn == Turn::ByEar;
+        self.upstream.turn = Turn::Asked;
         if self.spoken_server().is_some() {
             return self.ask_remote(ask, by_ear).await;
         }
@@ -385,7 +375,7 @@ impl Task {
         self.upstream.renewal.opened();
         if self.spoken_server().is_some() {
             self.remote_opened().await;
-        } else if self.upstream.speaks && !asked {
+        } else if self.upstream.speaks() && !asked {
             // Somebody wrote while it was being opened.
             Box::pin(self.ask_upstream(&Ask::History)).await;
         }
@@ -399,16 +389,16 @@ impl Task {
             _ => None,
         };
         self.upstream.hang_up();
-        if self.upstream.speaks && self.upstream.said {
+        if self.upstream.turn.is_said() {
             // What it has said stays; it does not know where it stopped.
-            self.upstream_turn_over().await;
-        } else if self.upstream.speaks
+            self.upstream_turn_over(RunEnd::Cut).await;
+        } else if self.upstream.speaks()
             && let Some(server) = self.spoken_server()
             && !self.remote_lost(&server).await
         {
             return;
         }
-        if self.upstream.leave_at.is_some() && !self.upstream.speaks {
+        if self.upstream.leave_at.is_some() && !self.upstream.speaks() {
             return; // Nobody listens: the next who comes opens another.
         }
         self.upstream.renewal.closed(code, Instant::now());
@@ -434,7 +424,7 @@ impl Task {
                         .into(),
                     detail: "the live connection ended too often".into(),
                 });
-                if std::mem::take(&mut self.upstream.speaks) || self.is_asking_upstream() {
+                if self.is_asking_upstream() {
                     self.run_failed(error).await;
                 } else {
                     self.live.refuse(&error.message);
@@ -465,7 +455,7 @@ impl Task {
         let contents = history::contents(&messages);
         let told = contents.len();
         let mark = from.as_ref().map_or(0, |from| from.mark.min(told));
-        let asks = self.upstream.speaks && !self.upstream.said;
+        let asks = self.upstream.turn.is_unanswered();
         let opening = voice.connect(&LiveSetup {
             contents: contents.get(mark..).unwrap_or_default().to_vec(),
             answer: asks,
@@ -541,11 +531,10 @@ impl Task {
     }
 
     /// The model has ended its turn, or its turn has ended it.
-    pub(super) async fn upstream_turn_over(&mut self) {
+    pub(super) async fn upstream_turn_over(&mut self, how: RunEnd) {
         self.keep_recordings().await;
-        self.upstream.speaks = false;
-        self.upstream.complete = false;
-        self.feed(Input::RunEnded(RunEnd::Done)).await;
+        self.upstream.turn = Turn::Rest;
+        self.feed(Input::RunEnded(how)).await;
         self.note_told();
         if self.live.is_empty() && self.upstream.leave_at.is_none() {
             self.upstream.listened_to(false);

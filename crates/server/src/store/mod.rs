@@ -95,7 +95,8 @@ pub trait Store: Send + Sync {
         now: Time,
     ) -> Pending<'a, Chat>;
 
-    /// Writes over a message of the user that grows while it is heard. It gives the chat its title, as others do.
+    /// Writes over a message of the user that grows while it is heard. It gives the chat its title, as others do, and a
+    /// title that it gave grows with it.
     fn revise<'a>(&'a self, chat: ChatRef<'a>, message: &'a Message) -> Pending<'a, ()>;
 
     /// Stores a reply with its message, approvals, tool runs and audit rows: all of it or, with

@@ -117,7 +117,12 @@ pub async fn agent(State(app): State<App>) -> Json<Value> {
         .await
         .iter()
         .map(|tool| {
-            json!({
+            let own = &app.config.agent.client_tools;
+            let schema = own
+                .iter()
+                .find(|it| it.name == tool.name)
+                .and_then(|it| it.output_schema.as_ref());
+            let mut told = json!({
                 "name": tool.name,
                 "description": tool.description,
                 "inputSchema": tool.input_schema,
@@ -126,7 +131,11 @@ pub async fn agent(State(app): State<App>) -> Json<Value> {
                     RunsOn::Server | RunsOn::Remote => "server",
                 },
                 "needsApproval": tool.needs_approval,
-            })
+            });
+            if let Some(schema) = schema {
+                told["outputSchema"] = schema.clone();
+            }
+            told
         })
         .collect();
     let settings = &app.config.agent;

@@ -12,6 +12,7 @@
 //! One loop reads and writes, so that a client which takes nothing is not listened to either; requests that it may have
 //! under way are counted by credits. Everything belongs to the connection but the seat, which the chat has.
 
+mod meter;
 mod stream;
 
 use std::collections::VecDeque;
@@ -31,6 +32,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use uuid::Uuid;
 
@@ -41,9 +43,11 @@ use crate::chat::live::{
 };
 use crate::chat::request::{ChatRequest, check_id, dialect_of};
 use crate::chat::{Chats, Command, new_id};
+use crate::config;
 use crate::error::AppError;
 use crate::router::App;
 use crate::sockets::Place;
+use meter::Meter;
 use stream::{Event, Stream};
 
 /// How many turns may wait to be written; a client that is so far behind has no use for them.
@@ -76,7 +80,7 @@ pub async fn open(
     if let Some(chat_id) = &params.chat {
         check_id("chat", chat_id)?;
     }
-    let chats = app.chats.clone();
+    let (chats, config) = (app.chats.clone(), app.config.clone());
     let ticket = params.ticket.as_deref();
     let named = params.chat.clone();
     handshake::open(
@@ -92,7 +96,7 @@ pub async fn open(
                 dialect,
                 sdk,
             };
-            serve(chats, who, socket, place).await;
+            serve(chats, &config.live, who, socket, place).await;
         },
     )
 }
@@ -108,7 +112,13 @@ struct Who {
     sdk: Sdk,
 }
 
-async fn serve(chats: Chats, who: Who, mut socket: Socket, mut place: Place) {
+async fn serve(
+    chats: Chats,
+    limits: &config::Live,
+    who: Who,
+    mut socket: Socket,
+    mut place: Place,
+) {
     let (connection, chat) = (who.id, who.chat_id.clone());
     tracing::info!(%connection, %chat, "live connection {connection} opens chat {chat}");
     let (out, outgoing) = mpsc::channel(OUTGOING);
@@ -134,6 +144,7 @@ async fn serve(chats: Chats, who: Who, mut socket: Socket, mut place: Place) {
                 credits: Arc::new(Semaphore::new(MAX_UNDER_WAY)),
                 credit: None,
                 wire: AudioWire::default(),
+                meter: Meter::new(limits, Instant::now()),
                 streams: VecDeque::new(),
                 silenced: None,
                 sequence: 0,
@@ -160,6 +171,7 @@ struct Connection<'s> {
     /// What the next request is paid with; without it no frame is read.
     credit: Option<OwnedSemaphorePermit>,
     wire: AudioWire,
+    meter: Meter,
     /// The first is being written.
     streams: VecDeque<Stream>,
     /// The turn whose audio is void.
@@ -199,12 +211,14 @@ impl Connection<'_> {
                     Some(outgoing) => self.pass_on(outgoing).await?,
                     None => return Err(Gone::Close(Close::INTERNAL)),
                 },
-                piece = stream::next(&mut self.streams) => {
+                () = stream::arrival(&mut self.streams) => {
                     // An interruption is told before the end of the turn that it cuts.
                     while let Ok(outgoing) = self.outgoing.try_recv() {
                         self.pass_on(outgoing).await?;
                     }
-                    self.write(piece).await?;
+                    if let Some(piece) = stream::arrived(&mut self.streams) {
+                        self.write(piece).await?;
+                    }
                 }
                 credit = self.credits.clone().acquire_owned(), if !listen => {
                     self.credit = credit.ok();
@@ -240,6 +254,17 @@ impl Connection<'_> {
         let Some(ask) = ask else {
             return Ok(());
         };
+        if let LiveAsk::Input(input) = &ask
+            && let Err(message) = self.meter.count(input, Instant::now())
+        {
+            let refusal = ControlFrame::Error {
+                code: "too_much",
+                message: message.into(),
+                request_id: None,
+            };
+            self.control(&refusal).await?;
+            return Err(Gone::Close(Close::TOO_MANY));
+        }
         match self.credit.take() {
             Some(permit) => self.ask(ask, Credit { permit, request_id }).await,
             None => Ok(()), // Frames are read only with a credit at hand.
@@ -333,6 +358,10 @@ impl Connection<'_> {
             Outgoing::Failed(error) => self.refuse(&error, None).await,
             Outgoing::Interrupted { turn } => {
                 self.silenced = Some(turn);
+                // What was said before it is text, and short.
+                while let Some(piece) = stream::before_the_end(&mut self.streams, turn) {
+                    self.write(Some(piece)).await?;
+                }
                 self.control(&ControlFrame::Interrupted { turn }).await
             }
             Outgoing::Modality(modality) => {
@@ -431,8 +460,10 @@ impl Connection<'_> {
             }
         }
         while !self.streams.is_empty() {
-            let piece = stream::next(&mut self.streams).await;
-            self.write(piece).await?;
+            stream::arrival(&mut self.streams).await;
+            if let Some(piece) = stream::arrived(&mut self.streams) {
+                self.write(piece).await?;
+            }
         }
         let spread = RECONNECT_MS.end - RECONNECT_MS.start;
         let after_ms = RECONNECT_MS.start + self.who.id.as_u64_pair().0 % spread;

@@ -205,7 +205,8 @@ async fn a_chat_gets_the_title_that_its_user_gives_it() {
 #[tokio::test]
 async fn the_agent_says_what_it_can_do() {
     let bridge = Bridge::configured(
-        "[approval]\ntools = [\"get_weather\"]\n[[agent.client_tools]]\nname = \"pick\"\ndescription = \"picks\"\n",
+        "[approval]\ntools = [\"get_weather\"]\n[[agent.client_tools]]\nname = \"pick\"\ndescription = \"picks\"\n\
+         output_schema = { type = \"integer\" }\n",
     );
     let agent = bridge.get("/api/agent").await.json();
     for field in [
@@ -234,6 +235,8 @@ async fn the_agent_says_what_it_can_do() {
         assert_eq!(tool(name)["needsApproval"], needs_approval, "{name}");
         assert_eq!(tool(name)["inputSchema"]["type"], "object", "{name}");
     }
+    assert_eq!(tool("pick")["outputSchema"]["type"], "integer");
+    assert_eq!(tool("change_bgm").get("outputSchema"), None);
 }
 
 #[tokio::test]

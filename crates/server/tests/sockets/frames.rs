@@ -262,3 +262,29 @@ async fn an_agent_that_cannot_be_reached_says_so() {
     assert!(message.contains("http://127.0.0.1:9"), "{message}");
     client.check_alive().await;
 }
+
+/// What fits into half a minute may come at once; who goes on so is closed, and nobody else is.
+#[tokio::test]
+async fn more_than_anybody_can_say_closes_the_connection() {
+    let bridge = Bridge::configured(
+        "[live]\nmax_audio_bytes_per_second = 32000\nmax_video_bytes_per_second = 200000\n",
+    );
+    let mut other = Client::open(&bridge, "/live?chat=other").await;
+    for (kind, bytes, free) in [(1, 320_000, 3), (3, 2_000_000, 3)] {
+        let mut client = Client::open(&bridge, &format!("/live?chat=fast{kind}")).await;
+        let mut frame = vec![kind, 0, 0, 0, 0, 0, 0, 0];
+        frame.resize(frame.len() + bytes, 0);
+        for _ in 0..free {
+            assert!(client.frame(FIN | BINARY, &frame).await);
+        }
+        client.check_alive().await;
+        // The bucket holds as much as ten seconds bring; so many frames come sooner on any machine.
+        for _ in 0..20 {
+            client.frame(FIN | BINARY, &frame).await;
+        }
+        let refusal = client.control().await;
+        assert_eq!(refusal["code"], "too_much", "{refusal}");
+        assert_eq!(client.closed().await.0, 4429);
+        other.check_alive().await;
+    }
+}

@@ -10,7 +10,9 @@
 //! | `live` | turns, tool results, interruption, take-over, coming back |
 //! | `stock` | the frames of the AI SDK's own transport |
 //! | `voice` | spoken conversations |
-//! | `renewal` | upstreams that end |
+//! | `endings` | connections to the model that end, in every way at every moment of a call |
+//! | `relay` | what ends them |
+//! | `renewal` | conversations that outlive their connections and the process |
 //! | `many` | fifty connections at once, and what is left of them |
 
 #![allow(
@@ -21,10 +23,12 @@
 )]
 
 mod client;
+mod endings;
 mod frames;
 mod handshake;
 mod live;
 mod many;
+mod relay;
 mod renewal;
 mod scenarios;
 mod stock;

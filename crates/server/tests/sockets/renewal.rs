@@ -1,109 +1,11 @@
-//! Upstreams that end, in every way and at every moment: the client's socket stays, and so does the conversation.
-
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+//! Conversations that outlive what they are held over: sentences that break off, connections that never stay, restarts.
 
 use serde_json::json;
 
 use crate::client::Client;
+use crate::relay::Model;
 use crate::support::Bridge;
-use crate::voice::{Turn, answer, audit, speak, turn};
-
-/// How a connection to the model ends, in the words that make it so.
-const ENDINGS: [&str; 5] = [
-    "go away 1s",
-    "drop after 300ms once",
-    "close 1011 after 300ms once",
-    "close 1007 after 300ms once",
-    "drop after 1ms once",
-];
-
-fn started(turns: &[&Turn]) -> usize {
-    let outputs = turns.iter().map(|it| it.of("tool-output-available").len());
-    outputs.sum()
-}
-
-/// The connection ends while a human is asked; the answer comes when it is gone.
-#[tokio::test]
-async fn an_upstream_ends_while_an_approval_waits() {
-    let bridge = Bridge::start();
-    for (number, ending) in ENDINGS.iter().enumerate() {
-        let chat = format!("waits-{number}");
-        let mut client = Client::open(&bridge, &format!("/live?chat={chat}")).await;
-        speak(&mut client, "say hello").await;
-        assert_eq!(turn(&mut client).await.text(), "hello");
-        let recipient = format!("r{number}");
-        client
-            .say(&format!(
-                "{ending} then call process_payment {{\"amount\": 5, \"recipient\": \"{recipient}\"}}"
-            ))
-            .await;
-        let asks = turn(&mut client).await;
-        let question = asks.of("tool-approval-request")[0].clone();
-        gone(&bridge, &chat).await;
-        answer(&mut client, &question, true).await;
-        let paid = turn(&mut client).await;
-        assert_eq!(started(&[&paid]), 1, "{ending}: {:?}", paid.chunks);
-        assert!(
-            paid.text().contains(&recipient),
-            "{ending}: {}",
-            paid.text()
-        );
-        assert!(!paid.pcm.is_empty(), "{ending}");
-        assert_eq!(paid.last(), "finish");
-        let rows = audit(&bridge, &chat).await;
-        let runs = rows.iter().filter(|kind| *kind == "tool.started").count();
-        assert_eq!(runs, 1, "{ending}");
-        speak(&mut client, "say still here").await;
-        assert_eq!(turn(&mut client).await.text(), "still here", "{ending}");
-    }
-}
-
-/// Waits until the log tells that the connection has ended.
-async fn gone(bridge: &Bridge, chat: &str) {
-    let told = format!("the live connection of chat {chat} ended");
-    let renewed = format!("the live connection of chat {chat} is renewed");
-    crate::support::within(async {
-        loop {
-            let log = bridge.log();
-            if log.contains(&told) || log.contains(&renewed) {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn an_upstream_ends_before_and_after_a_call() {
-    let bridge = Bridge::start();
-    let call = "call roll_dice {\"count\": 2}";
-    for (number, how) in ["drop once", "close 1011 once", "close 1007 once"]
-        .iter()
-        .enumerate()
-    {
-        for (place, words) in [
-            ("before", format!("{how} then {call}")),
-            (
-                "after",
-                format!("{call} then {how} then say rolled {number}"),
-            ),
-        ] {
-            let chat = format!("{place}-{number}");
-            let mut client = Client::open(&bridge, &format!("/live?chat={chat}")).await;
-            speak(&mut client, "say hello").await;
-            assert_eq!(turn(&mut client).await.text(), "hello");
-            client.say(&words).await;
-            let rolled = turn(&mut client).await;
-            assert_eq!(started(&[&rolled]), 1, "{words}: {:?}", rolled.chunks);
-            assert_eq!(rolled.last(), "finish", "{words}: {:?}", rolled.chunks);
-            assert!(rolled.text().to_lowercase().contains("rolled"), "{words}");
-            speak(&mut client, "say and on").await;
-            assert_eq!(turn(&mut client).await.text(), "and on", "{words}");
-        }
-    }
-}
+use crate::voice::{answer, speak, turn};
 
 /// What breaks in the middle of a sentence stays as it is, and the turn ends once.
 #[tokio::test]
@@ -114,6 +16,8 @@ async fn an_upstream_ends_in_the_middle_of_a_sentence() {
     let half = turn(&mut client).await;
     assert_eq!(half.text(), "half a sentence");
     assert_eq!(half.last(), "finish");
+    let stored = bridge.last_message("middle").await;
+    assert_eq!(stored["metadata"]["ended"], "interrupted");
     speak(&mut client, "say the rest").await;
     assert_eq!(turn(&mut client).await.text(), "the rest");
 }
@@ -130,40 +34,6 @@ async fn an_upstream_that_never_stays_is_given_up() {
     assert_eq!(failed.last(), "error");
     client.say("say well again").await;
     assert_eq!(turn(&mut client).await.text(), "well again");
-}
-
-/// A scripted Gemini in a process of its own.
-struct Model {
-    child: Child,
-    url: String,
-}
-
-impl Model {
-    fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_adk-bridge"))
-            .args(["fake-gemini", "--pace", "0ms"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let url = line
-            .trim()
-            .strip_prefix("listening on ")
-            .unwrap()
-            .to_owned();
-        Self { child, url }
-    }
-}
-
-impl Drop for Model {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// The limit of ten minutes, shortened: the conversation outlives several connections.

@@ -169,37 +169,93 @@ async fn what_is_refused_fails_its_own_request_only() {
     assert_eq!(errors, ["", "", "bad", "bad", "bad", "bad"]);
 }
 
+/// An aborted request makes room at once, whether its chat has taken it up or not.
 #[tokio::test]
 async fn too_many_requests_wait_for_none() {
     let bridge = Bridge::start();
-    let mut client = Client::open(&bridge, "/api/chat/ws").await;
-    for number in 0..33 {
-        let id = format!("r{number}");
-        client
-            .send(send(&id, &format!("chat{number}"), "slow 1000"))
-            .await;
-    }
-    loop {
-        let frame = client.json().await;
-        if frame["type"] == "error" {
-            assert_eq!(frame["requestId"], "r32");
-            break;
+    for is_taken_up in [true, false] {
+        let mut client = Client::open(&bridge, "/api/chat/ws").await;
+        let name = |number: i32| format!("chat{number}-{is_taken_up}");
+        for number in 0..33 {
+            let id = format!("r{number}");
+            client.send(send(&id, &name(number), "slow 1000")).await;
         }
-    }
-    // One that is aborted makes room.
-    client
-        .send(json!({"type": "abort", "requestId": "r0"}))
-        .await;
-    client.send(send("after", "after", "say room")).await;
-    let mut said = String::new();
-    loop {
-        let frame = client.json().await;
-        if frame["requestId"] == "after" {
-            said += frame["chunk"]["delta"].as_str().unwrap_or_default();
-            if frame["type"] == "end" {
+        let mut is_refused = false;
+        let mut see = |frame: &Value| {
+            if frame["type"] == "error" {
+                assert_eq!(frame["requestId"], "r32", "{frame}");
+                is_refused = true;
+            }
+        };
+        while is_taken_up {
+            let frame = client.json().await;
+            see(&frame);
+            if frame["requestId"] == "r0" {
                 break;
             }
         }
+        client
+            .send(json!({"type": "abort", "requestId": "r0"}))
+            .await;
+        client.send(send("after", &name(33), "say room")).await;
+        let mut said = String::new();
+        loop {
+            let frame = client.json().await;
+            see(&frame);
+            if frame["requestId"] == "after" {
+                said += frame["chunk"]["delta"].as_str().unwrap_or_default();
+                if frame["type"] == "end" {
+                    break;
+                }
+            }
+        }
+        assert!(is_refused);
+        assert_eq!(said, "room");
     }
-    assert_eq!(said, "room");
+}
+
+/// A question is asked before the process dies, and answered after: the call runs, once.
+#[tokio::test]
+async fn a_question_outlives_the_process() {
+    let mut bridge = Bridge::start();
+    let mut client = Client::open(&bridge, "/api/chat/ws").await;
+    let pay = "call process_payment {\"amount\": 5, \"recipient\": \"Ken\"}";
+    client.send(send("a", "c", pay)).await;
+    let asked = ends(&mut client, &["a"]).await.remove(0);
+    let question = asked
+        .iter()
+        .find(|chunk| chunk["type"] == "tool-approval-request")
+        .unwrap();
+    bridge.kill_and_restart();
+    let mut client = Client::open(&bridge, "/api/chat/ws").await;
+    // Nothing runs, so there is nothing to resume; the page has the question from the list of messages.
+    client
+        .send(json!({"type": "resume", "requestId": "r", "id": "c", "headers": {}, "body": {}}))
+        .await;
+    assert_eq!(client.json().await["type"], "no-active");
+    let mut message = bridge.last_message("c").await;
+    let parts = message["parts"].as_array_mut().unwrap();
+    let part = parts
+        .iter_mut()
+        .find(|part| part["toolCallId"] == question["toolCallId"])
+        .unwrap();
+    assert_eq!(part["state"], "approval-requested");
+    part["state"] = json!("approval-responded");
+    part["approval"] = json!({"id": question["approvalId"], "approved": true});
+    client
+        .send(json!({
+            "type": "send", "requestId": "b", "id": "c", "trigger": "submit-message", "messageId": message["id"],
+            "messages": [message], "headers": {}, "body": {},
+        }))
+        .await;
+    let paid = ends(&mut client, &["b"]).await.remove(0);
+    assert_eq!(paid[0]["messageId"], asked[0]["messageId"]);
+    let outputs = paid
+        .iter()
+        .filter(|chunk| chunk["type"] == "tool-output-available");
+    assert_eq!(outputs.count(), 1, "{paid:?}");
+    assert!(text(&paid).contains("Ken"), "{paid:?}");
+    let rows = crate::voice::audit(&bridge, "c").await;
+    let runs = rows.iter().filter(|kind| *kind == "tool.started").count();
+    assert_eq!(runs, 1, "{rows:?}");
 }

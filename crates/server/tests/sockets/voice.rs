@@ -267,12 +267,30 @@ async fn speech_interrupts_speech() {
             .iter()
             .all(|it| !it.contains("data-pcm") && !it.contains("text-delta"))
     );
+    let told = |word: &str| after.iter().position(|it| it.contains(word));
+    assert!(
+        told("\"ended\":\"interrupted\"") < told("\"finish\""),
+        "{after:?}"
+    );
     let next = turn(&mut client).await;
     assert_eq!(
         (next.heard().as_str(), next.text().as_str()),
         ("say enough", "enough")
     );
     assert!(next.pcm == sound("enough"));
+    // What was cut is marked for whoever loads the chat later, and nothing else is.
+    let ended = |message: &Value| message["metadata"]["ended"].clone();
+    let messages = bridge.get("/api/chats/cut").await.json();
+    let messages = messages["messages"].as_array().unwrap();
+    let answers: Vec<_> = messages
+        .iter()
+        .filter(|message| message["role"] == "assistant")
+        .collect();
+    assert_eq!(answers.len(), 2);
+    assert_eq!(ended(answers[0]), "interrupted");
+    let cut = text_of(answers[0]);
+    assert!(cut.starts_with("word") && !cut.contains("word59"), "{cut}");
+    assert_eq!(ended(answers[1]), Value::Null);
 }
 
 #[tokio::test]

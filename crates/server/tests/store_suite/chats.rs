@@ -186,7 +186,12 @@ pub(crate) async fn revise_what_is_heard(home: &impl Home) {
     assert_eq!(messages[0].message, user("m1", "good morning"));
     assert_eq!(shown(&*store).await, ["m1", "m2"]);
     let chat = store.chat(CHAT).await.unwrap().unwrap();
-    assert_eq!(chat.title.as_deref(), Some("good"), "the first words");
+    assert_eq!(chat.title.as_deref(), Some("good morning"));
+    store.set_title(CHAT, "Greetings").await.unwrap();
+    let more = user("m1", "good morning to you");
+    store.revise(CHAT, &more).await.unwrap();
+    let chat = store.chat(CHAT).await.unwrap().unwrap();
+    assert_eq!(chat.title.as_deref(), Some("Greetings"), "the user's own");
     for (chat, id) in [(CHAT, "m3"), (CHAT, "m2"), (FOREIGN, "m1")] {
         missing(store.revise(chat, &user(id, "no")).await);
     }

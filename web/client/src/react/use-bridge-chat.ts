@@ -11,6 +11,7 @@ import { followServerTurns } from '../live/follow-server-turns.js';
 import type { LiveChatTransport } from '../live/live-chat-transport.js';
 import type { ConnectionState } from '../live/live-socket.js';
 import { transcriptionOf, withTranscription } from '../live/transcription.js';
+import type { ToolNames } from '../send-automatically-when.js';
 import { constant, useObservable } from './use-observable.js';
 import { useVoice, type UseVoiceOptions, type Voice } from './use-voice.js';
 
@@ -182,7 +183,7 @@ async function stopEverywhere<Message extends UIMessage>(
   if (isBusy()) await chat.stop();
 }
 
-function toolsOf({ clientTools }: { clientTools?: ClientTools | readonly string[] | undefined }): ClientTools | undefined {
+function toolsOf({ clientTools }: { clientTools?: ClientTools | ToolNames | undefined }): ClientTools | undefined {
   return clientTools instanceof ClientTools ? clientTools : undefined;
 }
 

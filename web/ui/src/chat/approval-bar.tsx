@@ -16,11 +16,16 @@ export function ApprovalBar({ calls, session }: { calls: Call[]; session: ChatSe
       className="appear mb-2 flex flex-wrap items-center gap-2 rounded-2xl border border-warning/40 bg-warning-soft py-2 pr-2 pl-4 text-sm"
     >
       <ShieldQuestion className="size-4 text-warning" aria-hidden />
-      <span className="min-w-44 flex-1">{t('allWait', { count: calls.length })}</span>
-      <Button className="h-8" onClick={() => void session.respond(ids, false)} data-testid="deny-all">
+      <span className="min-w-[60%] flex-1 sm:min-w-44">{t('allWait', { count: calls.length })}</span>
+      <Button className="h-8 flex-1 sm:flex-none" onClick={() => void session.respond(ids, false)} data-testid="deny-all">
         {t('denyAll')}
       </Button>
-      <Button className="h-8" look="primary" onClick={() => void session.respond(ids, true)} data-testid="approve-all">
+      <Button
+        className="h-8 flex-1 sm:flex-none"
+        look="primary"
+        onClick={() => void session.respond(ids, true)}
+        data-testid="approve-all"
+      >
         <Check className="size-4" aria-hidden /> {t('approveAll', { count: calls.length })}
       </Button>
     </div>

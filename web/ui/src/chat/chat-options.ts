@@ -5,10 +5,10 @@ import { apiKey, authorizedFetch } from '../lib/api';
 import { loggingFetch } from '../lib/logging-fetch';
 import { loggingWebSocket } from '../lib/logging-web-socket';
 import { dialect, type Mode } from '../lib/settings';
-import { clientTools } from '../tools/client-tools';
+import { answeredTools } from '../tools/asked';
 
 export function chatOptions(id: string, mode: Mode, onAccepted: () => void): BridgeChatInit {
-  const common = { id, baseUrl: '.', dialect, sdk: 7 as const, clientTools };
+  const common = { id, baseUrl: '.', dialect, sdk: 7 as const, clientTools: answeredTools };
   if (mode === 'sse') return buildUseChatOptions({ ...common, mode, fetch: loggingFetch(id, onAccepted) });
   return buildUseChatOptions({
     ...common,

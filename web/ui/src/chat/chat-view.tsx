@@ -4,14 +4,16 @@ import { ArrowDown } from 'lucide-react';
 import { lazy, Suspense, useEffect, useMemo } from 'react';
 
 import { useTranslate } from '../lib/i18n';
-import { humanName } from '../lib/format';
+import { humanName } from '../lib/human-name';
+import { agent } from '../lib/connection';
 import { useStore } from '../lib/store';
+import { askedCalls, questionOf, titleOf } from '../tools/asked';
 import { MiniPlayer } from '../tools/mini-player';
 import { Button, IconButton } from '../ui/button';
 import { voiceWanted } from '../voice/voice-wanted';
 import { prepareMarkdown } from './answer-text';
 import { ApprovalBar } from './approval-bar';
-import { waitingCalls } from './calls';
+import { type Call, waitingCalls } from './calls';
 import { Composer } from './composer';
 import { LiveNotice } from './live-notice';
 import { MessageList } from './message-list';
@@ -30,12 +32,15 @@ const DRAW_EVERY_MS = 50;
 export function ChatView({ session }: { session: ChatSession }) {
   const t = useTranslate();
   const { messages, status, error } = useChat({ chat: session.chat, throttle: DRAW_EVERY_MS });
-  const { loading, queue, records, cut } = useStore(session.state);
+  const { loading, queue, records } = useStore(session.state);
   const { scroller, content, isAtEnd, toEnd } = useStickToEnd(session.id);
   const isVoiceOn = useStore(voiceWanted);
   const isBusy = status === 'submitted' || status === 'streaming';
   const last = messages.at(-1);
   const waiting = useMemo(() => waitingCalls(last), [last]);
+  const isAtRest = status === 'ready';
+  const tools = useStore(agent)?.tools;
+  const asked = useMemo(() => (isAtRest ? askedCalls(last) : []), [last, isAtRest, tools]);
   // What failed on its way is shown as a message, and stays in the queue until the server has it.
   const waitingItems = useMemo(
     () => queue.filter(({ id }) => !messages.some((message) => message.id === id)),
@@ -67,7 +72,7 @@ export function ChatView({ session }: { session: ChatSession }) {
           )}
           {isEmpty && <Suggestions onChoose={(text) => void session.send(text, [])} />}
           {loading === 'ready' && (
-            <MessageList messages={messages} session={session} records={records} cut={cut} isBusy={isBusy} />
+            <MessageList messages={messages} session={session} records={records} isBusy={isBusy} isAtRest={isAtRest} />
           )}
           {isBusy && !isSpeaking(last) && <Working />}
           {error !== undefined && <ErrorNotice error={error} session={session} />}
@@ -95,9 +100,9 @@ export function ChatView({ session }: { session: ChatSession }) {
         )}
         <Queue queue={waitingItems} onRemove={(id) => session.removeQueued(id)} />
         <ApprovalBar calls={waiting} session={session} />
-        <Composer key={session.id} session={session} isBusy={isBusy} isAsked={waiting.length > 0} onSent={toEnd} />
+        <Composer key={session.id} session={session} isBusy={isBusy} isAsked={waiting.length + asked.length > 0} onSent={toEnd} />
       </div>
-      <Announcer isBusy={isBusy} waiting={waiting.map(({ name }) => humanName(name))} />
+      <Announcer isBusy={isBusy} waiting={waiting} asked={asked} />
     </div>
   );
 }
@@ -122,16 +127,19 @@ function Working() {
 }
 
 /** Tells screen readers what changed, without reading out every piece of a growing answer. */
-function Announcer({ isBusy, waiting }: { isBusy: boolean; waiting: string[] }) {
+function Announcer({ isBusy, waiting, asked }: { isBusy: boolean; waiting: Call[]; asked: Call[] }) {
   const t = useTranslate();
-  const asked = waiting.map((tool) => t('approvalAnnounce', { tool })).join('. ');
+  const news = [
+    ...waiting.map(({ name }) => t('approvalAnnounce', { tool: humanName(name) })),
+    ...asked.map((call) => t('formAnnounce', { tool: questionOf(call).message ?? titleOf(call.name, t) })),
+  ];
   return (
     <>
       <div role="status" aria-live="polite" className="sr-only">
         {isBusy ? t('answering') : t('answered')}
       </div>
       <div role="alert" aria-live="assertive" className="sr-only" data-testid="announcer">
-        {asked}
+        {news.join('. ')}
       </div>
     </>
   );

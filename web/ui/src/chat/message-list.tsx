@@ -12,19 +12,19 @@ interface Props {
   messages: UIMessage[];
   session: ChatSession;
   records: ReadonlyMap<string, CallRecord>;
-  cut: ReadonlySet<string>;
   isBusy: boolean;
+  isAtRest: boolean;
 }
 
 /** As many fill a few screens; earlier ones come on demand, so that a long conversation opens as fast as a short one. */
 const SHOWN_AT_FIRST = 40;
 const SHOWN_MORE = 80;
 
-export function MessageList({ messages, session, records, cut, isBusy }: Props) {
+export function MessageList({ messages, session, records, isBusy, isAtRest }: Props) {
   const last = messages.at(-1);
   return (
     <>
-      <History messages={messages.slice(0, -1)} session={session} records={records} cut={cut} />
+      <History messages={messages.slice(0, -1)} session={session} records={records} />
       {last !== undefined && (
         <Message
           key={last.id}
@@ -32,8 +32,8 @@ export function MessageList({ messages, session, records, cut, isBusy }: Props) 
           session={session}
           records={records}
           isStreaming={isBusy && last.role === 'assistant'}
-          isCut={cut.has(last.id)}
           isLast
+          isAtRest={isAtRest}
         />
       )}
     </>
@@ -42,7 +42,7 @@ export function MessageList({ messages, session, records, cut, isBusy }: Props) 
 
 /** All but the last message. Compared by its elements: the SDK makes a new array at every chunk. */
 const History = memo(
-  function History({ messages, session, records, cut }: Omit<Props, 'isBusy'>) {
+  function History({ messages, session, records }: Omit<Props, 'isBusy' | 'isAtRest'>) {
     const t = useTranslate();
     // Fixed when the chat is opened: messages that come later push none away.
     const [start, setStart] = useState(() => Math.max(0, messages.length - SHOWN_AT_FIRST));
@@ -62,8 +62,8 @@ const History = memo(
             session={session}
             records={records}
             isStreaming={false}
-            isCut={cut.has(message.id)}
             isLast={false}
+            isAtRest={false}
           />
         ))}
       </>
@@ -71,7 +71,6 @@ const History = memo(
   },
   (before, after) =>
     before.records === after.records &&
-    before.cut === after.cut &&
     before.session === after.session &&
     before.messages.length === after.messages.length &&
     before.messages.every((message, index) => message === after.messages[index]),

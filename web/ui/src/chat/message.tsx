@@ -2,7 +2,10 @@
 import { isToolUIPart, type UIMessage } from 'ai';
 import { memo, useRef } from 'react';
 
+import { agent } from '../lib/connection';
 import { useTranslate } from '../lib/i18n';
+import { useStore } from '../lib/store';
+import { askedCalls } from '../tools/asked';
 import { ToolCard } from '../tools/tool-card';
 import { AnswerText } from './answer-text';
 import type { CallRecord } from './call-records';
@@ -20,9 +23,9 @@ interface Props {
   session: ChatSession;
   records: ReadonlyMap<string, CallRecord>;
   isStreaming: boolean;
-  /** The user spoke over it. */
-  isCut: boolean;
   isLast: boolean;
+  /** Nothing runs: what this message waits for is the user's to give. */
+  isAtRest: boolean;
 }
 
 /** Renders only when something of it changed: a finished message is left alone while the next one streams. */
@@ -51,14 +54,17 @@ function areSame(before: Props, after: Props): boolean {
     before.message === after.message &&
     before.isStreaming === after.isStreaming &&
     before.isLast === after.isLast &&
-    before.isCut === after.isCut &&
+    before.isAtRest === after.isAtRest &&
     before.session === after.session &&
     (before.records === after.records || !after.message.parts.some(isToolUIPart))
   );
 }
 
-function AssistantMessage({ message, session, records, isStreaming, isCut, isLast }: Props) {
+function AssistantMessage({ message, session, records, isStreaming, isLast, isAtRest }: Props) {
+  // What runs where is known only when the server has told its tools.
+  useStore(agent);
   const calls = message.parts.filter(isToolUIPart).flatMap((part) => callOf(part, message) ?? []);
+  const asked = new Set(isLast && isAtRest ? askedCalls(message).map(({ id }) => id) : []);
   const sources = message.parts.filter(
     (part): part is Source => part.type === 'source-url' || part.type === 'source-document',
   );
@@ -69,13 +75,14 @@ function AssistantMessage({ message, session, records, isStreaming, isCut, isLas
           key={isToolUIPart(part) ? part.toolCallId : index}
           part={part}
           calls={calls}
+          asked={asked}
           session={session}
           records={records}
           isStreaming={isStreaming}
         />
       ))}
       <Sources sources={sources} />
-      <EndedNote metadata={message.metadata} isCut={isCut} />
+      <EndedNote metadata={message.metadata} />
       {!isStreaming && <MessageActions message={message} session={session} isLast={isLast} />}
     </>
   );
@@ -84,15 +91,18 @@ function AssistantMessage({ message, session, records, isStreaming, isCut, isLas
 interface PartProps {
   part: UIMessage['parts'][number];
   calls: Call[];
+  /** The calls that ask the user. */
+  asked: ReadonlySet<string>;
   session: ChatSession;
   records: ReadonlyMap<string, CallRecord>;
   isStreaming: boolean;
 }
 
-function Part({ part, calls, session, records, isStreaming }: PartProps) {
+function Part({ part, calls, asked, session, records, isStreaming }: PartProps) {
   if (isToolUIPart(part)) {
     const call = calls.find((other) => other.part === part);
-    return call && <CallCard call={call} calls={calls} session={session} record={records.get(call.id)} />;
+    const isAsked = call !== undefined && asked.has(call.id);
+    return call && <CallCard call={call} calls={calls} isAsked={isAsked} session={session} record={records.get(call.id)} />;
   }
   switch (part.type) {
     case 'text':
@@ -116,11 +126,13 @@ function Part({ part, calls, session, records, isStreaming }: PartProps) {
 function CallCard({
   call,
   calls,
+  isAsked,
   session,
   record,
 }: {
   call: Call;
   calls: Call[];
+  isAsked: boolean;
   session: ChatSession;
   record: CallRecord | undefined;
 }) {
@@ -133,6 +145,8 @@ function CallCard({
       call={call}
       record={record}
       place={place}
+      isAsked={isAsked}
+      onAnswer={(outcome) => void session.answer(call, outcome)}
       onRespond={(approved, reason) => id !== undefined && void session.respond([id], approved, reason)}
       onExpired={session.expired}
     />

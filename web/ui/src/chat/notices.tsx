@@ -15,9 +15,9 @@ const ENDS: Record<string, Key> = {
   interrupted: 'endedInterrupted',
 };
 
-export function EndedNote({ metadata, isCut }: { metadata: unknown; isCut: boolean }) {
+export function EndedNote({ metadata }: { metadata: unknown }) {
   const t = useTranslate();
-  const ended = (metadata as { ended?: string } | undefined)?.ended ?? (isCut ? 'interrupted' : undefined);
+  const { ended } = (metadata ?? {}) as { ended?: string };
   const word = ended === undefined ? undefined : ENDS[ended];
   if (word === undefined) return null;
   return (

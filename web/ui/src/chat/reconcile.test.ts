@@ -26,11 +26,21 @@ const asked = (state: string, id = 'm'): UIMessage =>
     parts: [{ type: 'tool-pay', toolCallId: 'c', state, input: {}, approval: { id: 'a', approved: true } }],
   }) as unknown as UIMessage;
 
+it('keeps what was answered here until the server has it', () => {
+  const [here, there] = [asked('approval-responded'), asked('approval-requested')];
+  expect(reconciled([here], [there])).toEqual([here]);
+  const settled = asked('output-error');
+  expect(reconciled([here], [settled])).toEqual([settled]);
+});
+
 it.each([
   ['answered here, asked there', asked('approval-responded'), asked('approval-requested'), true],
   ['asked on both sides', asked('approval-requested'), asked('approval-requested'), false],
   ['settled there', asked('approval-responded'), asked('output-available'), false],
   ['another message', asked('approval-responded'), asked('approval-requested', 'other'), false],
+  ['run here, open there', asked('output-available'), asked('approval-responded'), true],
+  ['failed here, open there', asked('output-error'), asked('input-available'), true],
+  ['open on both sides', asked('input-available'), asked('input-available'), false],
   ['nothing there', asked('approval-responded'), undefined, false],
 ])('finds answers that never arrived: %s', (_name, local, stored, expected) => {
   expect(hasUnsentAnswers(local, stored)).toBe(expected);

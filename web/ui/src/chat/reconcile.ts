@@ -2,14 +2,17 @@
 import { isToolUIPart, type UIMessage } from 'ai';
 
 /**
- * The server's messages, with the page's own objects where nothing changed, so that nothing is drawn again. If nothing
- * changed at all, the page's own array.
+ * The server's messages, with the page's own objects where nothing changed, so that nothing is drawn again, and where the
+ * user has answered what has not been sent yet: a client tool's approval waits for its output. If nothing changed at all,
+ * the page's own array.
  */
 export function reconciled(local: UIMessage[], stored: UIMessage[]): UIMessage[] {
   const byId = new Map(local.map((message) => [message.id, message]));
   const merged = stored.map((message) => {
     const own = byId.get(message.id);
-    return own !== undefined && JSON.stringify(own.parts) === JSON.stringify(message.parts) ? own : message;
+    if (own === undefined) return message;
+    const isSame = JSON.stringify(own.parts) === JSON.stringify(message.parts);
+    return isSame || hasUnsentAnswers(own, message) ? own : message;
   });
   const same = merged.length === local.length && merged.every((message, index) => message === local[index]);
   return same ? local : merged;
@@ -19,15 +22,21 @@ export function lastUserMessage(messages: readonly UIMessage[]): UIMessage | und
   return messages.findLast((message) => message.role === 'user');
 }
 
-/** Whether the page has answered questions of which the server does not know. */
+/** Whether a message is an answer that came to its end. */
+export function isComplete(message: UIMessage | undefined): boolean {
+  return message?.role === 'assistant' && (message.metadata as { ended?: string } | undefined)?.ended === undefined;
+}
+
+/** Whether the page has answered questions, or run tools, of which the server does not know. */
 export function hasUnsentAnswers(local: UIMessage | undefined, stored: UIMessage | undefined): boolean {
   if (local?.role !== 'assistant' || local.id !== stored?.id) return false;
-  const asked = new Set(
-    stored.parts.filter(isToolUIPart).flatMap((part) => (part.state === 'approval-requested' ? [part.toolCallId] : [])),
-  );
-  return local.parts
-    .filter(isToolUIPart)
-    .some((part) => asked.has(part.toolCallId) && part.state === 'approval-responded');
+  const known = new Map(stored.parts.filter(isToolUIPart).map((part) => [part.toolCallId, part.state]));
+  return local.parts.filter(isToolUIPart).some((part) => {
+    const before = known.get(part.toolCallId);
+    if (before === undefined || before.startsWith('output-')) return false;
+    const isOutput = part.state === 'output-available' || part.state === 'output-error';
+    return isOutput || (part.state === 'approval-responded' && before === 'approval-requested');
+  });
 }
 
 /** Whether a request failed on its way; browsers tell it by a `TypeError`. */

@@ -19,11 +19,13 @@ import { keepQueue, keptQueue, type Waiting } from '../lib/kept';
 import { dialect, type Mode } from '../lib/settings';
 import { createStore } from '../lib/store';
 import { onTabsChange, tellTabs } from '../lib/tabs';
+import type { Outcome } from '../tools/answer-form';
+import { askedCalls, learnTool } from '../tools/asked';
 import { clientTools } from '../tools/client-tools';
 import { type CallRecord, recordsOf } from './call-records';
-import { hasOpenCalls, waitingCalls } from './calls';
+import { type Call, hasOpenCalls, waitingCalls } from './calls';
 import { chatOptions } from './chat-options';
-import { hasUnsentAnswers, isNetworkFailure, lastUserMessage, reconciled } from './reconcile';
+import { hasUnsentAnswers, isComplete, isNetworkFailure, lastUserMessage, reconciled } from './reconcile';
 
 export interface SessionState {
   loading: 'loading' | 'ready' | 'failed';
@@ -31,8 +33,6 @@ export interface SessionState {
   queue: Waiting[];
   audit: AuditRow[];
   records: ReadonlyMap<string, CallRecord>;
-  /** Answers that the user cut off by speaking. */
-  cut: ReadonlySet<string>;
 }
 
 /** So often a request is repeated while the server seems to be there; then the user decides. */
@@ -61,7 +61,6 @@ export class ChatSession {
       queue: keptQueue(id),
       audit: [],
       records: new Map(),
-      cut: new Set(),
     });
     const { live, ...options } = chatOptions(id, mode, () => {
       this.#hasSent = true;
@@ -115,15 +114,25 @@ export class ChatSession {
   /** Brings in what happened elsewhere: in another tab or browser, or by time. */
   async sync(): Promise<void> {
     if (this.isBusy || this.#isSyncing || this.state.get().loading !== 'ready' || this.#sending !== undefined) return;
+    const { error } = this.chat;
+    // What the network lost is found again by `recover`.
+    if (error !== undefined && isNetworkFailure(error)) return;
     this.#isSyncing = true;
     try {
       await this.#fetchMessages();
-      await this.#resume();
     } catch {
       void refresh();
+      return;
     } finally {
       this.#isSyncing = false;
     }
+    if (this.chat.status === 'error') {
+      // A failure stays until something else has come of the question: a resume would take it off the page unread.
+      if (!isComplete(this.chat.messages.at(-1))) return;
+      this.chat.clearError();
+    }
+    // Not waited for: a resume that a message of the user's overtakes never comes to an end.
+    void this.#resume();
   }
 
   /** Sends a message, now or when the agent has finished. Rejects when its files could not be handed in. */
@@ -160,6 +169,15 @@ export class ChatSession {
       await this.chat.addToolApprovalResponse({ id, approved, ...(reason !== undefined && { reason }) });
     }
     if (!this.isBusy) void clientTools.run(this.chat);
+  }
+
+  /** Gives what a call waits for in the place of a program: an output, or an error that says why there is none. */
+  async answer({ id, name }: Call, outcome: Outcome): Promise<void> {
+    learnTool(name);
+    const call = { tool: name, toolCallId: id };
+    await this.chat.addToolOutput(
+      'errorText' in outcome ? { ...call, state: 'output-error', ...outcome } : { ...call, output: outcome.output },
+    );
   }
 
   /** A question ran out of time: the server has gone on without an answer. */
@@ -230,7 +248,6 @@ export class ChatSession {
       following.stop,
       live.on('data', (part) => this.#heard(part)),
       live.on('stale', () => void this.sync()),
-      live.on('interrupted', () => this.#markCut()),
     ];
   }
 
@@ -239,12 +256,6 @@ export class ChatSession {
     const spoken = transcriptionOf(part);
     if (spoken === undefined) return;
     this.chat.messages = withTranscription(this.chat.messages, spoken, this.live?.currentMessageId);
-  }
-
-  #markCut(): void {
-    const spoken = this.chat.messages.findLast((message) => message.role === 'assistant');
-    const id = this.live?.currentMessageId ?? spoken?.id;
-    if (id !== undefined) this.#change({ cut: new Set(this.state.get().cut).add(id) });
   }
 
   async #fetchMessages(): Promise<void> {
@@ -271,7 +282,8 @@ export class ChatSession {
   #sendNext({ evenWhileAsked = false } = {}): void {
     const [next] = this.state.get().queue;
     if (next === undefined || this.isBusy || this.#sending !== undefined || this.chat.status === 'error') return;
-    if (!evenWhileAsked && waitingCalls(this.chat.messages.at(-1)).length > 0) return;
+    const last = this.chat.messages.at(-1);
+    if (!evenWhileAsked && (waitingCalls(last).length > 0 || askedCalls(last).length > 0)) return;
     this.#sending = next.id;
     const text = next.text === '' ? [] : [{ type: 'text' as const, text: next.text }];
     void this.chat.sendMessage({ id: next.id, role: 'user', parts: [...next.files, ...text] });

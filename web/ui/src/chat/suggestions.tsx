@@ -47,7 +47,7 @@ export function Suggestions({ onChoose }: { onChoose: (text: string) => void }) 
               <Icon className="mt-0.5 size-[18px] shrink-0 text-primary" aria-hidden />
               <span className="min-w-0">
                 <span className="block text-sm font-medium">{t(title)}</span>
-                <span className="block truncate text-sm text-muted-foreground">{t(text)}</span>
+                <span className="line-clamp-2 text-sm text-muted-foreground">{t(text)}</span>
               </span>
             </button>
           </li>

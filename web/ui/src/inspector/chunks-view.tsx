@@ -45,6 +45,8 @@ export function ChunksView() {
           tabIndex={0}
           aria-label={t('chunks')}
         >
+          {/* Few rows begin at the top; the list is drawn from its end, so that it stays there as it grows. */}
+          <li aria-hidden className="flex-1" />
           {found
             .slice(-SHOWN)
             .reverse()

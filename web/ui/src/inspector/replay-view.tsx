@@ -5,9 +5,9 @@ import { useRef, useState } from 'react';
 
 import { AnswerText } from '../chat/answer-text';
 import { useTranslate } from '../lib/i18n';
-import { humanName } from '../lib/format';
+import { humanName } from '../lib/human-name';
 import { Button } from '../ui/button';
-import { type Recorded, recordedRequests } from './recorded';
+import { type Recorded, recordedAnswers } from './recorded';
 
 /** A pause in the recording is shortened to this. */
 const MAX_PAUSE_MS = 400;
@@ -21,7 +21,7 @@ export function ReplayView() {
   const [isBad, setBad] = useState(false);
 
   const open = async (file: File) => {
-    const read = recordedRequests(await file.text());
+    const read = recordedAnswers(await file.text());
     setName(file.name);
     setBad(read.length === 0);
     setRequests(read);

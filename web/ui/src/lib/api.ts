@@ -8,13 +8,16 @@ export interface AgentTool {
   name: string;
   description: string;
   inputSchema: unknown;
+  /** What the front end's answer looks like, where the configuration tells. */
+  outputSchema?: unknown;
   runsOn: 'server' | 'client';
   needsApproval: boolean;
 }
 
 export interface AgentInfo {
   name: string;
-  model: string;
+  /** An ADK server does not tell it. */
+  model: string | null;
   liveModel: string | null;
   modalities: string[];
   tools: AgentTool[];

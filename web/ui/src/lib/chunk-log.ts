@@ -1,4 +1,8 @@
-/** What passed between page and server, for the inspector: every chunk with its time, and sums per request. */
+/**
+ * What passed between page and server, for the inspector: every chunk with its time, and sums per request.
+ *
+ * The library's `ChunkLog` keeps what a chat is handed; this one lies below it, where frames, sizes and requests are seen.
+ */
 import { createStore } from './store';
 
 export interface LoggedChunk {

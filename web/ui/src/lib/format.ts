@@ -1,4 +1,4 @@
-/** Times, spans and names as people read them. */
+/** Times and spans as people read them. */
 import { language } from './i18n';
 
 export function span(ms: number): string {
@@ -21,16 +21,6 @@ export function bytes(count: number): string {
   if (count < 1_000) return `${count} B`;
   if (count < 1_000_000) return `${(count / 1_000).toFixed(1)} kB`;
   return `${(count / 1_000_000).toFixed(1)} MB`;
-}
-
-/** `process_payment` → `Process payment`, `trackName` → `Track name`. */
-export function humanName(name: string): string {
-  const words = name
-    .replace(/([a-z\d])([A-Z])/g, '$1 $2')
-    .replace(/[_-]+/g, ' ')
-    .trim()
-    .toLowerCase();
-  return words === '' ? name : words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 export type AgeGroup = 'today' | 'yesterday' | 'week' | 'older';

@@ -1,4 +1,4 @@
-/** What the user wrote and the server does not have yet: drafts and messages that wait, kept in this browser. */
+/** What the user wrote and the server does not have yet: drafts, half-filled forms and messages that wait, kept in this browser. */
 import type { FileUIPart } from 'ai';
 
 export interface Waiting {
@@ -23,6 +23,23 @@ export function keptQueue(chat: string): Waiting[] {
 
 export function keepQueue(chat: string, queue: Waiting[]): void {
   write(`queue.${chat}`, queue.length === 0 ? null : queue);
+}
+
+/** A form that is being filled in, by the call that asks. */
+export interface KeptForm {
+  entries: Readonly<Record<string, string | boolean>>;
+  /** Where it is written as JSON. */
+  json: string | undefined;
+}
+
+export function keptForm(call: string): KeptForm {
+  const { entries = {}, json } = read<Partial<KeptForm>>(`form.${call}`) ?? {};
+  return { entries, json };
+}
+
+export function keepForm(call: string, form: KeptForm): void {
+  const isEmpty = Object.keys(form.entries).length === 0 && form.json === undefined;
+  write(`form.${call}`, isEmpty ? null : form);
 }
 
 export function forget(chat: string): void {

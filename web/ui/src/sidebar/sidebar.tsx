@@ -56,7 +56,7 @@ export function Sidebar({ openId, isPhone, onClose }: Props) {
         <ChatList openId={openId} onOpen={closeOnPhone} />
         <footer className="flex items-center gap-2 border-t px-3 py-2 text-xs text-muted-foreground">
           <span className="min-w-0 flex-1 truncate pl-1" data-testid="agent">
-            {info && `${info.name} · ${info.model}`}
+            {[info?.name, info?.model].filter(Boolean).join(' · ')}
           </span>
           <SettingsMenu />
         </footer>

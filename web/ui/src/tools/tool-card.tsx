@@ -14,16 +14,19 @@ import {
   LoaderCircle,
   type LucideIcon,
   MapPin,
+  MessageCircleQuestion,
   Music,
   ShieldQuestion,
   Wrench,
 } from 'lucide-react';
-import { useId, useState } from 'react';
+import { lazy, Suspense, useId, useState } from 'react';
 
 import type { Call } from '../chat/calls';
 import type { CallRecord } from '../chat/call-records';
-import { humanName, span } from '../lib/format';
+import { span } from '../lib/format';
 import { type Key, useTranslate } from '../lib/i18n';
+import type { Outcome } from './answer-form';
+import { questionOf, shownInput, titleOf } from './asked';
 import { ApprovalDecision, ApprovalQuestion } from './approval';
 import { clientTools } from './client-tools';
 import { ValueView } from './value-view';
@@ -32,9 +35,15 @@ interface Props {
   call: Call;
   record: CallRecord | undefined;
   place: { index: number; count: number };
+  /** It waits for the user's own answer. */
+  isAsked: boolean;
+  onAnswer: (outcome: Outcome) => void;
   onRespond: (approved: boolean, reason?: string) => void;
   onExpired: () => void;
 }
+
+/** Few agents ask for input. */
+const AnswerForm = lazy(() => import('./answer-form'));
 
 /** Tools that are known by their names get a picture of their own. */
 const ICONS: readonly (readonly [RegExp, LucideIcon])[] = [
@@ -46,38 +55,42 @@ const ICONS: readonly (readonly [RegExp, LucideIcon])[] = [
   [/location|place|map/, MapPin],
   [/bgm|music|track|sound/, Music],
   [/dice|random/, Dices],
+  [/request_input/, MessageCircleQuestion],
 ];
 
-const STATES: Record<Call['state'], { word: Key; icon: LucideIcon; look: string }> = {
+const STATES: Record<Call['state'] | 'asked', { word: Key; icon: LucideIcon; look: string }> = {
   preparing: { word: 'toolPreparing', icon: LoaderCircle, look: 'text-muted-foreground [&_svg]:animate-spin' },
   running: { word: 'toolRunning', icon: LoaderCircle, look: 'text-primary [&_svg]:animate-spin' },
   approved: { word: 'toolRunning', icon: LoaderCircle, look: 'text-primary [&_svg]:animate-spin' },
   waiting: { word: 'toolWaiting', icon: ShieldQuestion, look: 'text-warning' },
+  asked: { word: 'toolAsked', icon: MessageCircleQuestion, look: 'text-warning' },
   denied: { word: 'toolDenied', icon: CircleSlash, look: 'text-muted-foreground' },
   done: { word: 'toolDone', icon: CircleCheck, look: 'text-success' },
   failed: { word: 'toolFailed', icon: CircleAlert, look: 'text-danger' },
 };
 
-export function ToolCard({ call, record, place, onRespond, onExpired }: Props) {
+export function ToolCard({ call, record, place, isAsked, onAnswer, onRespond, onExpired }: Props) {
   const t = useTranslate();
   const details = useId();
   const [choice, setChoice] = useState<boolean>();
   const isWaiting = call.state === 'waiting';
+  const shown = isAsked ? 'asked' : call.state;
+  const isQuestion = isWaiting || isAsked;
   // A question shows what it is about; a result speaks for itself in the answer.
-  const isOpen = choice ?? (isWaiting || call.state === 'failed');
+  const isOpen = choice ?? (isQuestion || call.state === 'failed');
   const Icon = ICONS.find(([pattern]) => pattern.test(call.name.toLowerCase()))?.[1] ?? Wrench;
-  const state = STATES[call.state];
+  const state = STATES[shown];
   const runsHere = clientTools.names.has(call.name);
   const took = tookOf(record);
   return (
     <section
-      aria-label={`${humanName(call.name)}: ${t(state.word)}`}
+      aria-label={`${titleOf(call.name, t)}: ${t(state.word)}`}
       data-testid="tool-card"
       data-tool={call.name}
-      data-state={call.state}
+      data-state={shown}
       className={clsx(
         'appear my-2.5 rounded-xl border bg-raised text-sm',
-        isWaiting && 'border-warning/50 shadow-float',
+        isQuestion && 'border-warning/50 shadow-float',
       )}
     >
       <button
@@ -91,7 +104,7 @@ export function ToolCard({ call, record, place, onRespond, onExpired }: Props) {
           <Icon className="size-4" aria-hidden />
         </span>
         <span className="min-w-0 flex-1 truncate">
-          <span className="font-medium">{humanName(call.name)}</span>
+          <span className="font-medium">{titleOf(call.name, t)}</span>
           {!isOpen && <span className="ml-2 text-muted-foreground">{summaryOf(call.part.input)}</span>}
         </span>
         {took !== undefined && (
@@ -110,7 +123,8 @@ export function ToolCard({ call, record, place, onRespond, onExpired }: Props) {
       </button>
       {isOpen && (
         <div id={details} className="border-t px-3.5 pt-2.5 pb-3.5">
-          <Details call={call} runsHere={runsHere} />
+          {/* A question in words is the title of its form. */}
+          {!(isAsked && questionOf(call).message) && <Details call={call} runsHere={runsHere} />}
           {isWaiting && (
             <ApprovalQuestion
               call={call}
@@ -120,6 +134,11 @@ export function ToolCard({ call, record, place, onRespond, onExpired }: Props) {
               onRespond={onRespond}
               onExpired={onExpired}
             />
+          )}
+          {isAsked && (
+            <Suspense>
+              <AnswerForm call={call} onAnswer={onAnswer} />
+            </Suspense>
           )}
           <ApprovalDecision call={call} record={record} />
         </div>
@@ -151,7 +170,7 @@ function Details({ call, runsHere }: { call: Call; runsHere: boolean }) {
           {t('toolRaw')}
         </button>
       </div>
-      <div data-testid="tool-input">{isRaw ? <Json value={part.input} /> : <ValueView value={part.input ?? {}} />}</div>
+      <div data-testid="tool-input">{isRaw ? <Json value={part.input} /> : <ValueView value={shownInput(call)} />}</div>
       {hasOutput && (
         <>
           <p className="mt-3 mb-1 text-xs text-muted-foreground">{t('toolOutput')}</p>

@@ -1,7 +1,7 @@
 /** A tool's input or output as a person reads it: names and values, rows, pictures; JSON only where nothing else fits. */
 import type { ReactNode } from 'react';
 
-import { humanName } from '../lib/format';
+import { humanName } from '../lib/human-name';
 import { useTranslate } from '../lib/i18n';
 import { MediaPart } from '../chat/media';
 

@@ -2,18 +2,20 @@
 
 use adk_bridge_agents::live::{Activity, LiveInput as Sent, Modality, NO_CODE};
 use adk_bridge_protocol::history;
+use adk_bridge_protocol::reply::RunEnd;
 use adk_bridge_protocol::wire::live::{AudioAction, Modality as Asked};
 use axum::http::StatusCode;
 
 use super::Line;
-use super::turn::trimmed;
 use crate::chat::live::LiveInput;
 use crate::chat::task::Task;
 use crate::error::AppError;
 
 /// How much audio waits for a connection: fifteen seconds, as long as one may take to open.
 const MAX_WAITING_AUDIO: usize = 15 * 32_000;
-/// How many other things wait: a picture a second, and keys pressed.
+/// How many pictures wait: what was seen before them is of no interest to a model that looks once a second.
+const MAX_WAITING_PICTURES: usize = 2;
+/// How many things wait in all: audio in small pieces, and keys pressed.
 const MAX_WAITING: usize = 1_024;
 /// So much audio without a key means that the user has let go of keys: half a second.
 const UNHELD_BYTES: usize = 16_000;
@@ -73,7 +75,7 @@ impl Task {
             pcm = std::mem::take(&mut self.upstream.unheld);
             self.change_activity(Activity::Detected).await;
         }
-        self.record_heard(&pcm);
+        self.upstream.heard.push(&pcm);
         self.send_upstream(Waiting::Audio(pcm)).await;
     }
 
@@ -102,9 +104,9 @@ impl Task {
 
     /// A connection has one modality and one way to tell where speech ends: another one needs another connection.
     async fn renew_between_turns(&mut self) {
-        if self.upstream.speaks && self.upstream.said {
+        if self.upstream.turn.is_said() {
             self.live.interrupted();
-            self.upstream_turn_over().await;
+            self.upstream_turn_over(RunEnd::Cut).await;
         }
         self.renew_upstream().await;
     }
@@ -115,7 +117,7 @@ impl Task {
         if !matches!(self.upstream.line, Line::Open(_)) {
             return self.wait_with(waiting);
         }
-        if self.upstream.stale && !self.upstream.speaks {
+        if self.upstream.stale && !self.upstream.speaks() {
             self.tell_news().await;
         }
         self.send_now(&waiting).await;
@@ -123,8 +125,18 @@ impl Task {
 
     fn wait_with(&mut self, waiting: Waiting) {
         let upstream = &mut self.upstream;
-        if let Waiting::Audio(pcm) = &waiting {
-            upstream.waiting_audio += pcm.len();
+        let is_picture = |it: &Waiting| matches!(it, Waiting::Picture { .. });
+        match &waiting {
+            Waiting::Audio(pcm) => upstream.waiting_audio += pcm.len(),
+            Waiting::Picture { .. } => {
+                let pictures = upstream.waiting.iter().filter(|it| is_picture(it)).count();
+                if pictures >= MAX_WAITING_PICTURES
+                    && let Some(first) = upstream.waiting.iter().position(is_picture)
+                {
+                    upstream.waiting.remove(first);
+                }
+            }
+            Waiting::Start | Waiting::Stop | Waiting::StreamEnd => {}
         }
         upstream.waiting.push_back(waiting);
         while upstream.waiting_audio > MAX_WAITING_AUDIO || upstream.waiting.len() > MAX_WAITING {
@@ -138,10 +150,10 @@ impl Task {
 
     /// What was said to a connection that is gone, and not answered by it, is said to the next one again.
     pub(super) fn say_again(&mut self) {
-        if self.upstream.speaks {
+        if self.upstream.speaks() {
             return; // It was understood: its words are told.
         }
-        let said = trimmed(&self.upstream.heard);
+        let said = self.upstream.heard.speech();
         let recent = said.len().saturating_sub(MAX_WAITING_AUDIO) & !1;
         let said = said[recent..].to_vec();
         if said.is_empty() {

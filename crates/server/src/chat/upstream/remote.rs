@@ -11,7 +11,7 @@ use adk_bridge_protocol::history;
 use adk_bridge_protocol::outbox::Ask;
 use serde_json::Value;
 
-use super::{Line, Upstream};
+use super::{Line, Turn, Upstream};
 use crate::chat::perform::on_its_own;
 use crate::chat::run::Run;
 use crate::chat::task::Task;
@@ -26,7 +26,7 @@ pub(super) struct Asked {
 impl Upstream {
     /// Lets somebody else use the session.
     pub(in crate::chat) fn make_way(&mut self) {
-        self.speaks = false;
+        self.turn = Turn::Rest;
         self.asked = None;
         self.hang_up();
     }
@@ -110,7 +110,7 @@ impl Task {
             return;
         };
         self.upstream.replays = connection.answers_history();
-        if !self.upstream.speaks || self.upstream.said {
+        if !self.upstream.turn.is_unanswered() {
             return;
         }
         let told = self.upstream.asked.as_ref().is_some_and(|it| it.told);

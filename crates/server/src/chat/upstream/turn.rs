@@ -1,14 +1,13 @@
 //! A turn of the model that listens: how it begins by ear, what it brings, and what is kept of it.
 
 use adk_bridge_agents::live::{Incoming, LiveConnection, Speaker};
-use adk_bridge_protocol::audio::{PcmFormat, wav_header};
 use adk_bridge_protocol::base64;
 use adk_bridge_protocol::calls::{Call, CallState, RunsOn};
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::event::{Blob, Content, Event, Part as AgentPart};
 use adk_bridge_protocol::message::{FilePart, Message, Part, TextPart};
-use adk_bridge_protocol::reply::{Given, Input, Mode};
+use adk_bridge_protocol::reply::{Given, Input, Mode, RunEnd};
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -18,12 +17,52 @@ use crate::chat::task::{Task, new_id};
 use crate::chat::{kept, now};
 use crate::files::Described;
 
-/// How much audio of one side is kept of a turn: two minutes of the user, somewhat less of the model.
-const MAX_RECORDED_BYTES: usize = 2 * 60 * 32_000;
-/// What leads up to speech is silence; of it half a second is kept.
-const LEAD_BYTES: usize = 16_000;
-/// Louder than this is speech.
-const LOUD: i16 = 500;
+/// How many bytes of the user's words are kept of a turn: hours of speech, should it ever go on for so long.
+const MAX_WORDS_BYTES: usize = 256 * 1024;
+
+/// What the model does in the reply's run, if that is here.
+///
+/// ```text
+///          it hears, or speaks unasked             asked              says something            its end, or interrupted
+///   Rest ──────────────────────────────▶ ByEar ────────────▶ Asked ────────────────────▶ Speaking ────────▶ Over
+///    ▲ └───────────────────────────────────────── asked ──────▲ └──────────── its end ──────────────────────▲ │
+///    └────────────────────────────────────────────────────────────────────────────────────────────────────────┘
+/// ```
+///
+/// From everywhere back to Rest when its turn is taken from it. A connection that is lost in Asked is asked again; what was
+/// said in Speaking stays as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It listens; the reply's run, if there is one, is somebody else's.
+    Rest,
+    /// A turn begins that no request began.
+    ByEar,
+    Asked,
+    Speaking,
+    Over(RunEnd),
+}
+
+impl Turn {
+    /// Whether the reply's run is the model's turn here.
+    pub(super) fn is_its_own(&self) -> bool {
+        matches!(self, Self::Asked | Self::Speaking | Self::Over(_))
+    }
+
+    /// Whether it was asked and has said nothing yet.
+    pub(super) fn is_unanswered(&self) -> bool {
+        *self == Self::Asked
+    }
+
+    pub(super) fn is_said(&self) -> bool {
+        matches!(self, Self::Speaking | Self::Over(_))
+    }
+
+    pub(super) fn says(&mut self) {
+        if self.is_unanswered() {
+            *self = Self::Speaking;
+        }
+    }
+}
 
 /// What the user says in a turn.
 pub(in crate::chat) struct Spoken {
@@ -42,7 +81,7 @@ enum Notice {
 impl Task {
     /// Takes a message of the upstream.
     pub(super) async fn upstream_said(&mut self, message: Bytes) {
-        if !self.upstream.speaks && self.begins_a_turn(&message) {
+        if !self.upstream.speaks() && self.begins_a_turn(&message) {
             // A question goes on waiting beside the conversation.
             if self.is_unfinished() && !self.park() {
                 // What runs there comes to its end first.
@@ -96,7 +135,7 @@ impl Task {
             &mut (dyn FnMut(Incoming<'_>) + Send),
         ) -> Result<(), adk_bridge_agents::agent::AgentError>,
     ) {
-        let turn = self.live.number();
+        let number = self.live.number();
         let mut notices = Vec::new();
         let mut progressed = false;
         let mut late = Vec::new();
@@ -104,20 +143,22 @@ impl Task {
         if let Some(reply) = &mut self.reply {
             self.readers.make_ready(reply);
             let user = self.upstream.spoken.as_ref();
-            reply.speak_in(turn, user.map(|spoken| spoken.message.id.as_str()));
+            reply.speak_in(number, user.map(|spoken| spoken.message.id.as_str()));
         }
         let upstream = &mut self.upstream;
         let Line::Open(connection) = &mut upstream.line else {
             return;
         };
         let (outbox, ids, tools) = (&mut self.outbox, &mut self.ids, &*self.shared.tools);
-        let (reply, speaks) = (&mut self.reply, upstream.speaks);
-        let (said, sounded) = (&mut upstream.said, &mut upstream.sounded);
+        let (reply, speaks) = (&mut self.reply, upstream.turn.is_its_own());
+        let (turn, sounded) = (&mut upstream.turn, &mut upstream.sounded);
         let taken = read(connection, &mut |incoming| match incoming {
             Incoming::Event(event) => {
-                *said |= !event.parts().is_empty() || event.output_transcription.is_some();
+                if !event.parts().is_empty() || event.output_transcription.is_some() {
+                    turn.says();
+                }
                 progressed = true;
-                record(event, sounded);
+                sounded.take_in(event);
                 if let (false, Some(heard)) = (speaks, &event.input_transcription) {
                     let text = heard.text.as_deref().unwrap_or_default();
                     late.push((text.to_owned(), heard.finished == Some(true)));
@@ -150,19 +191,20 @@ impl Task {
             let detail = error.detail.clone();
             return self.upstream_lost(1007, &detail).await;
         }
-        self.upstream.replays &= !self.upstream.complete;
+        self.upstream.replays &= !matches!(self.upstream.turn, Turn::Over(_));
         if progressed && !self.upstream.replays {
             self.upstream.renewal.progressed();
         }
-        if self.upstream.speaks {
+        if self.upstream.speaks() {
             let calls = || self.reply.iter().flat_map(|reply| reply.calls().iter());
             let called = calls().any(|it| it.state == CallState::Received);
             // A tool that the agent's own server runs is waited for.
             let runs = |it: &Call| it.state == CallState::Running && it.runs_on == RunsOn::Remote;
-            if self.upstream.complete || called && !calls().any(runs) {
-                self.upstream_turn_over().await;
-            } else {
-                self.checkpoint().await;
+            let called = called && !calls().any(runs);
+            match &self.upstream.turn {
+                Turn::Over(how) => self.upstream_turn_over(how.clone()).await,
+                _ if called => self.upstream_turn_over(RunEnd::Done).await,
+                _ => self.checkpoint().await,
             }
         }
         self.note(notices).await;
@@ -179,7 +221,7 @@ impl Task {
             }
         }
         if let Line::Open(connection) = &self.upstream.line {
-            let busy = self.upstream.speaks || !connection.open_calls().is_empty();
+            let busy = self.upstream.speaks() || !connection.open_calls().is_empty();
             self.upstream.renewal.busy(busy);
             self.follow_plan(None).await;
         }
@@ -204,7 +246,7 @@ impl Task {
             text: String::new(),
             changed: false,
         });
-        self.upstream.by_ear = true;
+        self.upstream.turn = Turn::ByEar;
         match self.open(Mode::Live, vec![message], None).await {
             Ok(unanswered) => {
                 let reader = self.reader(dialect, sdk, None).await;
@@ -232,6 +274,8 @@ impl Task {
             true => text.clone_into(&mut spoken.text),
             false => spoken.text.push_str(text),
         }
+        let kept = spoken.text.floor_char_boundary(MAX_WORDS_BYTES);
+        spoken.text.truncate(kept);
         spoken.changed = true;
         let said = Part::Text(TextPart {
             text: spoken.text.clone(),
@@ -270,11 +314,11 @@ impl Task {
         // What is heard while a tool runs belongs to no turn.
         let unkept = |spoken: &Spoken| !spoken.message.parts.iter().any(is_kept);
         if self.upstream.spoken.as_ref().is_some_and(unkept)
-            && let Some(wav) = wav(trimmed(&heard), PcmFormat::MICROPHONE)
+            && let Some(wav) = heard.wav()
         {
             self.keep_heard(&wav).await;
         }
-        if let Some(wav) = wav(&sounded, PcmFormat::MODEL) {
+        if let Some(wav) = sounded.wav() {
             let data = base64::encode(&wav);
             let part = AgentPart {
                 inline_data: Some(Box::new(Blob {
@@ -327,52 +371,9 @@ impl Task {
         self.store_heard().await;
     }
 
-    /// Keeps the user's audio, as far as a turn can be long.
-    pub(super) fn record_heard(&mut self, pcm: &[u8]) {
-        let heard = &mut self.upstream.heard;
-        heard.extend_from_slice(pcm);
-        let surplus = heard.len().saturating_sub(MAX_RECORDED_BYTES);
-        if surplus > MAX_RECORDED_BYTES / 8 {
-            heard.drain(..surplus & !1);
-        }
-    }
-
     /// A turn that somebody wrote has no speech in it.
     pub(in crate::chat) fn note_written(&mut self) {
         self.upstream.spoken = None;
         self.upstream.heard.clear();
-    }
-}
-
-fn record(event: &Event<'_>, sounded: &mut Vec<u8>) {
-    for part in event.parts() {
-        if let Some(blob) = &part.inline_data
-            && blob
-                .mime_type
-                .as_deref()
-                .is_some_and(|kind| kind.starts_with("audio/pcm"))
-            && sounded.len() < MAX_RECORDED_BYTES
-            && let Some(Ok(pcm)) = blob.data.as_deref().map(base64::decode)
-        {
-            sounded.extend(pcm);
-        }
-    }
-}
-
-fn wav(pcm: &[u8], format: PcmFormat) -> Option<Vec<u8>> {
-    if pcm.is_empty() {
-        return None;
-    }
-    let mut wav = wav_header(pcm.len(), format).ok()?.to_vec();
-    wav.extend_from_slice(pcm);
-    Some(wav)
-}
-
-/// Speech without the silence that led up to it.
-pub(super) fn trimmed(pcm: &[u8]) -> &[u8] {
-    let loud = |pair: &[u8]| i16::from_le_bytes([pair[0], pair[1]]).unsigned_abs() > LOUD as u16;
-    match pcm.chunks_exact(2).position(loud) {
-        Some(at) => &pcm[(2 * at).saturating_sub(LEAD_BYTES) & !1..],
-        None => &[],
     }
 }

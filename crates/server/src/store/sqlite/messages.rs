@@ -89,22 +89,27 @@ pub(super) async fn revise(
     message: &Message,
 ) -> Result<(), StoreError> {
     chats::check(connection, chat).await?;
-    let found = sqlx::query(
-        "UPDATE messages SET body = ?3
-         WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL AND reply IS NULL",
+    let before = sqlx::query(
+        "SELECT body FROM messages WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL AND reply IS NULL",
     )
     .bind(chat.id)
     .bind(&message.id)
-    .bind(encode(message)?)
-    .execute(&mut *connection)
-    .await?;
-    if found.rows_affected() == 0 {
-        return Err(StoreError::NotFound(Thing::Message));
-    }
+    .fetch_optional(&mut *connection)
+    .await?
+    .ok_or(StoreError::NotFound(Thing::Message))?;
+    let before: Message = decode(before.try_get("body")?, "a stored message")?;
+    sqlx::query("UPDATE messages SET body = ?3 WHERE chat_id = ?1 AND id = ?2")
+        .bind(chat.id)
+        .bind(&message.id)
+        .bind(encode(message)?)
+        .execute(&mut *connection)
+        .await?;
     if let Some(title) = title_of(message) {
-        sqlx::query("UPDATE chats SET title = ?2 WHERE id = ?1 AND title IS NULL")
+        // A title that the message gave grows with it; one that the user gave stays.
+        sqlx::query("UPDATE chats SET title = ?2 WHERE id = ?1 AND (title IS NULL OR title = ?3)")
             .bind(chat.id)
             .bind(title)
+            .bind(title_of(&before))
             .execute(connection)
             .await?;
     }

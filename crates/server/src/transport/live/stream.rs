@@ -18,6 +18,8 @@ pub(super) struct Stream {
     pub(super) has_begun: bool,
     /// Whether its `[DONE]` has been written.
     pub(super) is_done: bool,
+    /// What comes next, as far as it has arrived: a piece, or nothing more.
+    held: Option<Option<Bytes>>,
     answer: Answer,
 }
 
@@ -27,6 +29,7 @@ impl Stream {
             turn: Some(turn),
             has_begun: false,
             is_done: false,
+            held: None,
             answer,
         }
     }
@@ -39,11 +42,29 @@ impl Stream {
     }
 }
 
-/// The next piece of the first stream. May be dropped and called again.
-pub(super) async fn next(streams: &mut VecDeque<Stream>) -> Option<Bytes> {
+/// Waits until the first stream goes on or has ended. May be dropped and called again.
+pub(super) async fn arrival(streams: &mut VecDeque<Stream>) {
     match streams.front_mut() {
-        Some(stream) => stream.answer.recv().await,
+        Some(stream) if stream.held.is_none() => stream.held = Some(stream.answer.recv().await),
+        Some(_) => {}
         None => pending().await,
+    }
+}
+
+/// What has arrived: a piece of the first stream, or its end.
+pub(super) fn arrived(streams: &mut VecDeque<Stream>) -> Option<Option<Bytes>> {
+    streams.front_mut()?.held.take()
+}
+
+/// The next piece of this turn that was on its way before the turn came to its end.
+pub(super) fn before_the_end(streams: &mut VecDeque<Stream>, turn: u16) -> Option<Bytes> {
+    let stream = streams.front_mut().filter(|it| it.turn == Some(turn))?;
+    if stream.held.is_none() {
+        stream.held = stream.answer.try_recv().ok().map(Some);
+    }
+    match &stream.held {
+        Some(Some(piece)) if !piece.ends_with(sse::DONE) => stream.held.take().flatten(),
+        _ => None,
     }
 }
 
@@ -138,6 +159,29 @@ mod tests {
             assert_eq!(found[2], Event::Done(Bytes::from_static(sse::DONE)));
             assert_eq!(found.len(), 3);
         }
+    }
+
+    #[tokio::test]
+    async fn what_was_said_before_an_interruption_is_told_apart_from_the_end() {
+        let (sink, answer) = tokio::sync::mpsc::channel(4);
+        let said = [b"one", b"two"].map(|it| Bytes::from_static(it));
+        let end = Bytes::from_static(b"data: {}\n\ndata: [DONE]\n\n");
+        for piece in said.iter().chain([&end]) {
+            assert!(sink.try_send(piece.clone()).is_ok());
+        }
+        drop(sink);
+        let mut streams = VecDeque::from([Stream::of_turn(3, answer)]);
+        assert_eq!(before_the_end(&mut streams, 2), None);
+        arrival(&mut streams).await;
+        for piece in said {
+            assert_eq!(before_the_end(&mut streams, 3), Some(piece));
+        }
+        assert_eq!(before_the_end(&mut streams, 3), None);
+        arrival(&mut streams).await;
+        assert_eq!(arrived(&mut streams), Some(Some(end)));
+        arrival(&mut streams).await;
+        assert_eq!(before_the_end(&mut streams, 3), None);
+        assert_eq!(arrived(&mut streams), Some(None));
     }
 
     #[test]

@@ -1,0 +1,81 @@
+/** Which calls ask the user for what no program of this page gives: questions for input, and tools it does not know. */
+import { getToolName, isToolUIPart, type UIMessage } from 'ai';
+
+import { type Call, callOf } from '../chat/calls';
+import type { AgentTool } from '../lib/api';
+import { agent } from '../lib/connection';
+import { humanName } from '../lib/human-name';
+import type { Translate } from '../lib/i18n';
+import { clientTools } from './client-tools';
+
+/** Under this name ADK's agents ask for input; the arguments hold the question and the schema of the answer. */
+const INPUT_TOOL = 'adk_request_input';
+/** Under this name they ask for access to something; nobody but the user can give it. */
+const CREDENTIAL_TOOL = 'adk_request_credential';
+
+export interface Question {
+  /** In the agent's own words, where it has some. */
+  message: string | undefined;
+  /** Of the answer; `undefined` where nobody tells. */
+  schema: unknown;
+}
+
+/** Tools that were answered here although the server did not list them. */
+const learned = new Set<string>([INPUT_TOOL, CREDENTIAL_TOOL]);
+
+/** All tools whose outputs come from this page, by its own programs or by its user. */
+export const answeredTools = {
+  get names(): string[] {
+    const listed = agent.get()?.tools.filter(({ runsOn }) => runsOn === 'client') ?? [];
+    return [...clientTools.names, ...learned, ...listed.map(({ name }) => name)];
+  },
+};
+
+export function learnTool(name: string): void {
+  learned.add(name);
+}
+
+/**
+ * The calls of a message that wait for the user's own answer. To be asked of the last message of a chat at rest: while a
+ * turn runs an open call may well be the server's.
+ */
+export function askedCalls(message: UIMessage | undefined): Call[] {
+  if (message?.role !== 'assistant' || hasEnded(message)) return [];
+  return message.parts
+    .filter(isToolUIPart)
+    .filter((part) => !clientTools.names.has(getToolName(part)) && part.providerExecuted !== true)
+    .flatMap((part) => callOf(part, message) ?? [])
+    .filter(({ name, state }) => (state === 'running' || state === 'approved') && !runsOnServer(name));
+}
+
+export function questionOf({ name, part }: Pick<Call, 'name' | 'part'>): Question {
+  if (name !== INPUT_TOOL) return { message: undefined, schema: toolNamed(name)?.outputSchema };
+  const { message, response_schema: schema, responseSchema } = (part.input ?? {}) as Record<string, unknown>;
+  return { message: typeof message === 'string' ? message : undefined, schema: schema ?? responseSchema };
+}
+
+/** What to call a tool on the page: ADK's own questions have names that only programs understand. */
+export function titleOf(name: string, t: Translate): string {
+  if (name === INPUT_TOOL) return t('inputTool');
+  return name === CREDENTIAL_TOOL ? t('credentialTool') : humanName(name);
+}
+
+/** The arguments that say something to a person; the form of an answer shows itself as a form. */
+export function shownInput({ name, part }: Call): unknown {
+  const { input } = part;
+  return name === INPUT_TOOL ? { message: questionOf({ name, part }).message } : (input ?? {});
+}
+
+/** In dialect `adk` outputs of the server's tools are held back while others wait, so that its calls look open. */
+function runsOnServer(name: string): boolean {
+  return !learned.has(name) && toolNamed(name)?.runsOn === 'server';
+}
+
+function toolNamed(name: string): AgentTool | undefined {
+  return agent.get()?.tools.find((tool) => tool.name === name);
+}
+
+/** An answer that was stopped or superseded waits for nothing. */
+function hasEnded({ metadata }: UIMessage): boolean {
+  return (metadata as { ended?: string } | undefined)?.ended !== undefined;
+}
