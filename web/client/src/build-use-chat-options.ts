@@ -16,7 +16,8 @@ interface CommonOptions<Message extends UIMessage> {
   messages?: Message[] | undefined;
   /**
    * The tools that this front end runs, or the names of those that the page runs by itself with `addToolOutput`. Over
-   * `/live` they must be named: an approval that is sent without the output keeps its turn open for it.
+   * `/live` they must be named: an approval that is sent without the output keeps its turn open for it. Make the tools
+   * once, outside of components: a second collection knows nothing of the calls that the first one runs.
    */
   clientTools?: ClientTools | ToolNames | undefined;
   /** Keeps everything that crosses the transport. */

@@ -1,9 +1,10 @@
 // @vitest-environment jsdom
 /** What only `/live` has, against the real server: lost connections, take-over, tickets, turns that the server begins. */
 
+import { Chat } from '@ai-sdk/react';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 
-import { ChunkLog, defineClientTools, parseChunkLog, playChunkLog } from '../src/index.js';
+import { buildUseChatOptions, ChunkLog, defineClientTools, parseChunkLog, playChunkLog } from '../src/index.js';
 import { ChatPage, textOf, type PageOptions } from './chat-page.js';
 import { startProxy, type Proxy } from './proxy.js';
 import { startServer, WAIT_LIMIT_MS, type Server } from './server.js';
@@ -198,6 +199,28 @@ it('stop without a connection ends the turn when there is one', async () => {
   await page.until(() => expect(page.chat.status).toBe('ready'));
   proxy.isUp = true;
   await vi.waitFor(async () => expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' }), WAIT_LIMIT_MS);
+});
+
+it('the stop of a plain chat ends the turn on the server, and what had not left is never sent', async () => {
+  const { live, ...init } = buildUseChatOptions({ mode: 'live', id: crypto.randomUUID(), baseUrl: proxy.url, ...HASTY });
+  const chat = new Chat(init);
+  void chat.sendMessage({ text: 'slow 200' });
+  await vi.waitFor(() => expect(textOf(chat.lastMessage)).not.toBe(''), WAIT_LIMIT_MS);
+  await chat.stop();
+  expect(chat.status).toBe('ready');
+  const messages = () => server.messages(chat.id);
+  await vi.waitFor(async () => expect((await messages()).at(-1)?.metadata).toMatchObject({ ended: 'stopped' }), WAIT_LIMIT_MS);
+  proxy.isUp = false;
+  proxy.cut();
+  await vi.waitFor(() => expect(live.connection.get().status).not.toBe('open'), WAIT_LIMIT_MS);
+  void chat.sendMessage({ text: 'say never' });
+  await vi.waitFor(() => expect(chat.status).toBe('submitted'), WAIT_LIMIT_MS);
+  await chat.stop();
+  proxy.isUp = true;
+  await chat.sendMessage({ text: 'say hello' });
+  expect(textOf(chat.lastMessage)).toBe('hello');
+  expect(JSON.stringify(await messages())).not.toContain('never');
+  live.close();
 });
 
 it('leaving the page does not end the turn, and the next page takes it up', async () => {

@@ -225,6 +225,19 @@ describe.each([
   });
 });
 
+it('voice belongs to a live chat, and says why it cannot be had', async () => {
+  const silent = open({ mode: 'sse' });
+  await silent.chat.voice.start();
+  expect(silent.chat.voice.state).toEqual({ status: 'off' });
+  const page = open({ mode: 'live', voice: { mode: 'hands-free' } });
+  expect(page.chat.voice.mode).toBe('hands-free');
+  await page.chat.voice.start();
+  await page.until(() => expect(page.chat.voice.state.error?.message).toMatch(/AudioContext/));
+  expect(page.chat.voice.state.status).toBe('off');
+  await page.say('say hello');
+  expect(page.text).toBe('hello');
+});
+
 /** A way to hold something back until it is time. */
 function gate(): { opened: Promise<void>; open: () => void } {
   let open = () => {};
@@ -245,15 +258,17 @@ describe('a resume beside a send', () => {
         return what === 'nothing' ? response : new Response('no', { status: 500 });
       },
     });
-    const sending = page.say('slow 6');
+    void page.chat.sendMessage({ text: 'slow 200' });
     await page.until(() => expect(page.text).not.toBe(''));
+    const words = page.text.split(' ').length;
     resumed.open();
     await page.until(() => {
       statuses.push(page.chat.status);
-      expect(page.text.split(' ').length).toBeGreaterThan(4);
+      expect(page.text.split(' ').length).toBeGreaterThan(words + 2);
     });
     expect(statuses.filter((status) => status !== 'streaming')).toEqual([]);
-    await sending;
+    await page.chat.stop();
+    await page.rest();
     expect(page.chat.error).toBeUndefined();
   });
 

@@ -13,6 +13,7 @@ import type { ConnectionState } from '../live/live-socket.js';
 import { transcriptionOf, withTranscription } from '../live/transcription.js';
 import type { ToolNames } from '../send-automatically-when.js';
 import { constant, useObservable } from './use-observable.js';
+import { useVoice, type UseVoiceOptions, type Voice } from './use-voice.js';
 
 /** Options of {@link useBridgeChat}; those that make up the connection count when the chat's `id` changes. */
 export type UseBridgeChatOptions<Message extends UIMessage = UIMessage> = BuildUseChatOptions<Message> &
@@ -22,6 +23,8 @@ export type UseBridgeChatOptions<Message extends UIMessage = UIMessage> = BuildU
     resume?: boolean;
     /** Milliseconds between two renderings while chunks come in; each chunk renders if left out. */
     throttleMs?: number;
+    /** How the chat is spoken with. */
+    voice?: UseVoiceOptions;
   };
 
 /** What {@link useBridgeChat} returns: all of `useChat`, and the bridge's own. */
@@ -30,6 +33,8 @@ export interface BridgeChat<Message extends UIMessage = UIMessage> extends UseCh
   readonly live: LiveChatTransport<Message> | undefined;
   /** How the connection of mode `live` is; always `idle` over HTTP, where there is none between requests. */
   readonly connection: ConnectionState;
+  /** Speaking in mode `live`: off until it is started in a click. */
+  readonly voice: Voice;
   /** Ids of the client tools' calls that run. */
   readonly runningTools: readonly string[];
   /** Aborts a running client tool (or all), which is reported to the model as cancelled. */
@@ -48,7 +53,7 @@ export function useBridgeChat<Message extends UIMessage = UIMessage>(
 ): BridgeChat<Message> {
   const latest = useRef(options);
   latest.current = options;
-  const { id, resume = true, throttleMs } = options;
+  const { id, resume = true, throttleMs, voice: voiceOptions } = options;
   const clientTools = toolsOf(options);
 
   const { chat, live } = useBridge(latest, id);
@@ -76,9 +81,10 @@ export function useBridgeChat<Message extends UIMessage = UIMessage>(
 
   const stop = useCallback(() => stopEverywhere(chat, live, latest.current), [chat, live]);
   const connection = useObservable(live?.connection ?? IDLE);
+  const voice = useVoice(live, voiceOptions);
   const runningTools = useObservable(clientTools?.running ?? NO_TOOLS);
   const cancelTool = useCallback((toolCallId?: string) => clientTools?.cancel(toolCallId), [clientTools]);
-  return { ...helpers, id, stop, live, connection, runningTools, cancelTool };
+  return { ...helpers, id, stop, live, connection, voice, runningTools, cancelTool };
 }
 
 interface Bridge<Message extends UIMessage> {

@@ -1,7 +1,11 @@
 /** What the tests run inside a real browser. */
 
-import { AudioPlayer, AudioRecorder, CameraFrames, VoiceSession, type VoiceConnection } from '../../src/index.js';
+import { createElement } from 'react';
+import { createRoot } from 'react-dom/client';
+
+import { AudioPlayer, AudioRecorder, CameraFrames, VoiceSession, type LiveChatTransport, type VoiceConnection } from '../../src/index.js';
 import { SileroDetector } from '../../src/audio/silero-detector.js';
+import { useVoice, type Voice } from '../../src/react/use-voice.js';
 
 interface Captured {
   /** The first frame of the audio clock. */
@@ -252,6 +256,52 @@ const tests = {
     await until(() => told.includes('stop'));
     session.stop();
     return { early, status, told: told.filter((word, index) => word !== told[index - 1]) };
+  },
+
+  /** The hook in a page: started, spoken with by the key, muted, moved to another device, and gone. */
+  async voiceHook() {
+    const told: string[] = [];
+    const live = {
+      on: () => () => {},
+      connect: () => {},
+      audioControl: (action: string) => told.push(action),
+      sendAudio: () => true,
+    } as unknown as LiveChatTransport;
+    let voice: Voice | undefined;
+    const Page = ({ deviceId }: { deviceId?: string | undefined }) => {
+      voice = useVoice(live, { deviceId });
+      return null;
+    };
+    const status = () => voice?.state.status;
+    const isReady = () => status() === 'ready';
+    const key = (type: 'keydown' | 'keyup') => window.dispatchEvent(new KeyboardEvent(type, { key: 'Control' }));
+    const { streams, restore } = collectStreams();
+    const open = () => streams.filter((stream) => stream.active).length;
+    const root = createRoot(document.createElement('div'));
+    root.render(createElement(Page, {}));
+    await until(() => voice !== undefined);
+    await voice?.start();
+    // The key is listened to as soon as the page was rendered.
+    await until(() => key('keydown') && status() === 'listening');
+    key('keyup');
+    await until(() => isReady() && told.at(-1) === 'stop');
+    voice?.setMuted(true);
+    await until(() => voice?.isMuted === true);
+    key('keydown');
+    key('keyup');
+    const words = [...told];
+    const [device] = await AudioRecorder.devices();
+    root.render(createElement(Page, { deviceId: device?.deviceId }));
+    await until(() => status() === 'off');
+    const left = open();
+    await voice?.start();
+    await until(isReady);
+    await pause(200);
+    const muted = { isMuted: voice?.isMuted, level: voice?.inputLevel.get(), open: open() };
+    root.unmount();
+    await until(() => open() === 0);
+    restore();
+    return { words, left, muted, asked: streams.length };
   },
 
   /** Recorded speech through Silero, as fast as it comes. */
