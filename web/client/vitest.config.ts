@@ -3,15 +3,16 @@
 import { defineConfig } from 'vitest/config';
 
 /** Tests that have nothing to do with the SDK run once. */
-const WITHOUT_SDK = ['browser', 'client-tools', 'dsp', 'live-socket', 'package', 'push-to-talk', 'voice-detector'].map(
+const WITHOUT_SDK = ['browser', 'client-tools', 'dsp', 'live-socket', 'opening', 'package', 'push-to-talk', 'voice-detector'].map(
   (name) => `tests/${name}.test.ts`,
 );
 
 export default defineConfig({
   test: {
     include: ['tests/**/*.test.{ts,tsx}'],
-    // Flows against the real server wait for tools and timeouts.
-    testTimeout: 20_000,
+    // Flows against the real server wait for tools and timeouts, and a busy machine starts it late.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     projects: [
       { extends: true, test: { name: 'v7' } },
       {

@@ -68,7 +68,10 @@ export function buildUseChatOptions<Message extends UIMessage = UIMessage>(
     olderMessages: mode === 'live',
   });
   const live = mode === 'live' ? new LiveChatTransport<Message>({ ...options, chatId: id }) : undefined;
-  if (live !== undefined) live.takeOlderAnswers = (messages) => predicate.takeOlderAnswers({ messages });
+  if (live !== undefined) {
+    live.takeOlderAnswers = (messages) => predicate.takeOlderAnswers({ messages });
+    log?.follow(live);
+  }
   const transport = live ?? createSseChatTransport<Message>(options as SseOptions<Message>);
   return {
     ...(id !== undefined && { id }),

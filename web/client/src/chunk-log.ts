@@ -1,12 +1,13 @@
 /**
  * Keeps everything that crossed a transport, with times, and plays it back: for bug reports and for tests of pages.
  *
- * One JSON object per line: requests (`send`, `resume`), the chunks of their answers, and how they ended. A playback
- * answers the n-th request with what the n-th request was answered with.
+ * One JSON object per line: requests (`send`, `resume`), the chunks of their answers, how they ended, and what a live
+ * connection told beside them. A playback answers the n-th request with what the n-th request was answered with.
  */
 
 import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
 
+import type { LiveChatTransport, LiveEvents } from './live/live-chat-transport.js';
 import { watched } from './watched-stream.js';
 
 /** One line of a log; `at` counts milliseconds from the log's beginning, `request` the requests. */
@@ -15,10 +16,14 @@ export type ChunkLogEntry =
   | { at: number; request: number; kind: 'resume' }
   | { at: number; request: number; kind: 'chunk'; chunk: UIMessageChunk }
   | { at: number; request: number; kind: 'end' | 'nothing' }
-  | { at: number; request: number; kind: 'error'; message: string };
+  | { at: number; request: number; kind: 'error'; message: string }
+  | { at: number; request?: undefined; kind: 'event'; name: string; event: unknown };
 
 /** An entry before it is given its place in time. */
 type News = ChunkLogEntry extends infer Entry ? (Entry extends unknown ? Omit<Entry, 'at'> : never) : never;
+
+/** All that happens beside the chat's streams but the sound, which would be most of a log. */
+const EVENTS: readonly (keyof LiveEvents)[] = ['turn-start', 'turn-end', 'interrupted', 'modality', 'data', 'error', 'stale'];
 
 /** More entries than a long conversation has; the oldest go first. */
 const MAX_ENTRIES = 100_000;
@@ -51,6 +56,14 @@ export class ChunkLog {
         return this.#answer(request, () => transport.reconnectToStream(options));
       },
     };
+  }
+
+  /** Keeps what a live connection tells beside its turns, and how it is; returns how to end that. */
+  follow(live: Pick<LiveChatTransport, 'on' | 'connection'>): () => void {
+    const keep = (name: string, event: unknown) => this.#keep({ kind: 'event', name, event: structuredClone(event) });
+    const stops = EVENTS.map((name) => live.on(name, (event) => keep(name, event)));
+    stops.push(live.connection.subscribe(() => keep('connection', live.connection.get())));
+    return () => stops.forEach((stop) => stop());
   }
 
   /** The log as lines of JSON. */
@@ -106,7 +119,7 @@ export function parseChunkLog(jsonl: string): ChunkLogEntry[] {
     if (line.trim() === '') return [];
     try {
       const entry = JSON.parse(line) as ChunkLogEntry;
-      if (typeof entry.kind === 'string' && typeof entry.request === 'number') return [entry];
+      if (typeof entry.kind === 'string' && typeof entry.at === 'number') return [entry];
     } catch {
       // Told below.
     }
@@ -120,7 +133,7 @@ export function playChunkLog<Message extends UIMessage = UIMessage>(
   { speed }: PlayChunkLogOptions = {},
 ): ChatTransport<Message> {
   const entries = typeof log === 'string' ? parseChunkLog(log) : log;
-  const of = (kind: 'send' | 'resume') => entries.filter((entry) => entry.kind === kind).map((entry) => entry.request);
+  const of = (kind: string) => entries.filter((entry) => entry.kind === kind).map(({ request }) => request);
   const waiting = { send: of('send'), resume: of('resume') };
   const answer = (kind: 'send' | 'resume', signal: AbortSignal | undefined) => {
     const request = waiting[kind].shift();

@@ -1,13 +1,12 @@
 /** The framework-free part of the library. */
 
+export type { AudioDeviceOptions } from './audio/audio-device.js';
 export { AudioPlayer, type AudioPlayerOptions } from './audio/audio-player.js';
 export { AudioRecorder, type AudioRecorderOptions } from './audio/audio-recorder.js';
 export { CameraFrames, type CameraFramesOptions } from './audio/camera-frames.js';
-export { floatToPcm16, levelOf, pcm16ToFloat, wavOf } from './audio/pcm.js';
 export type { PlayerState } from './audio/player-core.js';
 export { PushToTalk, type PushToTalkOptions } from './audio/push-to-talk.js';
 export type { Gate, RecordedChunk } from './audio/recorder-core.js';
-export { Resampler } from './audio/resampler.js';
 export type { SileroFiles } from './audio/silero-detector.js';
 export { VoiceActivityDetector, type VoiceActivityOptions } from './audio/voice-activity-detector.js';
 export {

@@ -116,12 +116,12 @@ describe('AudioPlayer', () => {
 });
 
 it('CameraFrames takes JPEG pictures and lets go of the camera', async () => {
-  const { frames, isLive, isStopped } = await run('pictures');
+  const { frames, isShown, left, asked } = await run('pictures');
   for (const [first, second, third, bytes] of frames) {
     expect([first, second, third]).toEqual([0xff, 0xd8, 0xff]);
     expect(bytes).toBeLessThan(100_000);
   }
-  expect({ isLive, isStopped }).toEqual({ isLive: true, isStopped: true });
+  expect({ isShown, left, asked }).toEqual({ isShown: true, left: 0, asked: 2 });
 }, 60_000);
 
 it.each(['release', 'mute', 'mode', 'stop'] as const)('VoiceSession: the key is held, and its end told, whatever ends it (%s)', async (how) => {

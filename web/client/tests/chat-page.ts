@@ -7,10 +7,8 @@ import { expect } from 'vitest';
 import { CONFIRMATION_TOOL, type ToolPart } from '../src/index.js';
 import { useBridgeChat, type BridgeChat, type UseBridgeChatOptions } from '../src/react/index.js';
 import { isToolPart, toolNameOf } from '../src/tool-parts.js';
-import type { Server } from './server.js';
+import { WAIT_LIMIT_MS, type Server } from './server.js';
 
-/** No flow takes longer, apart from those that wait for a timeout of the server's. */
-const WAIT_LIMIT_MS = 10_000;
 /** So often in a row a chat must be found at rest: what it sends by itself it sends within one turn of the event loop. */
 const REST_CHECKS = 4;
 

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 
 import { buildUseChatOptions, ChunkLog, parseChunkLog, playChunkLog, sendAutomaticallyWhen } from '../src/index.js';
 import { isToolPart, type ToolPart } from '../src/tool-parts.js';
-import { startServer, type Server } from './server.js';
+import { startServer, WAIT_LIMIT_MS, type Server } from './server.js';
 
 let server: Server;
 beforeAll(async () => {
@@ -14,7 +14,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-const ready = (chat: Chat<UIMessage>) => vi.waitFor(() => expect(chat.status).toBe('ready'), 10_000);
+const ready = (chat: Chat<UIMessage>) => vi.waitFor(() => expect(chat.status).toBe('ready'), WAIT_LIMIT_MS);
 
 /** The same things said and answered; returns what the chat then shows. */
 async function converse(chat: Chat<UIMessage>): Promise<UIMessage[]> {
@@ -23,7 +23,7 @@ async function converse(chat: Chat<UIMessage>): Promise<UIMessage[]> {
   await chat.sendMessage({ text: 'call process_payment {"amount":50,"recipient":"Hanako"}' });
   const part = chat.lastMessage?.parts.find((part) => isToolPart(part)) as ToolPart;
   await chat.addToolApprovalResponse({ id: part.approval?.id ?? '', approved: true });
-  await vi.waitFor(() => expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ type: 'text', state: 'done' }), 10_000);
+  await vi.waitFor(() => expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ type: 'text', state: 'done' }), WAIT_LIMIT_MS);
   await ready(chat);
   return JSON.parse(JSON.stringify(chat.messages.filter(({ role }) => role === 'assistant'))) as UIMessage[];
 }

@@ -3,10 +3,10 @@
 
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 
-import { defineClientTools } from '../src/index.js';
+import { ChunkLog, defineClientTools, parseChunkLog, playChunkLog } from '../src/index.js';
 import { ChatPage, textOf, type PageOptions } from './chat-page.js';
 import { startProxy, type Proxy } from './proxy.js';
-import { startServer, type Server } from './server.js';
+import { startServer, WAIT_LIMIT_MS, type Server } from './server.js';
 
 const PAY = 'call process_payment {"amount":50,"recipient":"Hanako"}';
 /** Short pauses: the pauses themselves are tested elsewhere. */
@@ -16,7 +16,7 @@ let server: Server;
 let proxy: Proxy;
 let pages: ChatPage[] = [];
 beforeAll(async () => {
-  server = await startServer('[approval]\ntimeout = "2s"\n');
+  server = await startServer();
   proxy = await startProxy(server.url);
 });
 afterAll(async () => {
@@ -44,7 +44,7 @@ async function opened(options: Partial<PageOptions> = {}): Promise<ChatPage> {
 /** The page shows what the server has stored, and nothing twice. */
 async function expectSameAsServer(page: ChatPage, query = ''): Promise<void> {
   const parts = (messages: readonly { parts: unknown }[]) => JSON.parse(JSON.stringify(messages.map(({ parts }) => parts))) as unknown;
-  expect(parts(page.chat.messages)).toEqual(parts(await server.messages(page.id, query)));
+  expect(parts(page.chat.messages)).toEqual(parts(await page.server.messages(page.id, query)));
 }
 
 it('one socket serves many turns', async () => {
@@ -65,7 +65,7 @@ describe('a lost connection', () => {
     const page = await opened({ dialect });
     void page.chat.sendMessage({ text: 'call get_weather {"location":"Tokyo"} then slow 12' });
     // In `adk` the page sees nothing before the end.
-    await vi.waitFor(async () => expect(await server.messages(page.id)).not.toHaveLength(0), 10_000);
+    await vi.waitFor(async () => expect(await server.messages(page.id)).not.toHaveLength(0), WAIT_LIMIT_MS);
     if (dialect === 'native') await page.until(() => expect(page.text.split(' ').length).toBeGreaterThan(2));
     proxy.cut();
     await page.until(() => expect(page.chat.connection.status).not.toBe('open'));
@@ -108,7 +108,7 @@ describe('a lost connection', () => {
     await page.until(() => expect(page.text).not.toBe(''));
     proxy.isUp = false;
     proxy.cut();
-    await vi.waitFor(async () => expect(textOf((await server.messages(page.id)).at(-1)).split(' ')).toHaveLength(4), 10_000);
+    await vi.waitFor(async () => expect(textOf((await server.messages(page.id)).at(-1)).split(' ')).toHaveLength(4), WAIT_LIMIT_MS);
     proxy.isUp = true;
     await page.rest();
     expect(page.chat.status).toBe('ready');
@@ -197,7 +197,7 @@ it('stop without a connection ends the turn when there is one', async () => {
   await page.chat.stop();
   await page.until(() => expect(page.chat.status).toBe('ready'));
   proxy.isUp = true;
-  await vi.waitFor(async () => expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' }), 10_000);
+  await vi.waitFor(async () => expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' }), WAIT_LIMIT_MS);
 });
 
 it('leaving the page does not end the turn, and the next page takes it up', async () => {
@@ -222,14 +222,19 @@ it('a chat that was opened elsewhere is not fought for', async () => {
 });
 
 it('an approval that expires reaches the page without a request', async () => {
-  const page = await opened();
-  await page.say(PAY);
-  await page.until(() => expect(page.tool('process_payment').state).toBe('output-error'));
-  await page.until(() => expect(page.text).not.toBe(''));
-  await page.rest();
-  expect(page.sent).toHaveLength(1);
-  expect(page.chat.messages).toHaveLength(2);
-  await expectSameAsServer(page);
+  const hasty = await startServer('[approval]\ntimeout = "2s"\n');
+  try {
+    const page = await opened({ server: hasty, baseUrl: hasty.url });
+    await page.say(PAY);
+    await page.until(() => expect(page.tool('process_payment').state).toBe('output-error'));
+    await page.until(() => expect(page.text).not.toBe(''));
+    await page.rest();
+    expect(page.sent).toHaveLength(1);
+    expect(page.chat.messages).toHaveLength(2);
+    await expectSameAsServer(page);
+  } finally {
+    await hasty.stop();
+  }
 });
 
 it('a client tool is run once, whatever the connection does', async () => {
@@ -244,6 +249,33 @@ it('a client tool is run once, whatever the connection does', async () => {
   await page.rest();
   expect(pick).toHaveBeenCalledTimes(1);
   await expectSameAsServer(page);
+});
+
+it.each(['approved', 'rejected'] as const)('an approval that was %s without a chat request continues its message', async (status) => {
+  const page = await opened();
+  await page.say(PAY);
+  const { toolCallId = '' } = page.tool('process_payment');
+  expect(page.chat.live?.sendToolResult({ toolCallId, status })).toBe(true);
+  await page.until(() => expect(page.text).toMatch(status === 'approved' ? /Paid 50/ : /declined/));
+  await page.rest();
+  expect(page.sent).toHaveLength(1);
+  expect(page.chat.messages).toHaveLength(2);
+  expect(page.tool('process_payment').state).toBe(status === 'approved' ? 'output-available' : 'output-denied');
+});
+
+it('a log keeps what the connection tells beside the turns, and plays the turns back', async () => {
+  const log = new ChunkLog();
+  const page = await opened({ log });
+  await page.say('say hello');
+  const events = () => log.entries.flatMap((entry) => (entry.kind === 'event' ? [entry.name] : []));
+  await page.until(() => expect(events()).toEqual(['connection', 'connection', 'turn-start', 'turn-end']));
+  expect(parseChunkLog(log.toJsonl())).toEqual(log.entries);
+  const transport = playChunkLog(log.toJsonl());
+  const stream = await transport.sendMessages({ chatId: page.id, messages: [], trigger: 'submit-message', messageId: undefined, abortSignal: undefined });
+  const kept = log.entries.flatMap((entry) => (entry.kind === 'chunk' ? [entry.chunk] : []));
+  const played: unknown[] = [];
+  for await (const chunk of stream) played.push(chunk);
+  expect(played).toEqual(kept);
 });
 
 it('a refusal fails the request that it belongs to, and no other', async () => {

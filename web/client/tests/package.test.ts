@@ -1,13 +1,15 @@
 /** The package as others get it: its size, its exports with their words, its examples, and that it works elsewhere. */
 
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 
 import { build } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+import { startServer, type Server } from './server.js';
 
 const root = join(import.meta.dirname, '..');
 /** Without React, models and worklets. */
@@ -50,13 +52,16 @@ describe('sources', () => {
   });
 
   it('every export has words', () => {
-    const exported = [join(root, 'src/index.ts'), join(root, 'src/react/index.ts')].flatMap((entry) =>
+    const exported = ['index.ts', 'react/index.ts', 'audio/dsp.ts'].map((name) => join(root, 'src', name)).flatMap((entry) =>
       [...readFileSync(entry, 'utf8').matchAll(/export (?:type )?\{([^}]+)\} from '([^']+)'/g)].flatMap(([, names, file]) =>
         (names ?? '').split(',').map((name) => name.replace('type ', '').trim()).filter(Boolean).map((name) => [name, join(entry, '..', (file ?? '').replace('.js', '.ts'))] as const),
       ),
     );
     expect(exported.length).toBeGreaterThan(40);
-    const bare = exported.filter(([name, file]) => {
+    const entry = join(root, 'src/audio/silero-detector.ts');
+    const named = [...readFileSync(entry, 'utf8').matchAll(/^export (?:class|interface) (\w+)/gm)].map(([, name = '']) => [name, entry] as const);
+    expect(named.length).toBeGreaterThan(1);
+    const bare = [...exported, ...named].filter(([name, file]) => {
       const text = readFileSync(file, 'utf8');
       const at = text.search(new RegExp(`export (?:abstract )?(?:async )?(?:class|function|interface|type|const) ${name}\\b`));
       return at === -1 || !/\*\/\s*$/.test(text.slice(0, at));
@@ -83,27 +88,78 @@ describe('examples', () => {
   }, 60_000);
 });
 
-it('what is packed works elsewhere, and everything that it names is in it', () => {
-  // The steps before have built it; packing builds it once more.
-  const [packed] = JSON.parse(execFileSync('npm', ['pack', '--json', '--ignore-scripts', '--pack-destination', directory], { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })) as { filename: string; files: { path: string }[] }[];
-  const paths = packed?.files.map(({ path }) => path) ?? [];
-  for (const path of ['dist/index.js', 'dist/index.d.ts', 'dist/index.js.map', 'dist/react/index.js', 'dist/worklets/player.worklet.js', 'dist/worklets/recorder.worklet.js', 'README.md', 'LICENSE']) {
-    expect(paths).toContain(path);
-  }
-  const home = join(directory, 'node_modules/@adk-bridge/client');
-  mkdirSync(home, { recursive: true });
-  execFileSync('tar', ['xzf', join(directory, packed?.filename ?? ''), '-C', home, '--strip-components=1']);
-  for (const name of ['ai', 'react', '@ai-sdk']) symlinkSync(join(root, 'node_modules', name), join(directory, 'node_modules', name));
-  cpSync(join(home, 'package.json'), join(directory, 'copy.json'));
-  writeFileSync(
-    join(directory, 'use.mjs'),
-    `import { sendAutomaticallyWhen, LiveChatTransport } from '@adk-bridge/client';
-     import { useBridgeChat, useVoice } from '@adk-bridge/client/react';
-     import { existsSync } from 'node:fs';
-     import { fileURLToPath } from 'node:url';
-     const worklet = fileURLToPath(import.meta.resolve('@adk-bridge/client/worklets/player.worklet.js'));
-     const messages = [{ role: 'assistant', parts: [{ type: 'tool-pay', state: 'approval-responded' }] }];
-     console.log([sendAutomaticallyWhen({ messages }), typeof LiveChatTransport, typeof useBridgeChat, typeof useVoice, existsSync(worklet)].join());`,
-  );
-  expect(execFileSync(process.execPath, [join(directory, 'use.mjs')], { encoding: 'utf8' }).trim()).toBe('true,function,function,function,true');
-}, 60_000);
+describe('what is packed', () => {
+  let server: Server;
+  let archive: string;
+  beforeAll(async () => {
+    server = await startServer();
+    // The steps before have built it; packing would build it once more.
+    const args = ['pack', '--json', '--ignore-scripts', '--pack-destination', directory];
+    const told = execFileSync('npm', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+    const [packed] = JSON.parse(told) as { filename: string; files: { path: string }[] }[];
+    archive = join(directory, packed?.filename ?? '');
+    const paths = packed?.files.map(({ path }) => path) ?? [];
+    expect(paths).toEqual(expect.arrayContaining(PACKED));
+  });
+  afterAll(() => server.stop());
+
+  it.each([
+    ['v6', 'ai-6', 'ai-sdk-react-3'],
+    ['v7', 'ai', '@ai-sdk/react'],
+  ])('works elsewhere, with AI SDK %s', (version, ai, react) => {
+    const place = join(directory, version);
+    const modules = join(place, 'node_modules');
+    const home = join(modules, '@adk-bridge/client');
+    mkdirSync(home, { recursive: true });
+    mkdirSync(join(modules, '@ai-sdk'));
+    execFileSync('tar', ['xzf', archive, '-C', home, '--strip-components=1']);
+    const links = [[ai, 'ai'], [react, '@ai-sdk/react'], ['react', 'react'], ['@types', '@types']];
+    for (const [from = '', to = ''] of links) symlinkSync(join(root, 'node_modules', from), join(modules, to));
+    writeFileSync(join(place, 'package.json'), '{"type":"module"}');
+    writeFileSync(join(place, 'use.ts'), USE);
+    writeFileSync(join(place, 'tsconfig.json'), JSON.stringify({ compilerOptions: USE_OPTIONS, include: ['use.ts'] }));
+    const run = (...args: string[]) => execFileSync(process.execPath, args, { cwd: place, encoding: 'utf8', stdio: 'pipe' });
+    run(join(root, 'node_modules/typescript/bin/tsc'), '-p', place);
+    expect(JSON.parse(run('use.js', server.url))).toEqual({
+      predicate: true,
+      answer: 'hello',
+      functions: Array(5).fill('function'),
+      worklets: [true, true, true],
+    });
+  });
+});
+
+const PACKED = [
+  ...['index', 'react/index', 'audio/dsp', 'audio/silero-detector'].flatMap((name) => [`dist/${name}.js`, `dist/${name}.js.map`, `dist/${name}.d.ts`]),
+  ...['player.worklet', 'recorder.worklet', 'silero.worker'].flatMap((name) => [`dist/worklets/${name}.js`, `dist/worklets/${name}.js.map`]),
+  'README.md',
+  'LICENSE',
+];
+
+const USE_OPTIONS = { target: 'es2022', module: 'nodenext', strict: true, skipLibCheck: true, types: ['node', 'react'] };
+
+/** A program that uses every entry of the package, and says `hello` to a server. */
+const USE = `
+import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { Chat } from '@ai-sdk/react';
+import { buildUseChatOptions, defineClientTools, LiveChatTransport, sendAutomaticallyWhen } from '@adk-bridge/client';
+import { wavOf } from '@adk-bridge/client/dsp';
+import { useBridgeChat, useVoice, type BridgeChat } from '@adk-bridge/client/react';
+import { SileroDetector } from '@adk-bridge/client/silero';
+
+const clientTools = defineClientTools({ pick_color: () => 'teal' });
+const chat = new Chat(buildUseChatOptions({ mode: 'sse', baseUrl: process.argv[2], clientTools }));
+await chat.sendMessage({ text: 'say hello' });
+export const useIt = (id: string): BridgeChat => useBridgeChat({ mode: 'live', id, clientTools });
+console.log(
+  JSON.stringify({
+    predicate: sendAutomaticallyWhen({ messages: [{ role: 'assistant', parts: [{ type: 'tool-pay', state: 'approval-responded' } as { type: string }] }] }),
+    answer: chat.lastMessage?.parts.map((part) => (part.type === 'text' ? part.text : '')).join(''),
+    functions: [LiveChatTransport, SileroDetector, useBridgeChat, useVoice, wavOf].map((value) => typeof value),
+    worklets: ['player.worklet', 'recorder.worklet', 'silero.worker'].map((name) =>
+      existsSync(fileURLToPath(import.meta.resolve('@adk-bridge/client/worklets/' + name + '.js'))),
+    ),
+  }),
+);
+`;

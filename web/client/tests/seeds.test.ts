@@ -1,12 +1,13 @@
-/** The bare predicate, as ADR 0006 has it, with the AI SDK's own `Chat` and transport against the real server. */
+/** The seeds' own tests with the AI SDK's `Chat` against the real server: the bare predicate, and both answers alike. */
 
 import { Chat } from '@ai-sdk/react';
 import { DefaultChatTransport, type UIMessage } from 'ai';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { WebSocket } from 'ws';
 
-import { sendAutomaticallyWhen } from '../src/index.js';
+import { buildUseChatOptions, sendAutomaticallyWhen } from '../src/index.js';
 import { isToolPart, type ToolPart } from '../src/tool-parts.js';
-import { startServer, type Server } from './server.js';
+import { startServer, WAIT_LIMIT_MS, type Server } from './server.js';
 
 const PAY = 'call process_payment {"amount":50,"recipient":"Hanako"}';
 const COLOR = 'call pick_color {}';
@@ -40,8 +41,8 @@ function open(dialect: 'native' | 'adk') {
     const toolCallId = tools().find(({ type }) => type === `tool-${name}`)?.toolCallId ?? '';
     return chat.addToolOutput({ tool: name, toolCallId, output });
   };
-  const answered = () => vi.waitFor(() => expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ type: 'text', state: 'done' }), 10_000);
-  const ready = () => vi.waitFor(() => expect(chat.status).toBe('ready'), 10_000);
+  const answered = () => vi.waitFor(() => expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ type: 'text', state: 'done' }), WAIT_LIMIT_MS);
+  const ready = () => vi.waitFor(() => expect(chat.status).toBe('ready'), WAIT_LIMIT_MS);
   return { chat, requests, answer, output, answered, ready };
 }
 
@@ -80,7 +81,7 @@ describe.each(['native', 'adk'] as const)('%s', (dialect) => {
     const { chat, requests, answer, answered, ready } = open(dialect);
     await chat.sendMessage({ text: 'search the database and update it' });
     await answer(approved);
-    await vi.waitFor(() => expect(requests).toHaveLength(2), 10_000);
+    await vi.waitFor(() => expect(requests).toHaveLength(2), WAIT_LIMIT_MS);
     await ready();
     if (dialect === 'adk') expect(chat.lastMessage?.parts.every(({ type }) => type !== 'text')).toBe(true);
     await answer(approved);
@@ -89,3 +90,53 @@ describe.each(['native', 'adk'] as const)('%s', (dialect) => {
     expect(chat.messages).toHaveLength(2);
   });
 });
+
+describe.each([
+  ['sse', 'native'],
+  ['sse', 'adk'],
+  ['live', 'native'],
+  ['live', 'adk'],
+] as const)('mode %s, dialect %s', (mode, dialect) => {
+  it('ADR 0007: approving and denying take the same steps to the same request', async () => {
+    const approved = await stepsOf(mode, dialect, true);
+    expect(approved.filter((step) => step === 'request')).toHaveLength(1);
+    expect(await stepsOf(mode, dialect, false)).toEqual(approved);
+  });
+});
+
+/** What happens in a chat from an answer to the first word about it: statuses, changes of the messages, requests. */
+async function stepsOf(mode: 'sse' | 'live', dialect: 'native' | 'adk', approved: boolean): Promise<string[]> {
+  const steps: string[] = [];
+  const request = (body: unknown) => {
+    if (String(body).includes('"messages":')) steps.push('request');
+  };
+  const { live, ...init } = buildUseChatOptions({
+    mode,
+    dialect,
+    id: crypto.randomUUID(),
+    baseUrl: server.url,
+    fetch: (url, init) => {
+      request(init?.body);
+      return fetch(url, init);
+    },
+    WebSocket: class extends WebSocket {
+      override send(data: string): void {
+        request(data);
+        super.send(data);
+      }
+    } as never,
+  });
+  const chat = new Chat(init);
+  await chat.sendMessage({ text: PAY });
+  const asked = (chat.lastMessage?.parts ?? []).find((part) => isToolPart(part) && (part as ToolPart).state === 'approval-requested') as ToolPart;
+  steps.length = 0;
+  chat['~registerStatusCallback'](() => steps.push(chat.status));
+  chat['~registerMessagesCallback'](() => {
+    if (chat.status !== 'streaming') steps.push('messages');
+  });
+  await chat.addToolApprovalResponse({ id: asked.approval?.id ?? '', approved });
+  steps.push('answered');
+  await vi.waitFor(() => expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ type: 'text', state: 'done' }), WAIT_LIMIT_MS);
+  live?.close();
+  return steps.slice(0, steps.indexOf('streaming'));
+}

@@ -10,6 +10,9 @@ import type { UIMessage } from 'ai';
 /** A debug build on a busy machine takes a few seconds to start. */
 const START_LIMIT_MS = 30_000;
 
+/** No flow of a test takes longer, however busy the machine is. */
+export const WAIT_LIMIT_MS = 30_000;
+
 /** The origin that jsdom and the tests' pages have. */
 export const PAGE_ORIGIN = 'http://localhost:3000';
 

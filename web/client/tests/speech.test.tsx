@@ -277,6 +277,23 @@ describe('audio', () => {
   });
 });
 
+describe('audio as JSON', () => {
+  it('is asked for, and goes out as base64', async () => {
+    page.close();
+    received.length = 0;
+    page = new ChatPage({ server: page.server, mode: 'live', id: 'c1', audioWire: 'json' } as never);
+    await page.until(() => expect(page.chat.connection.status).toBe('open'));
+    const { live } = page.chat;
+    expect(live?.sendAudio(Int16Array.of(1, -2), { preRoll: true })).toBe(true);
+    expect(live?.sendPicture(Uint8Array.of(0xff, 0xd8))).toBe(true);
+    await page.until(() => expect(frames('video_frame')).toHaveLength(1));
+    expect(frames('audio_config')).toEqual([{ type: 'audio_config', wire: 'json' }]);
+    expect(frames('audio_chunk')).toEqual([{ type: 'audio_chunk', chunk: 'AQD+/w==', sampleRate: 16_000, channels: 1, bitDepth: 16 }]);
+    expect(frames('video_frame')).toEqual([{ type: 'video_frame', data: '/9g=', mediaType: 'image/jpeg' }]);
+    expect(received.every((data) => typeof data === 'string')).toBe(true);
+  });
+});
+
 describe('what goes wrong', () => {
   it('a refused request is an error of the chat, and the socket stays', async () => {
     void page.chat.sendMessage({ text: 'hello' });

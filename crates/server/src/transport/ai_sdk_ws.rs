@@ -40,6 +40,8 @@ use crate::sockets::Place;
 
 /// How many requests of one socket may be under way; the client has one for each chat on its page.
 const MAX_REQUESTS: usize = 32;
+/// How many may wait for their chats, aborted ones included; with more of them nothing is read.
+const MAX_ASKING: usize = 2 * MAX_REQUESTS;
 /// How long the last chunks of a server that goes away may take to reach a client.
 const LAST_CHUNKS: Duration = Duration::from_secs(1);
 
@@ -125,7 +127,7 @@ impl Connection<'_> {
     ) -> Result<std::convert::Infallible, Gone> {
         loop {
             tokio::select! {
-                incoming = self.socket.next(true) => self.take(incoming?).await?,
+                incoming = self.socket.next(self.asking.len() < MAX_ASKING) => self.take(incoming?).await?,
                 Some(asked) = self.asked.next(), if !self.asked.is_empty() => self.begin(asked).await?,
                 (index, piece) = next_piece(&mut self.running, &mut self.turn) => {
                     self.write(index, piece).await?;
@@ -155,8 +157,9 @@ impl Connection<'_> {
         if request_id.len() > MAX_ID_BYTES {
             return self.error("", "the requestId is too long").await;
         }
+        let waiting = self.asking.iter().filter(|asking| !asking.aborted);
         if !matches!(frame, ClientFrame::Abort { .. })
-            && self.asking.len() + self.running.len() >= MAX_REQUESTS
+            && waiting.count() + self.running.len() >= MAX_REQUESTS
         {
             let message = format!("{MAX_REQUESTS} requests are under way; wait for one to end");
             return self.error(&request_id, &message).await;

@@ -1,16 +1,7 @@
-/**
- * What recorder and player share: a worklet on the audio thread, opened once, spoken with in messages, closed with all
- * that belongs to it.
- *
- * ```
- *            open()                all there
- *   closed ─────────▶ opening ─────────────▶ open
- *     ▲                  │ failed, close()    │ close()
- *     └──────────────────┴────────────────────┘ what has been opened so far ends; what comes too late ends at once
- * ```
- */
+/** What recorder and player share: a worklet on the audio thread that is opened, spoken with in messages, and closed. */
 
 import { Value, type Observable } from '../value.js';
+import { Opening, type OnClose } from './opening.js';
 
 /** What every device is told at its making. */
 export interface AudioDeviceOptions {
@@ -20,15 +11,11 @@ export interface AudioDeviceOptions {
   workletUrl?: string | URL | undefined;
 }
 
-/** Runs `end` when the device is closed, or at once where it is closed already. */
-export type OnClose = (end: () => void) => void;
-
 /** A part of the browser's audio, with a worklet behind it. */
 export abstract class AudioDevice<Report extends { readonly type: string }> {
   readonly #options: AudioDeviceOptions;
   readonly #level = new Value(0);
-  #life: AbortController | undefined;
-  #opening: Promise<void> | undefined;
+  readonly #opening = new Opening();
   #port: MessagePort | undefined;
 
   constructor(options: AudioDeviceOptions) {
@@ -42,24 +29,12 @@ export abstract class AudioDevice<Report extends { readonly type: string }> {
 
   /** Makes the device ready. Call it in a click or key press: browsers start no sound otherwise. */
   open(): Promise<void> {
-    if (this.#opening !== undefined) return this.#opening;
-    const life = new AbortController();
-    this.#life = life;
-    this.#opening = this.#open(life.signal).catch((error: unknown) => {
-      // Who has closed it asks no more what became of it.
-      if (life.signal.aborted) return;
-      this.close();
-      throw error;
-    });
-    return this.#opening;
+    return this.#opening.open((onClose, signal) => this.#open(onClose, signal));
   }
 
   /** Lets go of everything; it can be opened again. */
   close(): void {
-    this.#life?.abort();
-    this.#opening = undefined;
-    this.#port = undefined;
-    this.#level.set(0);
+    this.#opening.close();
   }
 
   /** Where the worklet lies beside this library; written out in each device, because bundlers look for it there. */
@@ -76,8 +51,7 @@ export abstract class AudioDevice<Report extends { readonly type: string }> {
     this.#port?.postMessage(order);
   }
 
-  async #open(signal: AbortSignal): Promise<void> {
-    const onClose: OnClose = (end) => (signal.aborted ? end() : signal.addEventListener('abort', end));
+  async #open(onClose: OnClose, signal: AbortSignal): Promise<void> {
     const { context = new AudioContext(), workletUrl = this.worklet } = this.#options;
     if (context !== this.#options.context) onClose(() => context.state !== 'closed' && void context.close());
     await Promise.all([context.audioWorklet.addModule(workletUrl), context.resume()]);
@@ -95,5 +69,9 @@ export abstract class AudioDevice<Report extends { readonly type: string }> {
       else this.take(data as Report);
     };
     this.#port = port;
+    onClose(() => {
+      this.#port = undefined;
+      this.#level.set(0);
+    });
   }
 }

@@ -1,7 +1,8 @@
 /** Plays speech as it comes, without gaps, and is silent at once when it is told to. */
 
 import { Value, type Observable } from '../value.js';
-import { AudioDevice, type AudioDeviceOptions, type OnClose } from './audio-device.js';
+import { AudioDevice, type AudioDeviceOptions } from './audio-device.js';
+import type { OnClose } from './opening.js';
 import type { PlayerState } from './player-core.js';
 
 /** Options of {@link AudioPlayer}. */

@@ -1,6 +1,7 @@
 /** Records the microphone as 16 kHz mono PCM16, on the audio thread. */
 
-import { AudioDevice, type AudioDeviceOptions, type OnClose } from './audio-device.js';
+import { AudioDevice, type AudioDeviceOptions } from './audio-device.js';
+import type { OnClose } from './opening.js';
 import type { Gate, RecordedChunk } from './recorder-core.js';
 
 /** Options of {@link AudioRecorder}. */

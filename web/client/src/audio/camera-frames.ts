@@ -1,5 +1,7 @@
 /** Takes pictures of the camera or the screen, about one a second, as JPEG. */
 
+import { Opening, type OnClose } from './opening.js';
+
 /** Options of {@link CameraFrames}. */
 export interface CameraFramesOptions {
   /** Takes each picture. */
@@ -20,9 +22,8 @@ export interface CameraFramesOptions {
 /** A camera or a shared screen as a row of pictures. */
 export class CameraFrames {
   readonly #options: CameraFramesOptions;
+  readonly #opening = new Opening();
   #stream: MediaStream | undefined;
-  #timer: ReturnType<typeof setInterval> | undefined;
-  #isOpen = false;
   #isEncoding = false;
 
   constructor(options: CameraFramesOptions) {
@@ -35,36 +36,32 @@ export class CameraFrames {
   }
 
   /** Asks for the camera or the screen, and begins. Call it in a click or key press. */
-  async open(): Promise<void> {
-    if (this.#isOpen) return;
-    this.#isOpen = true;
-    try {
-      const stream = await this.#ask();
-      // Closed while the user was asked.
-      if (!this.#isOpen) return stopTracks(stream);
-      this.#stream = stream;
-      stream.getVideoTracks()[0]?.addEventListener('ended', () => {
-        this.close();
-        this.#options.onEnded?.();
-      });
-      const video = Object.assign(document.createElement('video'), { muted: true, playsInline: true, srcObject: stream });
-      await video.play();
-      if (!this.#isOpen) return;
-      const canvas = document.createElement('canvas');
-      this.#timer = setInterval(() => void this.#take(video, canvas), this.#options.intervalMs ?? 1000);
-      await this.#take(video, canvas);
-    } catch (error) {
-      this.close();
-      throw error;
-    }
+  open(): Promise<void> {
+    return this.#opening.open((onClose, signal) => this.#open(onClose, signal));
   }
 
   /** Ends the pictures and lets go of the camera. */
   close(): void {
-    this.#isOpen = false;
-    clearInterval(this.#timer);
-    if (this.#stream !== undefined) stopTracks(this.#stream);
-    this.#stream = undefined;
+    this.#opening.close();
+  }
+
+  async #open(onClose: OnClose, signal: AbortSignal): Promise<void> {
+    const stream = await this.#ask();
+    onClose(() => stream.getTracks().forEach((track) => track.stop()));
+    signal.throwIfAborted();
+    this.#stream = stream;
+    onClose(() => (this.#stream = undefined));
+    stream.getVideoTracks()[0]?.addEventListener('ended', () => {
+      this.close();
+      this.#options.onEnded?.();
+    });
+    const video = Object.assign(document.createElement('video'), { muted: true, playsInline: true, srcObject: stream });
+    await video.play();
+    const canvas = document.createElement('canvas');
+    const take = () => this.#take(video, canvas, signal);
+    const timer = setInterval(() => void take(), this.#options.intervalMs ?? 1000);
+    onClose(() => clearInterval(timer));
+    await take();
   }
 
   #ask(): Promise<MediaStream> {
@@ -75,7 +72,7 @@ export class CameraFrames {
     return navigator.mediaDevices.getUserMedia({ video });
   }
 
-  async #take(video: HTMLVideoElement, canvas: HTMLCanvasElement): Promise<void> {
+  async #take(video: HTMLVideoElement, canvas: HTMLCanvasElement, signal: AbortSignal): Promise<void> {
     const { maxPixels = 640, quality = 0.7, onFrame } = this.#options;
     const { videoWidth, videoHeight } = video;
     // A slow machine leaves pictures out.
@@ -87,13 +84,10 @@ export class CameraFrames {
       canvas.height = Math.round(videoHeight * scale);
       canvas.getContext('2d')?.drawImage(video, 0, 0, canvas.width, canvas.height);
       const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve, 'image/jpeg', quality));
-      if (blob !== null && this.#isOpen) onFrame(new Uint8Array(await blob.arrayBuffer()));
+      const bytes = await blob?.arrayBuffer();
+      if (bytes !== undefined && !signal.aborted) onFrame(new Uint8Array(bytes));
     } finally {
       this.#isEncoding = false;
     }
   }
-}
-
-function stopTracks(stream: MediaStream): void {
-  for (const track of stream.getTracks()) track.stop();
 }

@@ -22,20 +22,18 @@ export interface OutgoingBinaryFrame {
 /** A frame of the server. */
 export interface IncomingBinaryFrame {
   readonly kind: number;
-  readonly flags: number;
   readonly turn: number;
-  readonly sequence: number;
   readonly samples: Int16Array;
 }
 
-/** Writes `[u8 kind][u8 flags][u16 turn][u32 sequence][payload]`, little-endian. */
+/** Writes `[u8 kind][u8 flags][u16 turn][u32 sequence][payload]`, little-endian; turn and sequence wrap around. */
 export function writeBinaryFrame(frame: OutgoingBinaryFrame): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(HEADER_BYTES + frame.payload.length);
   const header = new DataView(bytes.buffer);
   header.setUint8(0, frame.kind);
   header.setUint8(1, (frame.preRoll ? PRE_ROLL : 0) | (frame.last ? LAST : 0));
-  header.setUint16(2, frame.turn & 0xffff, true);
-  header.setUint32(4, frame.sequence >>> 0, true);
+  header.setUint16(2, frame.turn, true);
+  header.setUint32(4, frame.sequence, true);
   bytes.set(frame.payload, HEADER_BYTES);
   return bytes;
 }
@@ -46,9 +44,7 @@ export function readBinaryFrame(bytes: ArrayBuffer): IncomingBinaryFrame | undef
   const header = new DataView(bytes);
   return {
     kind: header.getUint8(0),
-    flags: header.getUint8(1),
     turn: header.getUint16(2, true),
-    sequence: header.getUint32(4, true),
     // Every platform with a WebSocket is little-endian, as the frame is.
     samples: new Int16Array(bytes, HEADER_BYTES, (bytes.byteLength - HEADER_BYTES) >> 1),
   };

@@ -110,16 +110,13 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
       onStale: () => this.#emit('stale', { chatId: this.#chatId ?? '' }),
     });
     this.#socket = new LiveSocket({
+      ...options,
       address: () => this.#address(),
       onText: (text) => this.#receive(text),
       onBinary: (bytes) => this.#receiveBinary(bytes),
       onOpen: () => this.#opened(),
       onLost: () => this.#lost(),
       onClosed: (reason) => this.#desk.fail(new Error(reason)),
-      WebSocket: options.WebSocket,
-      minRetryMs: options.minRetryMs,
-      maxRetryMs: options.maxRetryMs,
-      pingIntervalMs: options.pingIntervalMs,
     });
   }
 
@@ -177,7 +174,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
 
   /** The user begins or ends an utterance by hand. */
   audioControl(action: 'start' | 'stop'): void {
-    if (action === 'start') this.#turn = (this.#turn + 1) & 0xffff;
+    if (action === 'start') this.#turn += 1;
     this.#socket.send({ type: 'audio_control', action });
   }
 

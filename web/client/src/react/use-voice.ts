@@ -47,10 +47,12 @@ export function useVoice<Message extends UIMessage>(
   const [mode, setModeState] = useState<TalkMode>(options.mode ?? 'push-to-talk');
   const [isMuted, setMutedState] = useState(false);
   // The session takes its options when it starts; another device is another session.
-  const session = useMemo(
-    () => (live === undefined ? undefined : new VoiceSession(live as LiveChatTransport, { ...options, mode })),
-    [live, deviceId],
-  );
+  const session = useMemo(() => {
+    if (live === undefined) return undefined;
+    const session = new VoiceSession(live as LiveChatTransport, { ...options, mode });
+    session.setMuted(isMuted);
+    return session;
+  }, [live, deviceId]);
   useEffect(() => () => session?.stop(), [session]);
 
   const state = useObservable(session?.state ?? OFF);
