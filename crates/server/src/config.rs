@@ -576,23 +576,16 @@ mod tests {
             approval: true,
         };
         let mut wanted: Vec<String> = Vec::new();
+        let keys_of = |value: &Value| -> Vec<String> {
+            let keys = value.as_object().unwrap().keys();
+            keys.map(|key| format!("{key} = ")).collect()
+        };
         let sections = serde_json::to_value(&config).unwrap();
         for (section, keys) in sections.as_object().unwrap() {
             wanted.push(format!("[{section}]"));
-            wanted.extend(
-                keys.as_object()
-                    .unwrap()
-                    .keys()
-                    .map(|key| format!("{key} = ")),
-            );
+            wanted.extend(keys_of(keys));
         }
-        let tool = serde_json::to_value(tool).unwrap();
-        wanted.extend(
-            tool.as_object()
-                .unwrap()
-                .keys()
-                .map(|key| format!("{key} = ")),
-        );
+        wanted.extend(keys_of(&serde_json::to_value(tool).unwrap()));
         for begin in wanted {
             let is_there = EXAMPLE
                 .lines()

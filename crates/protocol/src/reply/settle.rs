@@ -6,7 +6,6 @@ use super::{Given, Mode, Reply, Runner};
 use crate::approval::{Approval, ApprovalState, Time, input_hash};
 use crate::calls::{Call, CallState, Outcome, RunsOn, Settled};
 use crate::chunk::Chunk;
-use crate::event::{REQUEST_CREDENTIAL, REQUEST_INPUT};
 use crate::outbox::{AuditKind, Effect, Outbox};
 use crate::translate::file_chunk;
 
@@ -106,10 +105,9 @@ impl Reply {
                 Some(outcome) => self.settle_with(index, outcome, out),
                 None => {
                     let limits = given.rules.limits();
-                    // By these names a human is asked, who takes longer than a program.
-                    let time = match self.calls[index].name.as_str() {
-                        REQUEST_INPUT | REQUEST_CREDENTIAL => limits.approval_timeout,
-                        _ => limits.client_timeout,
+                    let time = match self.calls[index].asks_a_human() {
+                        true => limits.approval_timeout,
+                        false => limits.client_timeout,
                     };
                     let expires = given.now.saturating_add(time);
                     self.calls[index].state = CallState::AwaitingClient { expires };

@@ -16,7 +16,7 @@ export function ApprovalBar({ calls, session }: { calls: Call[]; session: ChatSe
       className="appear mb-2 flex flex-wrap items-center gap-2 rounded-2xl border border-warning/40 bg-warning-soft py-2 pr-2 pl-4 text-sm"
     >
       <ShieldQuestion className="size-4 text-warning" aria-hidden />
-      <span className="min-w-[60%] flex-1 sm:min-w-44">{t('allWait', { count: calls.length })}</span>
+      <span className="min-w-[75%] flex-1 sm:min-w-44">{t('allWait', { count: calls.length })}</span>
       <Button className="h-8 flex-1 sm:flex-none" onClick={() => void session.respond(ids, false)} data-testid="deny-all">
         {t('denyAll')}
       </Button>

@@ -1,6 +1,6 @@
 /** The conversations, by age, with search, and a badge where an approval waits. */
 import { Search } from 'lucide-react';
-import { type RefObject, useLayoutEffect, useMemo, useRef, useState } from 'react';
+import { useMemo, useState } from 'react';
 
 import type { ChatRow } from '../lib/api';
 import { chats } from '../lib/connection';
@@ -24,8 +24,6 @@ export function ChatList({ openId, onOpen }: { openId: string; onOpen: () => voi
       return !gone.has(id) && words.every((word) => text.includes(word));
     });
   }, [all, gone, query]);
-  const list = useRef<HTMLElement>(null);
-  useKeptFocus(list);
 
   return (
     <>
@@ -44,9 +42,7 @@ export function ChatList({ openId, onOpen }: { openId: string; onOpen: () => voi
           className="h-9 w-full rounded-lg border border-transparent bg-accent pr-3 pl-9 text-sm placeholder:text-muted-foreground focus:border-ring focus:bg-raised focus:outline-none"
         />
       </label>
-      <nav
-        ref={list}
-        aria-label={t('chats')} className="scroll-quiet min-h-0 flex-1 overflow-y-auto px-2 pb-3" data-testid="chat-list">
+      <nav aria-label={t('chats')} className="scroll-quiet min-h-0 flex-1 overflow-y-auto px-2 pb-3" data-testid="chat-list">
         {found.length === 0 && all !== null && (
           <p className="px-3 py-4 text-sm text-muted-foreground">
             {query === '' ? t('noChats') : t('noMatches', { query })}
@@ -64,15 +60,6 @@ export function ChatList({ openId, onOpen }: { openId: string; onOpen: () => voi
       </nav>
     </>
   );
-}
-
-/** A row that the browser moves loses the keyboard's focus, and rows move whenever another chat goes on. */
-function useKeptFocus(list: RefObject<HTMLElement | null>): void {
-  const { activeElement } = document;
-  const before = activeElement instanceof HTMLElement && list.current?.contains(activeElement) ? activeElement : undefined;
-  useLayoutEffect(() => {
-    if (before?.isConnected && document.activeElement === document.body) before.focus({ preventScroll: true });
-  });
 }
 
 interface GroupProps {

@@ -242,6 +242,23 @@ function Control({ field, text, about, onChange }: ControlProps) {
         />
       );
     default:
+      // An answer that is nothing but words may have many of them.
+      if (field.path.length === 0 && field.inputType === 'text') {
+        return (
+          <textarea
+            {...about}
+            rows={1}
+            value={text}
+            onChange={(event) => onChange(event.target.value)}
+            onKeyDown={(event) => {
+              if (event.key !== 'Enter' || event.shiftKey || event.nativeEvent.isComposing) return;
+              event.preventDefault();
+              event.currentTarget.form?.requestSubmit();
+            }}
+            className={clsx(about.className, 'field-sizing-content block max-h-72 resize-none')}
+          />
+        );
+      }
       return (
         <input {...about} type={field.inputType} value={text} onChange={(event) => onChange(event.target.value)} />
       );

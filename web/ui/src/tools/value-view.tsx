@@ -1,4 +1,5 @@
 /** A tool's input or output as a person reads it: names and values, rows, pictures; JSON only where nothing else fits. */
+import clsx from 'clsx';
 import type { ReactNode } from 'react';
 
 import { humanName } from '../lib/human-name';
@@ -21,8 +22,8 @@ export function ValueView({ value }: { value: unknown }): ReactNode {
     <dl className="grid grid-cols-[minmax(5rem,auto)_1fr] gap-x-4 gap-y-1">
       {entries.map(([name, inner]) => (
         <div key={name} className="contents">
-          <dt className="text-muted-foreground">{humanName(name)}</dt>
-          <dd className="min-w-0 break-words">
+          <dt className={clsx('text-muted-foreground', isTable(inner) && 'col-span-2')}>{humanName(name)}</dt>
+          <dd className={clsx('min-w-0 break-words', isTable(inner) && 'col-span-2')}>
             <ValueView value={inner} />
           </dd>
         </div>
@@ -86,6 +87,11 @@ function List({ items }: { items: unknown[] }) {
       {note}
     </>
   );
+}
+
+/** A table has the whole width. */
+function isTable(value: unknown): boolean {
+  return Array.isArray(value) && columnsOf(value.slice(0, MAX_ROWS)) !== undefined;
 }
 
 /** The columns that flat rows share; nothing if they are no rows. */
