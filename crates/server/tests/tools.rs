@@ -123,7 +123,7 @@ async fn say(chats: &Chats, id: &str, text: &str) -> Vec<Value> {
     let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
     let mut answer = chats
         .ask("alice", "chat-1", |answer| Command::Post {
-            request,
+            request: Box::new(request),
             via: Via::HTTP,
             answer: AnswerTo::Request(answer),
         })

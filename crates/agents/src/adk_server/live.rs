@@ -44,8 +44,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const MEANT: Duration = Duration::from_secs(5);
 /// Speech comes faster than it is heard: a model that has been silent for so long in the middle of it was lost.
 const LOST_WORDS: Duration = Duration::from_secs(15);
-/// A question that nobody has begun to answer by then was lost.
-const LOST_QUESTION: Duration = Duration::from_secs(60);
+/// A question that nobody has begun to answer by then was lost: ADK does not tell when it takes another connection to the
+/// model, which knows nothing of it. Models that listen begin within seconds.
+const LOST_QUESTION: Duration = Duration::from_secs(30);
 /// Closed because something went wrong behind the server; the reason begins with the model's own code.
 const INTERNAL: u16 = 1011;
 const INVALID_ARGUMENT: &str = "1007";

@@ -52,8 +52,8 @@ pub enum LiveCommand {
 }
 
 pub enum LiveAsk {
-    Message(ChatRequest),
-    ToolResult(ToolResult),
+    Message(Box<ChatRequest>),
+    ToolResult(Box<ToolResult>),
     Interrupt,
     Input(LiveInput),
 }
@@ -319,7 +319,7 @@ impl Task {
                         let to = AnswerTo::Live { connection, credit };
                         return self.post(request, Via::live(connection), to).await;
                     }
-                    LiveAsk::ToolResult(result) => self.tool_result(connection, result).await,
+                    LiveAsk::ToolResult(result) => self.tool_result(connection, *result).await,
                     LiveAsk::Interrupt => {
                         self.interrupt().await;
                         Ok(())

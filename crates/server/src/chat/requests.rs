@@ -33,7 +33,7 @@ impl Task {
         left_out.then(|| self.once(reader, reply, None))
     }
 
-    pub(super) async fn post(&mut self, mut request: ChatRequest, via: Via, answer: AnswerTo) {
+    pub(super) async fn post(&mut self, mut request: Box<ChatRequest>, via: Via, answer: AnswerTo) {
         self.arrived = Some(Instant::now());
         if let Some(theirs) = request.messages.last_mut()
             && let Some(ours) = self.history.iter().find(|ours| ours.id == theirs.id)

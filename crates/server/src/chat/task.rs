@@ -45,10 +45,10 @@ const LIVE_IDLE: Duration = Duration::from_secs(60);
 /// How long tools may go on when the server is being stopped; it has to be gone after five seconds.
 const LAST_TOOLS: Duration = Duration::from_secs(3);
 
-/// What doors ask of a chat.
+/// What doors ask of a chat. Small, since every chat in use has room for some dozens.
 pub enum Command {
     Post {
-        request: ChatRequest,
+        request: Box<ChatRequest>,
         via: Via,
         answer: AnswerTo,
     },
@@ -67,7 +67,7 @@ pub enum Command {
     },
     ToolOutput {
         call_id: String,
-        outcome: Outcome,
+        outcome: Box<Outcome>,
         answer: oneshot::Sender<Result<(), AppError>>,
     },
     Live(LiveCommand),
@@ -149,19 +149,20 @@ impl Task {
         mut commands: mpsc::Receiver<Command>,
     ) {
         let mut task = Self::new(shared, user, chat_id);
-        if let Err(error) = task.load().await {
+        // Boxed, as is everything that happens now and then: an idle chat is as large as the largest of what is not.
+        if let Err(error) = Box::pin(task.load()).await {
             tracing::error!(chat = %task.chat_id, %error, "the chat {} cannot be loaded", task.chat_id);
             let refusal = AppError::unavailable(format!("the chat cannot be loaded: {error}"));
-            return refuse_all(task.queue, commands, refusal).await;
+            return Box::pin(refuse_all(task.queue, commands, refusal)).await;
         }
-        task.feed(Input::Boot).await;
+        Box::pin(task.feed(Input::Boot)).await;
         // One alarm for everything that time brings. It may ring too early, and is then set anew: setting it costs more
         // than a look at the clock, and most of what it is set for is put off by whatever happens.
         let mut alarm = pin!(tokio::time::sleep(KEEP_ALIVE));
         let mut rang = false;
         loop {
             if task.lost {
-                return task.let_go().await;
+                return Box::pin(task.let_go()).await;
             }
             let room = task.readers.have_room();
             if !std::mem::take(&mut rang) {
@@ -176,29 +177,29 @@ impl Task {
                 biased;
                 command = commands.recv() => match command {
                     Some(Command::Close { answer }) => {
-                        task.stop_everything().await;
+                        Box::pin(task.stop_everything()).await;
                         task.live.close(Close::NOT_FOUND);
                         let _ = answer.send(());
-                        return refuse_all(task.queue, commands, AppError::not_found("chat")).await;
+                        let refusal = AppError::not_found("chat");
+                        return Box::pin(refuse_all(task.queue, commands, refusal)).await;
                     }
                     Some(Command::ShutDown { answer }) => {
-                        task.shut_down().await;
+                        Box::pin(task.shut_down()).await;
                         task.live.close(Close::GOING_AWAY);
                         let _ = answer.send(());
                         return;
                     }
-                    Some(command) => task.command(command).await,
+                    Some(command) => Box::pin(task.command(command)).await,
                     None => return,
                 },
                 Some(done) = task.tools.join_next(), if !task.tools.is_empty() => {
-                    task.tool_done(done).await;
+                    Box::pin(task.tool_done(done)).await;
                 }
                 progress = task.run.progress(), if room && task.run.is_active() => {
-                    task.progress(progress).await;
+                    Box::pin(task.progress(progress)).await;
                 }
                 () = task.readers.room(), if !room => {}
                 brought = task.upstream.next(), if room && task.upstream.is_read() => {
-                    // Boxed, as are the others of speech: most chats are written, and small.
                     Box::pin(task.upstream_brought(brought)).await;
                 }
                 () = task.live.gone() => {
@@ -206,14 +207,16 @@ impl Task {
                     task.upstream.listened_to(false);
                 }
                 () = alarm.as_mut() => {
-                    if task.ring().await && commands.is_empty() {
+                    if Box::pin(task.ring()).await && commands.is_empty() {
                         return;
                     }
                     rang = true;
                     alarm.as_mut().reset(Instant::now() + KEEP_ALIVE);
                 }
             }
-            task.take_queued().await;
+            if !task.queue.is_empty() {
+                Box::pin(task.take_queued()).await;
+            }
             while let Some(command) = task.next_later() {
                 Box::pin(task.command(command)).await;
             }
@@ -339,7 +342,7 @@ impl Task {
                 outcome,
                 answer,
             } => {
-                let _ = answer.send(self.tool_output(&call_id, outcome).await);
+                let _ = answer.send(self.tool_output(&call_id, *outcome).await);
             }
             Command::Live(command) => Box::pin(self.live_command(command)).await,
             Command::Close { .. } | Command::ShutDown { .. } => {}

@@ -181,7 +181,7 @@ impl Connection<'_> {
         let (sender, answer) = oneshot::channel();
         let chat_id = request.chat_id.clone();
         let command = Command::Post {
-            request,
+            request: Box::new(request),
             via: Via::socket(self.id),
             answer: AnswerTo::Request(sender),
         };

@@ -40,7 +40,7 @@ pub async fn post(
     let answer = app
         .chats
         .ask(&user, &chat_id, |answer| Command::Post {
-            request,
+            request: Box::new(request),
             via: Via::HTTP,
             answer: AnswerTo::Request(answer),
         })
@@ -101,7 +101,7 @@ pub async fn tool_output(
     app.chats
         .ask(&user, &chat_id, |answer| Command::ToolOutput {
             call_id,
-            outcome,
+            outcome: Box::new(outcome),
             answer,
         })
         .await??;

@@ -19,8 +19,8 @@ use crate::error::AppError;
 use crate::router::App;
 use crate::sockets::{Place, TICKET_LIFE};
 
-/// What an idle connection costs is mostly its buffer; a read of an uplink's audio frame fits into it.
-const READ_BUFFER_BYTES: usize = 4 * 1024;
+/// Every idle connection has one; three frames of an uplink's audio fit into it.
+const READ_BUFFER_BYTES: usize = 2 * 1024;
 /// Beyond it written frames go out without waiting for more.
 const WRITE_BUFFER_BYTES: usize = 4 * 1024;
 
@@ -77,8 +77,8 @@ where
         let mut socket = Socket::new(TokioIo::new(upgraded), limits, heartbeat).await;
         match (user, place) {
             (Some(user), Some(Some(place))) => door(socket, user, place).await,
-            (Some(_), _) => socket.close(Close::TOO_MANY).await,
-            (None, _) => socket.close(Close::UNAUTHORIZED).await,
+            (Some(_), _) => Box::pin(socket.close(Close::TOO_MANY)).await,
+            (None, _) => Box::pin(socket.close(Close::UNAUTHORIZED)).await,
         }
     });
     Ok(response)

@@ -123,16 +123,14 @@ async fn serve(
     tracing::info!(%connection, %chat, "live connection {connection} opens chat {chat}");
     let (out, outgoing) = mpsc::channel(OUTGOING);
     let seat = Seat::new(who.id, who.dialect, who.sdk, out);
-    let seated = chats
-        .ask(&who.user, &who.chat_id, |answer| {
-            Command::Live(LiveCommand::Sit { seat, answer })
-        })
-        .await
-        .flatten();
-    let why = match seated {
+    // Boxed, as is everything that happens now and then: an idle connection is as large as the largest of what is not.
+    let seated = Box::pin(chats.ask(&who.user, &who.chat_id, |answer| {
+        Command::Live(LiveCommand::Sit { seat, answer })
+    }));
+    let why = match seated.await.flatten() {
         Err(error) => {
             tracing::warn!(%connection, %error, "live connection {connection} is refused");
-            socket.close(Close::INTERNAL).await;
+            Box::pin(socket.close(Close::INTERNAL)).await;
             return;
         }
         Ok(()) => {
@@ -158,7 +156,7 @@ async fn serve(
     };
     tracing::info!(%connection, %chat, "live connection {connection} ends: {reason}");
     if let Gone::Close(why) = why {
-        socket.close(why).await;
+        Box::pin(socket.close(why)).await;
     }
 }
 
@@ -189,7 +187,7 @@ impl Connection<'_> {
         };
         if matches!(why, Gone::Close(Close::GOING_AWAY)) {
             // Who cannot be told this can be told nothing.
-            let _ = tokio::time::timeout(LAST_CHUNKS, self.say_farewell()).await;
+            let _ = tokio::time::timeout(LAST_CHUNKS, Box::pin(self.say_farewell())).await;
         }
         why
     }
@@ -202,19 +200,19 @@ impl Connection<'_> {
             let chat = Chunk::transient("data-chat", json!({"id": self.who.chat_id}));
             let mut event = Vec::new();
             sse::chunk(&mut event, &chat, self.who.sdk);
-            self.socket.send(text(event)?).await?;
+            Box::pin(self.socket.send(text(event)?)).await?;
         }
         loop {
             let listen = self.credit.is_some();
             tokio::select! {
                 outgoing = self.outgoing.recv() => match outgoing {
-                    Some(outgoing) => self.pass_on(outgoing).await?,
+                    Some(outgoing) => Box::pin(self.pass_on(outgoing)).await?,
                     None => return Err(Gone::Close(Close::INTERNAL)),
                 },
                 () = stream::arrival(&mut self.streams) => {
                     // An interruption is told before the end of the turn that it cuts.
                     while let Ok(outgoing) = self.outgoing.try_recv() {
-                        self.pass_on(outgoing).await?;
+                        Box::pin(self.pass_on(outgoing)).await?;
                     }
                     if let Some(piece) = stream::arrived(&mut self.streams) {
                         self.write(piece).await?;
@@ -223,7 +221,7 @@ impl Connection<'_> {
                 credit = self.credits.clone().acquire_owned(), if !listen => {
                     self.credit = credit.ok();
                 }
-                incoming = self.socket.next(listen) => self.take(incoming?).await?,
+                incoming = self.socket.next(listen) => Box::pin(self.take(incoming?)).await?,
                 () = told(closing) => return Err(Gone::Close(Close::GOING_AWAY)),
             }
         }
@@ -291,13 +289,13 @@ impl Connection<'_> {
     ) -> Result<Option<LiveAsk>, Gone> {
         let ask = match frame {
             ClientFrame::Message(message) => match self.request_of(message) {
-                Ok(request) => LiveAsk::Message(request),
+                Ok(request) => LiveAsk::Message(Box::new(request)),
                 Err(error) => {
                     self.refuse(&error, request_id).await?;
                     return Ok(None);
                 }
             },
-            ClientFrame::ToolResult(result) => LiveAsk::ToolResult(result),
+            ClientFrame::ToolResult(result) => LiveAsk::ToolResult(Box::new(result)),
             ClientFrame::Interrupt { .. } => LiveAsk::Interrupt,
             ClientFrame::AudioControl(action) => LiveAsk::Input(LiveInput::AudioControl(action)),
             ClientFrame::AudioChunk { pcm } => LiveAsk::Input(LiveInput::Audio {

@@ -187,12 +187,11 @@ async fn too_many_requests_wait_for_none() {
                 is_refused = true;
             }
         };
-        while is_taken_up {
+        let mut waits = is_taken_up;
+        while waits {
             let frame = client.json().await;
             see(&frame);
-            if frame["requestId"] == "r0" {
-                break;
-            }
+            waits = frame["requestId"] != "r0";
         }
         client
             .send(json!({"type": "abort", "requestId": "r0"}))
