@@ -42,7 +42,7 @@ export function Suggestions({ onChoose }: { onChoose: (text: string) => void }) 
             <button
               type="button"
               onClick={() => onChoose(t(text))}
-              className="flex w-full items-start gap-3 rounded-xl border bg-raised px-3.5 py-3 text-left transition-colors hover:bg-muted"
+              className="flex h-full w-full items-start gap-3 rounded-xl border bg-raised px-3.5 py-3 text-left transition-colors hover:bg-muted"
             >
               <Icon className="mt-0.5 size-[18px] shrink-0 text-primary" aria-hidden />
               <span className="min-w-0">
