@@ -43,7 +43,7 @@ async fn while_a_tool_runs() {
     for how in HOW {
         // A payment takes some hundred milliseconds; on a busy machine it may be over before its end is noticed.
         let mut hit = false;
-        for _ in 0..5 {
+        for _ in 0..20 {
             let mut rig = Rig::start(how).await;
             rig.client.say(PAY).await;
             let asks = turn(&mut rig.client).await;
