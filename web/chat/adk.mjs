@@ -2,7 +2,8 @@
 
 import assert from 'node:assert/strict';
 
-import { APPROVALS, play } from './approvals.mjs';
+import { APPROVALS } from './approval-table.mjs';
+import { play } from './approvals.mjs';
 import { CONFIRMATION, Session, nameOf } from './session.mjs';
 
 // What a client of this dialect takes for the end of the answer, or for a result.
