@@ -1,8 +1,11 @@
 //! Spoken conversations: exact audio both ways, transcripts, tools and approvals by voice, interruption, recordings.
 
+use std::time::Duration;
+
 use adk_bridge_agents::demo::scripted_gemini::live::{tones, voice};
 use adk_bridge_protocol::base64;
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
 
 use crate::client::{BINARY, Client, FIN, TEXT};
 use crate::support::{Bridge, text_of, within};
@@ -101,13 +104,28 @@ pub async fn turn(client: &mut Client) -> Turn {
 
 /// Speaks, in frames of 20 ms, and is silent for long enough.
 pub async fn speak(client: &mut Client, text: &str) {
+    microphone(client, &utterance(text)).await;
+}
+
+/// The same, as fast as people speak.
+async fn speak_like_people(client: &mut Client, text: &str) {
+    record(client, &utterance(text), Duration::from_millis(20)).await;
+}
+
+fn utterance(text: &str) -> Vec<i16> {
     let mut samples = tones::speak(text, 16_000);
     samples.extend([0; 16 * 600]);
-    microphone(client, &samples).await;
+    samples
 }
 
 async fn microphone(client: &mut Client, samples: &[i16]) {
+    record(client, samples, Duration::ZERO).await;
+}
+
+async fn record(client: &mut Client, samples: &[i16], pace: Duration) {
+    let begin = Instant::now();
     for (sequence, piece) in (0_u32..).zip(samples.chunks(320)) {
+        sleep_until(begin + pace * sequence).await;
         let mut frame = vec![1, 0, 0, 0];
         frame.extend(sequence.to_le_bytes());
         frame.extend(piece.iter().flat_map(|sample| sample.to_le_bytes()));
@@ -151,7 +169,7 @@ async fn a_whole_conversation_by_voice() {
             .send(json!({"type": "audio_config", "wire": wire}))
             .await;
         for (number, said) in ["good morning to you", "and goodbye"].iter().enumerate() {
-            speak(&mut client, &format!("say {said}")).await;
+            speak_like_people(&mut client, &format!("say {said}")).await;
             let turn = turn(&mut client).await;
             assert_eq!(turn.number, number as u64 + 1);
             assert_eq!(turn.heard(), format!("say {said}"));
