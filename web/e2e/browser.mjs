@@ -27,6 +27,7 @@ export function launch() {
 
 export const DESKTOP = { width: 1280, height: 860 };
 export const PHONE = { width: 390, height: 844 };
+export const WIDE = { width: 2560, height: 1440 };
 
 /** A browser profile of its own; `problems` gathers what no test may leave behind. */
 export async function openContext(browser, origin, options = {}) {

@@ -6,6 +6,24 @@ import { startServer } from './server.mjs';
 
 export const connectionTests = [
   [
+    'connection: until the server has answered it says so, and what is typed meanwhile is sent',
+    async (open) => {
+      const visit = await open();
+      let release = () => {};
+      const released = new Promise((resolve) => (release = resolve));
+      await visit.page.route('**/api/agent', async (route) => {
+        await released;
+        await route.continue();
+      });
+      await visit.page.reload();
+      await visit.get('connection').getByText('Connecting').waitFor();
+      await visit.say('say early');
+      release();
+      await visit.sees('early');
+      await visit.get('connection').waitFor({ state: 'detached' });
+    },
+  ],
+  [
     'connection: a server that goes away is told with a countdown, and what was typed arrives when it is back',
     async (open, world) => {
       const server = await startServer(world.binary);

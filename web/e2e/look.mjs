@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 
-import { PHONE } from './browser.mjs';
+import { PHONE, WIDE } from './browser.mjs';
 import { startServer } from './server.mjs';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -77,6 +77,27 @@ export const lookTests = [
       await visit.cardIs('process_payment', 'done');
       await visit.answered();
       await visit.picture('japanese');
+    },
+  ],
+  [
+    'look: on a wide screen lines stay readable, and nothing is cut off',
+    async (open) => {
+      const visit = await open({ viewport: WIDE });
+      await visit.say(`say ${'a long line of words '.repeat(60)}`);
+      await visit.answered();
+      await visit.say('search the database');
+      await visit.get('approve').click();
+      await visit.sees('Found 10 users');
+      await visit.get('inspector-toggle').click();
+      await visit.get('inspector').waitFor();
+      const [lines, page] = await visit.page.evaluate(() => [
+        document.querySelector('[data-testid=message-assistant]').getBoundingClientRect().width,
+        document.documentElement.scrollWidth,
+      ]);
+      assert.ok(lines > 500 && lines < 900, `lines of ${lines} pixels`);
+      assert.equal(page, WIDE.width);
+      await accessible(visit, 'wide');
+      await visit.picture('wide');
     },
   ],
   [
