@@ -92,10 +92,16 @@ impl Ears {
     /// The sender says that speech ends, or that no more audio comes for the time being.
     pub(super) fn close(&mut self) -> Option<Heard> {
         let rest = std::mem::take(&mut self.rest);
+        if let Some(speech) = &mut self.speech {
+            speech.samples.extend(rest);
+        }
+        self.end()
+    }
+
+    fn end(&mut self) -> Option<Heard> {
         self.loud_ms = 0;
         self.preroll.clear();
-        let mut speech = self.speech.take()?;
-        speech.samples.extend(rest);
+        let speech = self.speech.take()?;
         Some(Heard::Ended(words(&speech.samples, self.rate)))
     }
 
@@ -108,7 +114,8 @@ impl Ears {
             }
             speech.silent_ms = if loud { 0 } else { speech.silent_ms + FRAME_MS };
             let over = self.detects && speech.silent_ms >= self.silence_ms;
-            return over.then(|| self.close()).flatten();
+            // What does not fill a frame yet comes after this one.
+            return over.then(|| self.end()).flatten();
         }
         if !self.detects {
             return None;
@@ -189,6 +196,19 @@ mod tests {
             let mut ears = Ears::new(true, None);
             let heard: Vec<_> = audio.concat().chunks(piece).flat_map(|it| ears.hear(it, 16_000)).collect();
             proptest::prop_assert_eq!(heard, vec![Heard::Began, ended("hi"), Heard::Began, ended("you")]);
+        }
+    }
+
+    /// The end of one speech and the beginning of the next in one piece that fills no whole number of frames.
+    #[test]
+    fn a_piece_may_hold_an_end_and_a_beginning() {
+        let (hi, you) = (tones::speak("hi", 16_000), tones::speak("you", 16_000));
+        for cut in (0..you.len()).step_by(37) {
+            let mut ears = Ears::new(true, None);
+            assert_eq!(ears.hear(&hi, 16_000), [Heard::Began]);
+            let mut heard = ears.hear(&[silence(600), you[..cut].to_vec()].concat(), 16_000);
+            heard.extend(ears.hear(&[you[cut..].to_vec(), silence(600)].concat(), 16_000));
+            assert_eq!(heard, [ended("hi"), Heard::Began, ended("you")], "{cut}");
         }
     }
 
