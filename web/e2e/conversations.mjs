@@ -86,9 +86,18 @@ export const conversationTests = [
       const visit = await open({ server: servers.gated });
       const other = await visit.newTab();
       const gate = model.gate();
+      // The other tab asks for the messages a moment too early, and for what runs when it runs.
+      await other.route(`**/api/chats/${visit.chat}*`, (route) => route.fulfill({ status: 404 }), { times: 1 });
+      let runs = () => {};
+      const isRunning = new Promise((resolve) => (runs = resolve));
+      await other.route('**/stream*', (route) => isRunning.then(() => route.fallback()));
       await visit.say(`say begun ${gate.word} ended`);
+      await visit.sees('begun');
+      runs();
       await visit.sees('begun', other);
       await visit.get('stop', other).waitFor();
+      await visit.get('message-user', other).waitFor();
+      await other.unrouteAll();
       gate.open();
       await visit.sees('ended', other);
       await visit.answered(other);

@@ -268,6 +268,16 @@ export class ChatSession {
     if (messages.some((message) => message.parts.some((part) => part.type.startsWith('tool-')))) void this.loadAudit();
   }
 
+  /** A turn that began elsewhere may be found before its question was: the list was loaded a moment too early. */
+  async #bringQuestion(): Promise<void> {
+    const stored = await api.chat(this.id, dialect).catch(() => null);
+    const answer = this.chat.messages.at(-1);
+    if (stored === null || !this.isBusy || this.#hasSent || answer?.role !== 'assistant') return;
+    if (this.chat.messages.at(-2)?.role === 'user') return;
+    const before = stored.messages.filter((message) => message.id !== answer.id);
+    this.chat.messages = [...reconciled(this.chat.messages.slice(0, -1), before), answer];
+  }
+
   async #resume(): Promise<void> {
     // A live connection brings what runs by itself, and one that was given up must not be opened unasked.
     if (this.live === undefined) await this.chat.resumeStream();
@@ -305,6 +315,7 @@ export class ChatSession {
   #statusChanged(): void {
     if (this.chat.status === 'submitted' || this.chat.status === 'ready') tellTabs(this.id);
     if (this.live !== undefined && (this.chat.status === 'streaming' || this.chat.status === 'ready')) this.#accepted();
+    if (this.live === undefined && this.chat.status === 'streaming' && !this.#hasSent) void this.#bringQuestion();
     if (this.chat.status === 'ready') {
       // The SDK decides first whether it sends by itself, within this turn of the event loop.
       setTimeout(() => this.#settled());
