@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::metrics::Metrics;
 
 /// How many pieces a reader may lag behind before it is parked. A piece is what one read from the agent brought.
-const PIECES: usize = 4;
+const PIECES: usize = 16;
 /// A reader that takes nothing for so long has gone away without saying so.
 pub const STALL: Duration = Duration::from_secs(30);
 
