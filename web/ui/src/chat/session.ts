@@ -270,6 +270,8 @@ export class ChatSession {
 
   /** A turn that began elsewhere may be found before its question was: the list was loaded a moment too early. */
   async #bringQuestion(): Promise<void> {
+    // The answer comes behind what is there.
+    if (this.chat.messages.at(-1)?.role === 'user') return;
     const stored = await api.chat(this.id, dialect).catch(() => null);
     const answer = this.chat.messages.at(-1);
     if (stored === null || !this.isBusy || this.#hasSent || answer?.role !== 'assistant') return;

@@ -9,6 +9,7 @@ import { keepForm, keptForm } from '../lib/kept';
 import { Button } from '../ui/button';
 import { questionOf, titleOf } from './asked';
 import { focusNextQuestion } from './focus-next';
+import { ReasonInput } from './reason-input';
 import { type Entered, type Entries, type Field, fieldsOf, type Problem, readEntries, readJson, wordsField } from './schema-fields';
 
 export type Outcome = { output: unknown } | { errorText: string };
@@ -103,21 +104,7 @@ export default function AnswerForm({ call, onAnswer }: { call: Call; onAnswer: (
         )}
       </div>
       {reason !== undefined && (
-        <input
-          autoFocus
-          aria-label={t('reason')}
-          placeholder={t('reason')}
-          value={reason}
-          maxLength={500}
-          onChange={(event) => setReason(event.target.value)}
-          onKeyDown={(event) => {
-            if (event.key !== 'Enter' || event.nativeEvent.isComposing) return;
-            event.preventDefault();
-            decline();
-          }}
-          data-testid="decline-reason"
-          className="mt-3 w-full rounded-lg border border-input bg-raised px-3 py-1.5 text-sm"
-        />
+        <ReasonInput value={reason} onChange={setReason} onEnter={decline} testId="decline-reason" className="mt-3" />
       )}
       <div className="mt-3 flex flex-wrap items-center gap-2">
         <Button type="submit" look="primary" data-testid="answer-send">

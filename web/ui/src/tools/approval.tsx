@@ -12,6 +12,7 @@ import { useTranslate } from '../lib/i18n';
 import { useStore } from '../lib/store';
 import { Button } from '../ui/button';
 import { focusNextQuestion } from './focus-next';
+import { ReasonInput } from './reason-input';
 
 interface Props {
   call: Call;
@@ -63,16 +64,7 @@ export function ApprovalQuestion({ call, record, place, runsHere, onRespond, onE
         {call.approval?.hint ?? t(runsHere ? 'approvalHintClient' : 'approvalHint')}
       </p>
       {reason !== undefined && (
-        <input
-          autoFocus
-          aria-label={t('reason')}
-          placeholder={t('reason')}
-          value={reason}
-          maxLength={500}
-          onChange={(event) => setReason(event.target.value)}
-          data-testid="approval-reason"
-          className="mt-2 w-full rounded-lg border border-input bg-raised px-3 py-1.5 text-sm"
-        />
+        <ReasonInput value={reason} onChange={setReason} testId="approval-reason" className="mt-2" />
       )}
       <div className="mt-3 flex flex-wrap items-center gap-2">
         <Button look="primary" onClick={() => respond(true)} data-testid="approve" aria-keyshortcuts="Enter">

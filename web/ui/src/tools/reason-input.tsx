@@ -1,0 +1,37 @@
+/** Where the user may say why: with an approval's answer, or with a form that is declined. */
+import clsx from 'clsx';
+
+import { useTranslate } from '../lib/i18n';
+
+interface ReasonInputProps {
+  value: string;
+  onChange: (reason: string) => void;
+  /** What Enter does; left to what stands around it if left out. */
+  onEnter?: () => void;
+  testId: string;
+  className: string;
+}
+
+/** The agent is told the reason, which is a sentence and no letter. */
+const MAX_CHARACTERS = 500;
+
+export function ReasonInput({ value, onChange, onEnter, testId, className }: ReasonInputProps) {
+  const t = useTranslate();
+  return (
+    <input
+      autoFocus
+      aria-label={t('reason')}
+      placeholder={t('reason')}
+      value={value}
+      maxLength={MAX_CHARACTERS}
+      onChange={(event) => onChange(event.target.value)}
+      onKeyDown={(event) => {
+        if (onEnter === undefined || event.key !== 'Enter' || event.nativeEvent.isComposing) return;
+        event.preventDefault();
+        onEnter();
+      }}
+      data-testid={testId}
+      className={clsx('w-full rounded-lg border border-input bg-raised px-3 py-1.5 text-sm', className)}
+    />
+  );
+}
