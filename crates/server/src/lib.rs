@@ -19,8 +19,10 @@
 //! | [`metrics`], [`telemetry`] | what is counted, what is logged |
 //! | [`config`], [`error`] | what can be set; what is refused |
 //! | [`serve`], [`translate`], [`fake_gemini`] | the commands |
+//! | [`allocator`] | how freed memory goes back |
 //! | `failpoint` | where tests let the process die |
 
+pub mod allocator;
 pub mod auth;
 pub mod chat;
 pub mod config;

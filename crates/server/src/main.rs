@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use adk_bridge::config::{AgentKind, Overrides, Span};
-use adk_bridge::{fake_gemini, serve, translate};
+use adk_bridge::{allocator, fake_gemini, serve, translate};
 use adk_bridge_protocol::dialect::Dialect;
 use clap::{Parser, Subcommand};
 
@@ -62,6 +62,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    allocator::set_up();
     let done = match Arguments::parse().command {
         Command::Serve {
             config,
