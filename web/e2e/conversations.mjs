@@ -50,6 +50,32 @@ export const conversationTests = [
     },
   ],
   [
+    'conversations: who deletes with the keyboard goes on with the next chat of the list',
+    async (open, world) => {
+      const server = await startServer(world.binary);
+      try {
+        for (const id of ['c1', 'c2', 'c3']) await server.say(id, `say ${id}`);
+        const visit = await open({ server });
+        const item = (id) => visit.get('chat-item').filter({ hasText: `say ${id}` });
+        const removes = async (id) => {
+          await item(id).getByRole('button').focus();
+          await visit.page.keyboard.press('Enter');
+          await visit.page.getByRole('menuitem', { name: 'Delete' }).waitFor();
+          await visit.page.keyboard.press('End');
+          await visit.page.keyboard.press('Enter');
+          await item(id).waitFor({ state: 'detached' });
+        };
+        const isFocused = (id) => visit.until(() => item(id).getByRole('link').evaluate((link) => link === document.activeElement), `the focus on ${id}`);
+        await removes('c2');
+        await isFocused('c1');
+        await removes('c1');
+        await isFocused('c3');
+      } finally {
+        await server.stop();
+      }
+    },
+  ],
+  [
     'conversations: a link opens its chat, and going back returns to the one before',
     async (open) => {
       const visit = await open();

@@ -1,7 +1,7 @@
 /** One conversation in the list: a link, and a menu with what can be done with it. */
 import clsx from 'clsx';
 import { Link2, MoreHorizontal, Pencil, Trash2 } from 'lucide-react';
-import { useState } from 'react';
+import { useRef, useState } from 'react';
 
 import { api, type ChatRow } from '../lib/api';
 import { refresh } from '../lib/connection';
@@ -17,13 +17,21 @@ import { deleteChat } from './deletion';
 export function ChatListItem({ chat, isOpen, onOpen }: { chat: ChatRow; isOpen: boolean; onOpen: () => void }) {
   const t = useTranslate();
   const [isRenaming, setRenaming] = useState(false);
+  const box = useRef<HTMLDivElement>(null);
   const title = chat.title ?? t('untitled');
   const copyLink = async () => {
     await navigator.clipboard.writeText(new URL(linkTo(chat.id), location.href).href);
     toast(t('linkCopied'));
   };
+  const remove = () => {
+    const next = neighbourOf(box.current);
+    deleteChat(chat);
+    // The menu gives the keyboard back to its button, which is gone by then.
+    setTimeout(() => document.activeElement === document.body && next?.focus());
+  };
   return (
     <div
+      ref={box}
       className={clsx(
         'group/item flex items-center rounded-lg pr-1 transition-colors',
         isOpen ? 'bg-accent' : 'hover:bg-accent/60',
@@ -64,13 +72,21 @@ export function ChatListItem({ chat, isOpen, onOpen }: { chat: ChatRow; isOpen: 
         <MenuItem icon={<Link2 />} onSelect={() => void copyLink()}>
           {t('copyLink')}
         </MenuItem>
-        <MenuItem icon={<Trash2 />} danger onSelect={() => deleteChat(chat)}>
+        <MenuItem icon={<Trash2 />} danger onSelect={remove}>
           {t('delete')}
         </MenuItem>
       </Menu>
       {isRenaming && <RenameDialog chat={chat} onClose={() => setRenaming(false)} />}
     </div>
   );
+}
+
+/** The link of the chat below, or above where this is the last one. */
+function neighbourOf(item: HTMLElement | null): HTMLElement | null | undefined {
+  if (item === null) return null;
+  const all = [...document.querySelectorAll<HTMLElement>('[data-testid=chat-item]')];
+  const at = all.indexOf(item);
+  return (all[at + 1] ?? all[at - 1])?.querySelector('a');
 }
 
 function RenameDialog({ chat, onClose }: { chat: ChatRow; onClose: () => void }) {
