@@ -50,6 +50,44 @@ export const conversationTests = [
     },
   ],
   [
+    'conversations: a list that is longer than a page has its end, is searched whole, and names an old chat that is opened',
+    async (open, world) => {
+      const server = await startServer(world.binary);
+      try {
+        for (let number = 0; number < 205; number += 1) await server.say(`c${number}`, `say (${number})`);
+        const visit = await open({ server, chat: 'c2' });
+        await visit.get('chat-title').getByText('say (2)').waitFor();
+        const items = visit.get('chat-item');
+        const item = (number) => items.filter({ hasText: `say (${number})` });
+        assert.equal(await item(2).count(), 1);
+        assert.equal(await items.count(), 201);
+        await visit.get('chat-search').fill('(1)');
+        await item(1).waitFor();
+        assert.equal(await items.count(), 1);
+        await visit.page.reload();
+        await visit.get('older-chats').click();
+        await item(0).waitFor();
+        assert.equal(await items.count(), 205);
+        assert.equal(await visit.get('older-chats').count(), 0);
+        // An old chat that goes on is the newest, and one that is deleted does not come back with the next page.
+        await visit.say('say again');
+        await visit.answered();
+        await visit.until(async () => (await items.first().innerText()).includes('(2)'), 'the chat at the head of the list');
+        assert.equal(await items.count(), 205);
+        await item(0).hover();
+        await item(0).getByRole('button').click();
+        await visit.page.getByRole('menuitem', { name: 'Delete' }).click();
+        await visit.get('toasts').getByText('deleted').waitFor();
+        await visit.get('toasts').getByText('deleted').waitFor({ state: 'detached' });
+        await visit.until(async () => (await server.json('/api/chats?before=c1&at=9999999999999')).every(({ id }) => id !== 'c0'), 'the server to have deleted it');
+        await visit.looksAgain();
+        assert.equal(await items.count(), 204);
+      } finally {
+        await server.stop();
+      }
+    },
+  ],
+  [
     'conversations: who deletes with the keyboard goes on with the next chat of the list',
     async (open, world) => {
       const server = await startServer(world.binary);

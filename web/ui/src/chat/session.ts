@@ -14,7 +14,7 @@ import { followServerTurns, type LiveChatTransport, transcriptionOf, withTranscr
 import type { FileUIPart, UIMessage } from 'ai';
 
 import { api, type AuditRow } from '../lib/api';
-import { chats, connection, recoveries, refresh } from '../lib/connection';
+import { chats, connection, listOpened, recoveries, refresh } from '../lib/connection';
 import { keepQueue, keptQueue, type Waiting } from '../lib/kept';
 import { dialect, type Mode } from '../lib/settings';
 import { createStore } from '../lib/store';
@@ -278,6 +278,7 @@ export class ChatSession {
 
   async #fetchMessages(): Promise<void> {
     const stored = await api.chat(this.id, dialect);
+    if (stored !== null) listOpened(stored);
     if (stored === null || this.isBusy) return;
     this.#known = stored.updatedAt;
     const messages = reconciled(this.chat.messages, stored.messages);

@@ -4,11 +4,12 @@ import { Link2, MoreHorizontal, Pencil, Trash2 } from 'lucide-react';
 import { useRef, useState } from 'react';
 
 import { api, type ChatRow } from '../lib/api';
-import { refresh } from '../lib/connection';
+import { changeListed, refresh } from '../lib/connection';
 import { useTranslate } from '../lib/i18n';
 import { linkTo } from '../lib/route';
 import { tellTabs } from '../lib/tabs';
 import { toast } from '../lib/toasts';
+import { questionsIn } from '../tools/asked';
 import { Button, IconButton } from '../ui/button';
 import { Dialog } from '../ui/dialog';
 import { Menu, MenuItem } from '../ui/menu';
@@ -19,6 +20,7 @@ export function ChatListItem({ chat, isOpen, onOpen }: { chat: ChatRow; isOpen: 
   const [isRenaming, setRenaming] = useState(false);
   const box = useRef<HTMLDivElement>(null);
   const title = chat.title ?? t('untitled');
+  const questions = questionsIn(chat);
   const copyLink = async () => {
     await navigator.clipboard.writeText(new URL(linkTo(chat.id), location.href).href);
     toast(t('linkCopied'));
@@ -45,13 +47,13 @@ export function ChatListItem({ chat, isOpen, onOpen }: { chat: ChatRow; isOpen: 
         className="flex min-w-0 flex-1 items-center gap-2 rounded-lg px-3 py-1.5 text-sm"
       >
         <span className="min-w-0 flex-1 truncate">{title}</span>
-        {chat.pendingApprovals > 0 && (
+        {questions > 0 && (
           <span
             className="rounded-full bg-warning px-1.5 text-xs font-semibold text-background tabular-nums"
             data-testid="chat-badge"
           >
-            <span aria-hidden>{chat.pendingApprovals}</span>
-            <span className="sr-only">{t('waitsForYou', { count: chat.pendingApprovals })}</span>
+            <span aria-hidden>{questions}</span>
+            <span className="sr-only">{t('waitsForYou', { count: questions })}</span>
           </span>
         )}
       </a>
@@ -95,6 +97,7 @@ function RenameDialog({ chat, onClose }: { chat: ChatRow; onClose: () => void })
   const save = async () => {
     try {
       await api.rename(chat.id, title);
+      changeListed(chat.id, (row) => [{ ...row, title }]);
       tellTabs(chat.id);
       await refresh();
       onClose();
