@@ -5,6 +5,9 @@ import { chromium } from 'playwright-core';
 
 const PATHS = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome', '/usr/bin/google-chrome-stable'];
 
+/** Pages of this host come over plain HTTP and from elsewhere, as far as the browser knows. */
+export const OTHER_HOST = 'bridge.test';
+
 export function launch() {
   const executablePath = process.env.CHROMIUM ?? PATHS.find((path) => existsSync(path));
   if (executablePath === undefined) throw new Error('no Chromium found: install it, or name it in CHROMIUM');
@@ -21,6 +24,8 @@ export function launch() {
       '--use-fake-device-for-media-stream',
       '--use-fake-ui-for-media-stream',
       '--autoplay-policy=no-user-gesture-required',
+      // This machine under a name that browsers do not take for it.
+      `--host-resolver-rules=MAP ${OTHER_HOST} 127.0.0.1`,
     ],
   });
 }

@@ -4,6 +4,8 @@ import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { gzipSync } from 'node:zlib';
 
+import { OTHER_HOST } from './browser.mjs';
+
 const MAX_FIRST_LOAD_BYTES = 250_000;
 
 export const deliveryTests = [
@@ -70,6 +72,27 @@ export const deliveryTests = [
         await visit.sees('You are at');
         await visit.page.reload();
         await visit.sees('You are at');
+      } finally {
+        await proxy.close();
+      }
+    },
+  ],
+  [
+    'delivery: the page works over plain HTTP from another machine, where browsers allow less',
+    async (open, { servers: { usual } }) => {
+      const proxy = await prefixed(usual.url, '');
+      const url = proxy.url.replace('127.0.0.1', OTHER_HOST);
+      try {
+        const visit = await open({ server: { ...usual, url }, permissions: [] });
+        assert.equal(await visit.page.evaluate(() => isSecureContext), false);
+        await visit.page.goto(`${url}/`);
+        await visit.get('suggestions').waitFor();
+        await visit.say('say copied');
+        await visit.answered();
+        await visit.get('copy').click();
+        await visit.page.getByRole('button', { name: 'Copied', exact: true }).waitFor();
+        await visit.get('composer').press('Control+v');
+        assert.equal(await visit.get('composer').inputValue(), 'copied');
       } finally {
         await proxy.close();
       }

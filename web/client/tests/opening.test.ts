@@ -3,6 +3,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 
+import { AudioPlayer, AudioRecorder } from '../src/index.js';
 import { Opening } from '../src/audio/opening.js';
 
 /** Something with two parts that come when the test says so, or not. */
@@ -69,4 +70,12 @@ describe('Opening', () => {
       }),
     );
   });
+});
+
+it.each([
+  ['recorder', (context: AudioContext) => new AudioRecorder({ context, onChunk: () => {} })],
+  ['player', (context: AudioContext) => new AudioPlayer({ context })],
+])('a %s says what a page without audio threads lacks', async (_name, make) => {
+  // What browsers leave of it on a page that comes over plain HTTP from another machine.
+  await expect(make({ resume: async () => {} } as AudioContext).open()).rejects.toThrow(/HTTPS/);
 });

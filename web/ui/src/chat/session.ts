@@ -16,6 +16,7 @@ import type { FileUIPart, UIMessage } from 'ai';
 import { api, type AuditRow } from '../lib/api';
 import { chats, connection, listOpened, recoveries, refresh } from '../lib/connection';
 import { keepQueue, keptQueue, type Waiting } from '../lib/kept';
+import { newId } from '../lib/new-id';
 import { dialect, type Mode } from '../lib/settings';
 import { createStore } from '../lib/store';
 import { onTabsChange, tellTabs } from '../lib/tabs';
@@ -148,7 +149,7 @@ export class ChatSession {
   /** Sends a message, now or when the agent has finished. Rejects when its files could not be handed in. */
   async send(text: string, blobs: readonly File[]): Promise<void> {
     const files = await Promise.all(blobs.map((blob) => this.#upload(blob)));
-    const queue = [...this.state.get().queue, { id: `user-${crypto.randomUUID()}`, text, files }];
+    const queue = [...this.state.get().queue, { id: `user-${newId()}`, text, files }];
     this.#setQueue(queue);
     this.#leaveFailure();
     // What the user sends while a question is open is meant to go: it withdraws the question.

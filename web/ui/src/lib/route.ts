@@ -1,4 +1,5 @@
 /** Which chat is open: the part of the address after `#`, so that a link to a chat works under any path. */
+import { newId } from './new-id';
 import { createStore, useStore } from './store';
 
 const route = createStore(readHash());
@@ -19,7 +20,7 @@ export function openChat(id: string): void {
 }
 
 export function newChatId(): string {
-  return `chat-${crypto.randomUUID()}`;
+  return `chat-${newId()}`;
 }
 
 export function openNewChat(): void {

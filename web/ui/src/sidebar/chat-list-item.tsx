@@ -5,6 +5,7 @@ import { useRef, useState } from 'react';
 
 import { api, type ChatRow } from '../lib/api';
 import { changeListed, refresh } from '../lib/connection';
+import { copyText } from '../lib/copy-text';
 import { useTranslate } from '../lib/i18n';
 import { linkTo } from '../lib/route';
 import { tellTabs } from '../lib/tabs';
@@ -22,7 +23,7 @@ export function ChatListItem({ chat, isOpen, onOpen }: { chat: ChatRow; isOpen: 
   const title = chat.title ?? t('untitled');
   const questions = questionsIn(chat);
   const copyLink = async () => {
-    await navigator.clipboard.writeText(new URL(linkTo(chat.id), location.href).href);
+    await copyText(new URL(linkTo(chat.id), location.href).href);
     toast(t('linkCopied'));
   };
   const remove = () => {
