@@ -111,6 +111,23 @@ export const voiceTests = [
     },
   ],
   [
+    'voice: a window that takes the chat over takes the microphone, too',
+    async (open) => {
+      const visit = await speaking(open);
+      const is = (status, page) => page.locator(`[data-testid=voice-status][data-status=${status}]`).waitFor();
+      const other = await visit.newTab();
+      await visit.get('voice-toggle', other).click();
+      await is('ready', other);
+      await visit.get('live-closed').waitFor();
+      await is('off', visit.page);
+      await visit.get('take-over').click();
+      await is('ready', visit.page);
+      await is('off', other);
+      await saysWithKey(visit, 'say back again');
+      await visit.sees('back again');
+    },
+  ],
+  [
     'voice: muted nothing is heard, and written answers are silent',
     async (open) => {
       const visit = await speaking(open);

@@ -197,6 +197,7 @@ export const en = {
   startVoice: 'Speak',
   stopVoice: 'Stop speaking',
   voice: 'Voice',
+  voiceOff: 'the microphone is off',
   voiceStarting: 'starting',
   voiceReadyKey: 'ready: hold Ctrl or ⌘, or the button, and speak',
   voiceReadyHandsFree: 'ready: just speak',

@@ -198,6 +198,7 @@ export const ja: Words = {
   startVoice: '話す',
   stopVoice: '音声を終了',
   voice: '音声',
+  voiceOff: 'マイクはオフです',
   voiceStarting: '準備中',
   voiceReadyKey: '準備完了 (ready): Ctrl または ⌘、もしくはボタンを押しながら話してください',
   voiceReadyHandsFree: '準備完了 (ready): そのまま話してください',

@@ -18,8 +18,9 @@ export default function VoiceBar({ live }: { live: LiveChatTransport }) {
   const [deviceId, setDeviceId] = useState<string>();
   const [isSpoken, setSpoken] = useState(true);
   const voice = useVoice(live, { deviceId, recorderWorkletUrl, playerWorkletUrl });
-  const { start, state } = voice;
+  const { start, stop, state } = voice;
   useEffect(() => void start(), [start]);
+  useConnected(live, start, stop);
   useEffect(() => live.on('modality', ({ modality }) => setSpoken(modality === 'audio')), [live]);
   const isHandsFree = voice.mode === 'hands-free';
 
@@ -93,8 +94,22 @@ export default function VoiceBar({ live }: { live: LiveChatTransport }) {
   );
 }
 
+/** A chat that another window has taken over must not go on hearing here; it does when it is taken back. */
+function useConnected(live: LiveChatTransport, start: () => Promise<void>, stop: () => void): void {
+  useEffect(() => {
+    let isTaken = false;
+    return live.connection.subscribe(() => {
+      const { status } = live.connection.get();
+      if (status === 'closed') stop();
+      else if (status === 'open' && isTaken) void start();
+      isTaken = status === 'closed' || (isTaken && status !== 'open');
+    });
+  }, [live, start, stop]);
+}
+
 function statusOf({ state, mode, isMuted, playing }: Voice): Key {
   if (state.status === 'listening') return 'voiceListening';
+  if (state.status === 'off') return 'voiceOff';
   if (state.status !== 'ready') return 'voiceStarting';
   if (isMuted) return 'voiceMuted';
   if (playing === 'playing') return 'voiceSpeaking';
