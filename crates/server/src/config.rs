@@ -143,7 +143,7 @@ pub struct Demo {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Store {
-    /// `sqlite:PATH`; `bridge.sqlite` in the data directory where it is not set.
+    /// `sqlite:PATH`; `adk-bridge.db` in the data directory where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }

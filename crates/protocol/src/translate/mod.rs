@@ -32,7 +32,7 @@ use crate::outbox::{Draft, Outbox, Page};
 pub enum Fact<'e> {
     /// A complete call; it is in the book of calls under this index.
     Called { index: usize, long_running: bool },
-    /// A remote agent asks a human about one of its page.calls.
+    /// A remote agent asks a human about one of its calls.
     Confirmation {
         remote_id: &'e str,
         original: Original,
@@ -115,7 +115,7 @@ enum Kind {
 }
 
 impl Translator {
-    /// Translates one event: chunks go to `out` (and into the draft), facts are returned.
+    /// Translates one event: chunks go to the page, facts are returned.
     pub(crate) fn event<'e>(&mut self, event: &'e Event<'_>, page: &mut Page<'_>) -> Vec<Fact<'e>> {
         let mut facts = Vec::new();
         let partial = event.is_partial();
