@@ -45,8 +45,6 @@ pub enum Fact<'e> {
     },
     /// The user's speech as text.
     Heard { text: &'e str, finished: bool },
-    /// An artifact was saved under this name and version.
-    Artifact { name: &'e str, version: &'e Value },
     /// The user spoke while the model did.
     Interrupted,
     /// A live agent has finished its turn.
@@ -134,8 +132,6 @@ impl Translator {
         self.transcriptions(event, page, &mut facts);
         if !partial {
             self.sources(event, page);
-            let artifacts = event.actions.iter().flat_map(|did| &did.artifact_delta);
-            facts.extend(artifacts.map(|(name, version)| Fact::Artifact { name, version }));
         }
         let says = !event.parts().is_empty() || event.output_transcription.is_some();
         if event.interrupted == Some(true) {

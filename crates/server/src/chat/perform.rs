@@ -163,7 +163,8 @@ impl Task {
                     self.upstream.model_is_done(RunEnd::Cut);
                 }
                 Effect::TurnComplete => self.upstream.model_is_done(RunEnd::Done),
-                Effect::HoldUntil(_) | Effect::Artifact { .. } => {}
+                // The deadline of the reply says the same.
+                Effect::HoldUntil(_) => {}
             }
         }
         self.outbox.effects = effects;
