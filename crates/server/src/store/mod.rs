@@ -123,9 +123,6 @@ pub trait Store: Send + Sync {
     /// The replies of a chat that have not ended or have a tool running, oldest first: at most one does not wait.
     fn open_replies_of<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<Record>>;
 
-    /// The newest of them.
-    fn open_reply<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Option<Record>>;
-
     /// The record of a message that is a reply, ended or not.
     fn reply<'a>(&'a self, chat: ChatRef<'a>, message_id: &'a str) -> Pending<'a, Option<Record>>;
 
