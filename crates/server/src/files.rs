@@ -16,7 +16,8 @@ use thiserror::Error;
 use tokio::fs::{self, File};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::store::{ChatRef, DataDir, FileRow, Store, StoreError, Thing};
+pub use crate::store::FileRow;
+use crate::store::{ChatRef, DataDir, Store, StoreError, Thing};
 
 /// How much of a file is looked at to tell what it is.
 const HEAD_BYTES: usize = 8 * 1024;

@@ -104,9 +104,7 @@ impl Chats {
     ) -> Result<T, AppError> {
         let (answer, wait) = oneshot::channel();
         self.tell(user, chat_id, command(answer)).await?;
-        wait.await.map_err(|_| {
-            AppError::unavailable("the chat could not be stored or loaded; try again in a moment")
-        })
+        wait.await.map_err(|_| lost())
     }
 
     /// Sends a command that answers elsewhere.
@@ -177,6 +175,11 @@ impl Chats {
     fn lock(&self) -> std::sync::MutexGuard<'_, Tasks> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The task of a chat ended before it answered.
+pub(crate) fn lost() -> AppError {
+    AppError::unavailable("the chat could not be stored or loaded; try again in a moment")
 }
 
 /// The time, in the protocol's unit.

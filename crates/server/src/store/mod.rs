@@ -129,7 +129,7 @@ pub trait Store: Send + Sync {
     /// Adds audit rows that come with no commit, such as the refusal of an answer to nothing.
     fn append_audit<'a>(&'a self, chat: ChatRef<'a>, audit: &'a [AuditEntry]) -> Pending<'a, ()>;
 
-    /// The audit of a chat, oldest first; that of a deleted chat too.
+    /// The audit of a chat, oldest first; that of a deleted chat too. A chat that has none must be there.
     fn audit<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<AuditRow>>;
 
     /// Changes one value of the chat's state with nothing in between. Returns what `change` returned.

@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-use adk_bridge_agents::live::Voice;
 use adk_bridge_protocol::calls::RunsOn;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -99,12 +98,7 @@ pub async fn audit(
     let chat = chat.ok_or_else(|| {
         AppError::unprocessable("missing_field", "say which chat: /api/audit?chat=ID")
     })?;
-    let rows = app.chats.audit(&user, &chat).await?;
-    // The audit outlives its chat, so only a chat without rows has to be looked for.
-    if rows.is_empty() {
-        app.chats.exists(&user, &chat).await?;
-    }
-    Ok(Json(json!(rows)))
+    Ok(Json(json!(app.chats.audit(&user, &chat).await?)))
 }
 
 /// Tells a front end that was cut off whether it is the same process that answers again.
@@ -147,7 +141,7 @@ pub async fn agent(State(app): State<App>) -> Json<Value> {
     Json(json!({
         "name": name,
         "model": app.chats.shared().agent.model(),
-        "liveModel": voice.and_then(Voice::model),
+        "liveModel": voice.and_then(|voice| voice.model()),
         "modalities": if voice.is_some() { &["text", "audio"][..] } else { &["text"] },
         "tools": tools,
         "approvalTimeoutMs": app.config.approval.timeout.0.as_millis(),

@@ -591,7 +591,7 @@ async fn contents(store: &dyn Store) -> String {
         "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
         store.list_chats(CHAT.user, 10, None).await.unwrap(),
         store.messages(CHAT).await.unwrap(),
-        open_reply(&*store).await,
+        open_reply(store).await,
         store.open_replies().await.unwrap(),
         store.audit(CHAT).await.unwrap(),
         store.events(CHAT, 0).await.unwrap(),
