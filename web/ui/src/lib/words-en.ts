@@ -59,8 +59,6 @@ export const en = {
   suggestPayText: 'Pay Hanako 50 dollars',
   suggestSteps: 'Two questions in a row',
   suggestStepsText: 'Search the database and update it',
-  suggestParallel: 'Several questions at once',
-  suggestParallelText: 'Pay Hanako 50 dollars and Bob 20 dollars',
   suggestWhere: 'Use this browser',
   suggestWhereText: 'Where am I?',
   suggestMusic: 'Play music here',
@@ -110,7 +108,6 @@ export const en = {
   toolRunning: 'Running',
   toolWaiting: 'Waiting for you',
   toolAsked: 'Asks you',
-  toolApproved: 'Approved',
   toolDenied: 'Denied',
   toolDone: 'Done',
   toolFailed: 'Failed',
@@ -159,7 +156,6 @@ export const en = {
   fieldFormat: 'This is not in the form that is asked for.',
   fieldJson: 'This is not JSON.',
 
-  locating: 'Asking the browser where you are',
   locationRefused: 'the user did not allow the browser to tell the location',
   locationUnknown: 'the browser could not find out where it is',
   nowPlaying: 'Now playing: {track}',
@@ -186,7 +182,6 @@ export const en = {
   keyWrong: 'The server does not take this key.',
   keyLabel: 'Key',
   unlock: 'Continue',
-  otherTab: 'Answering in another window',
 
   mode: 'Connection',
   modeSse: 'Requests (SSE)',
