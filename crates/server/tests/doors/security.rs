@@ -329,6 +329,11 @@ fn what_cannot_be_served_is_refused_at_start_by_name() {
         ("[agent]\ntools = [\"no_such_tool\"]", "agent.tools"),
         ("[agent]\nkind = \"oracle\"", "agent.kind"),
         ("[agent]\nmax_steps = 0", "agent.max_steps"),
+        ("[agent]\nbase_url = \"here\"", "agent.base_url"),
+        (
+            "[server]\nallowed_origins = [\"http://localhost:3000/\"]",
+            "server.allowed_origins",
+        ),
         (
             "[[agent.client_tools]]\nname = \"roll_dice\"",
             "agent.client_tools",
