@@ -4,6 +4,8 @@ import assert from 'node:assert/strict';
 
 import { Session, show, toolsOf } from './session.mjs';
 
+const PAY = 'call pay {"amount":50}';
+const PICK = 'call pick_color {}';
 const DAYS = 'call take_days {"days":5}';
 
 export const agentTests = [
@@ -44,6 +46,26 @@ export const agentTests = [
       await session.check({ posts: 2 });
     }
   }],
+  ...[
+    ['approved', PAY, (session) => session.answer('pay', true), { pay: 'output-available' }, /"paid": 50/],
+    ['denied', PAY, (session) => session.answer('pay', false), { pay: 'output-denied' }, /rejected/],
+    ['supplied', PICK, (session) => session.output('pick_color', { color: 'red' }), { pick_color: 'output-available' }, /red/],
+  ].flatMap(([name, request, act, states, text]) =>
+    ['scripted', 'resumable'].map((app) => [
+      `${app}: an agent that was called like a tool asks, ${name}`,
+      async (kit, context) => {
+        const session = new Session(context[app], kit);
+        await session.say(`call clerk ${JSON.stringify({ request })}`);
+        await act(session);
+        await session.rest();
+        for (const [tool, state] of Object.entries({ ...states, clerk: 'output-available' })) {
+          assert.equal(session.tool(tool).state, state, show(session.message));
+        }
+        assert.match(session.text, text);
+        await session.check({ posts: 2 });
+      },
+    ]),
+  ),
   ...[
     ['goes back as it was', true, undefined, /"granted": 1\b/],
     ['is filled in', true, { granted: 4 }, /"granted": 4\b/],

@@ -332,7 +332,13 @@ export const restartTests = [
     const bridge = await startBridge();
     const session = new Session(bridge, kit);
     await session.say(`${PAY} && ${SEARCH}`);
+    const nested = new Session(bridge, kit);
+    await nested.say(`call clerk ${JSON.stringify({ request: PAY })}`);
     await bridge.restart();
+    await nested.answer('pay', true);
+    await nested.rest();
+    assert.equal(nested.tool('clerk').state, 'output-available', show(nested.message));
+    await nested.check();
     const page = await session.reload();
     await page.rest();
     await page.answer('pay', true);

@@ -221,12 +221,19 @@ async def wait(seconds: float) -> dict:
 
 def build(name):
     helper = LlmAgent(name="helper", model=ScriptedModel(), description="Helps.", tools=[get_weather])
+    clerk = LlmAgent(
+        name="clerk",
+        mode="single_turn",
+        model=ScriptedModel(),
+        description="Is called like a tool, and plays the request as a script.",
+        tools=[FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(pick_color)],
+    )
     return LlmAgent(
         name=name,
         model=ScriptedModel(),
         description="Plays by the script that the user writes.",
         instruction="Play by the script.",
-        sub_agents=[helper],
+        sub_agents=[helper, clerk],
         tools=[
             get_weather,
             FunctionTool(pay, require_confirmation=True),

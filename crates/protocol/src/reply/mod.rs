@@ -445,7 +445,7 @@ impl Reply {
 
     fn boot(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
         let asking = self.run.take().is_some();
-        self.recover_calls(given, out);
+        self.recover_calls(asking, given, out);
         if self.ended.is_some() {
             return self.advance(given, out);
         }

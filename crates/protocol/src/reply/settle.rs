@@ -344,13 +344,15 @@ impl Reply {
     }
 
     /// Settles what a crash left in between. A tool that was started is not started again, unless it says that it may.
-    pub(super) fn recover_calls(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
+    /// A remote agent that waited for an answer has not noticed the crash.
+    pub(super) fn recover_calls(&mut self, asking: bool, given: &mut Given<'_>, out: &mut Outbox) {
+        let waits = !asking && self.calls.iter().any(Call::waits_for_client);
         let cut: Vec<usize> = (0..self.calls.len())
             .filter(|&index| {
                 matches!(
                     self.calls[index].state,
                     CallState::Running | CallState::Streaming | CallState::Received
-                )
+                ) && !(waits && self.calls[index].is_underway_elsewhere())
             })
             .collect();
         if cut.is_empty() {

@@ -379,7 +379,8 @@ impl Translator {
     }
 
     /// Makes sure that a step is open for what is said next. A step never opens while a call of the current one is
-    /// open: that would hide the waiting call from the client's predicates. Nor does it open in the middle of what
+    /// open: that would hide the waiting call from the client's predicates. A call whose own agent is speaking is no
+    /// such call, and it would block them if its agent asked something in the same step. Nor does it open in the middle of what
     /// another agent says: clients forget an open text at the end of its step.
     fn enter_step(&mut self, page: &mut Page<'_>) {
         let done = match self.step {
@@ -388,7 +389,8 @@ impl Translator {
             Step::Used => page.draft.step_has_tools(),
         };
         let first = self.step == Step::Closed && !page.draft.step_has_tools();
-        if first || done && !page.calls.any_open() && !self.voices.others_speak() {
+        let held = self.voices.any_awaited(page.calls) || self.voices.others_speak();
+        if first || done && !held {
             self.start_step(page);
         }
         if self.step != Step::Closed {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::repeat::Streamed;
 use super::signed;
+use crate::calls::{Call, Calls};
 use crate::chunk::Chunk;
 use crate::event::Event;
 
@@ -93,6 +94,19 @@ impl Voices {
         voices.any(|(_, voice)| voice.open.is_some())
     }
 
+    /// Whether a call is open for another reason than that the agent speaks which it was given to.
+    pub(super) fn any_awaited(&self, calls: &Calls) -> bool {
+        let voice = &self.all[self.at];
+        // An agent that was called twice at once may have begun with only one of its tasks.
+        let task = |call: &Call| {
+            let mut open = calls.open();
+            open.any(|other| other.name == call.name && voice.works_on(other))
+        };
+        calls
+            .open()
+            .any(|call| !(call.is_underway_elsewhere() && task(call)))
+    }
+
     /// The texts that are open; nobody goes on with them.
     pub(super) fn take_open(&mut self) -> impl Iterator<Item = OpenText> {
         self.all.iter_mut().filter_map(|voice| voice.open.take())
@@ -116,6 +130,15 @@ impl Voice {
         self.thought = Streamed::default();
         self.files = 0;
         self.codes = 0;
+    }
+
+    /// ADK names the branch of an agent that was called like a tool after the call: `helper@call-id`.
+    fn works_on(&self, call: &Call) -> bool {
+        let mut tasks = self
+            .branch
+            .split('.')
+            .filter_map(|step| step.split_once('@'));
+        tasks.any(|(_, id)| call.model_id.as_deref() == Some(id))
     }
 
     fn is(&self, author: &str, branch: &str) -> bool {
