@@ -145,6 +145,13 @@ impl Call {
         )
     }
 
+    /// Whether a remote agent works on it, and nobody has been asked about it.
+    pub(crate) fn is_underway_elsewhere(&self) -> bool {
+        self.state == CallState::Running
+            && self.runs_on == RunsOn::Remote
+            && self.approval.is_none()
+    }
+
     /// Whether by its name a human is asked, who takes longer than a program.
     pub fn asks_a_human(&self) -> bool {
         self.name == REQUEST_INPUT

@@ -278,6 +278,18 @@ impl Draft {
         );
     }
 
+    /// Keeps what a human filled in beside a decision, where the client has it too.
+    pub(crate) fn fill_in(&mut self, approval_id: &str, payload: Value) {
+        let parts = &mut self.fold.message_mut().parts;
+        let mut approvals = parts.iter_mut().rev().filter_map(|part| match part {
+            Part::Tool(tool) => tool.approval.as_mut(),
+            _ => None,
+        });
+        if let Some(approval) = approvals.find(|other| other.id.as_deref() == Some(approval_id)) {
+            approval.extra.insert("payload".into(), payload);
+        }
+    }
+
     /// The index of the next part, from which ids of text parts are made: a replay of the message finds the same ids.
     pub(crate) fn next_index(&self) -> usize {
         self.message().parts.len()

@@ -28,6 +28,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 pub use answers::{Answer, answers_of};
+use settle::Question;
 pub(crate) use settle::default_hint;
 pub(crate) use turn::metadata_chunk;
 pub use turn::{FIRST_HOLD, LONGEST_HOLD};
@@ -379,7 +380,15 @@ impl Reply {
                 remote_id,
                 original,
                 hint,
-            } => self.confirmation(remote_id, &original, hint, given, out),
+                payload,
+            } => {
+                let question = Question {
+                    remote_id,
+                    hint,
+                    payload,
+                };
+                self.confirmation(question, &original, given, out);
+            }
             Fact::Responded {
                 response,
                 placeholder,
@@ -432,7 +441,7 @@ impl Reply {
 
     fn boot(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
         let asking = self.run.take().is_some();
-        self.recover_calls(given, out);
+        self.recover_calls(asking, given, out);
         if self.ended.is_some() {
             return self.advance(given, out);
         }
