@@ -167,6 +167,9 @@ impl Task {
             user: &self.user,
             id: &self.chat_id,
         };
+        if let Some(last) = messages.last() {
+            kept::check_files(&self.shared.files, chat, last).await?;
+        }
         if !self.known && messages.iter().any(kept::has_files) {
             // Files need a chat that they belong to; one that has nothing else begins with its first message.
             store.create_chat(chat, now()).await?;

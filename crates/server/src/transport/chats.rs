@@ -13,7 +13,7 @@ use super::body::WholeBody;
 use super::chat::{View, check_json};
 use crate::auth::User;
 use crate::chat::new_id;
-use crate::chat::request::{dialect_of, not_json};
+use crate::chat::request::{dialect_of, read_json};
 use crate::config::AgentKind;
 use crate::error::AppError;
 use crate::router::App;
@@ -82,8 +82,7 @@ pub async fn rename(
         title: String,
     }
     check_json(&headers)?;
-    let wanted: Value = serde_json::from_slice(&body).map_err(|error| not_json(&error))?;
-    let Wanted { title } = Wanted::deserialize(wanted).map_err(|error| {
+    let Wanted { title } = Wanted::deserialize(read_json(&body)?).map_err(|error| {
         AppError::unprocessable("bad_title", format!("the body is not understood: {error}"))
     })?;
     app.chats.rename(&user, &chat_id, &title).await?;
