@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-use adk_bridge_agents::live::Voice;
 use adk_bridge_protocol::calls::RunsOn;
 use axum::extract::{Path, Query, State};
 use axum::http::header::LINK;
@@ -15,7 +14,7 @@ use super::body::WholeBody;
 use super::chat::{View, check_json};
 use crate::auth::User;
 use crate::chat::new_id;
-use crate::chat::request::{dialect_of, not_json};
+use crate::chat::request::{dialect_of, read_json};
 use crate::config::AgentKind;
 use crate::error::AppError;
 use crate::router::App;
@@ -70,7 +69,7 @@ pub async fn list(
 
 fn half_a_page() -> AppError {
     AppError::bad_request(
-        "bad_page",
+        "bad_request",
         "`before` and `at` are the id and `updatedAt` of the last chat of a page; send both",
     )
 }
@@ -126,8 +125,7 @@ pub async fn rename(
         title: String,
     }
     check_json(&headers)?;
-    let wanted: Value = serde_json::from_slice(&body).map_err(|error| not_json(&error))?;
-    let Wanted { title } = Wanted::deserialize(wanted).map_err(|error| {
+    let Wanted { title } = Wanted::deserialize(read_json(&body)?).map_err(|error| {
         AppError::unprocessable("bad_title", format!("the body is not understood: {error}"))
     })?;
     app.chats.rename(&user, &chat_id, &title).await?;
@@ -142,12 +140,7 @@ pub async fn audit(
     let chat = chat.ok_or_else(|| {
         AppError::unprocessable("missing_field", "say which chat: /api/audit?chat=ID")
     })?;
-    let rows = app.chats.audit(&user, &chat).await?;
-    // The audit outlives its chat, so only a chat without rows has to be looked for.
-    if rows.is_empty() {
-        app.chats.exists(&user, &chat).await?;
-    }
-    Ok(Json(json!(rows)))
+    Ok(Json(json!(app.chats.audit(&user, &chat).await?)))
 }
 
 /// Tells a front end that was cut off whether it is the same process that answers again.
@@ -190,7 +183,7 @@ pub async fn agent(State(app): State<App>) -> Json<Value> {
     Json(json!({
         "name": name,
         "model": app.chats.shared().agent.model(),
-        "liveModel": voice.and_then(Voice::model),
+        "liveModel": voice.and_then(|voice| voice.model()),
         "modalities": if voice.is_some() { &["text", "audio"][..] } else { &["text"] },
         "tools": tools,
         "approvalTimeoutMs": app.config.approval.timeout.0.as_millis(),

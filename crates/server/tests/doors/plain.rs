@@ -137,7 +137,7 @@ async fn a_long_list_is_given_page_by_page() {
     for half in ["?before=chat-1", "?at=1", "?before=chat-1&at=soon"] {
         let refused = bridge.get(&format!("/api/chats{half}")).await;
         assert_eq!(refused.status, 400, "{half}");
-        assert_eq!(refused.json()["error"]["code"], "bad_page", "{half}");
+        assert_eq!(refused.json()["error"]["code"], "bad_request", "{half}");
     }
 }
 

@@ -60,8 +60,6 @@ export const en = {
   suggestPayText: 'Pay Hanako 50 dollars',
   suggestSteps: 'Two questions in a row',
   suggestStepsText: 'Search the database and update it',
-  suggestParallel: 'Several questions at once',
-  suggestParallelText: 'Pay Hanako 50 dollars and Bob 20 dollars',
   suggestWhere: 'Use this browser',
   suggestWhereText: 'Where am I?',
   suggestMusic: 'Play music here',
@@ -111,7 +109,6 @@ export const en = {
   toolRunning: 'Running',
   toolWaiting: 'Waiting for you',
   toolAsked: 'Asks you',
-  toolApproved: 'Approved',
   toolDenied: 'Denied',
   toolDone: 'Done',
   toolFailed: 'Failed',
@@ -160,7 +157,6 @@ export const en = {
   fieldFormat: 'This is not in the form that is asked for.',
   fieldJson: 'This is not JSON.',
 
-  locating: 'Asking the browser where you are',
   locationRefused: 'the user did not allow the browser to tell the location',
   locationUnknown: 'the browser could not find out where it is',
   nowPlaying: 'Now playing: {track}',
@@ -187,7 +183,6 @@ export const en = {
   keyWrong: 'The server does not take this key.',
   keyLabel: 'Key',
   unlock: 'Continue',
-  otherTab: 'Answering in another window',
 
   mode: 'Connection',
   modeSse: 'Requests (SSE)',

@@ -61,8 +61,6 @@ export const ja: Words = {
   suggestPayText: '花子に50ドル払って',
   suggestSteps: '順番に確認する',
   suggestStepsText: 'データベースを検索して更新して',
-  suggestParallel: '同時に確認する',
-  suggestParallelText: 'Pay Hanako 50 dollars and Bob 20 dollars',
   suggestWhere: 'このブラウザーを使う',
   suggestWhereText: '現在地を教えて',
   suggestMusic: '音楽をかける',
@@ -112,7 +110,6 @@ export const ja: Words = {
   toolRunning: '実行中',
   toolWaiting: '承認待ち',
   toolAsked: '回答待ち',
-  toolApproved: '承認済み',
   toolDenied: '拒否',
   toolDone: '完了',
   toolFailed: '失敗',
@@ -161,7 +158,6 @@ export const ja: Words = {
   fieldFormat: '求められている形式ではありません。',
   fieldJson: 'JSON ではありません。',
 
-  locating: 'ブラウザーに現在地を問い合わせています',
   locationRefused: '位置情報の利用が許可されませんでした',
   locationUnknown: 'ブラウザーは現在地を取得できませんでした',
   nowPlaying: '再生中: {track}',
@@ -188,7 +184,6 @@ export const ja: Words = {
   keyWrong: 'このキーは使えません。',
   keyLabel: 'キー',
   unlock: '続ける',
-  otherTab: '別のウィンドウで回答中',
 
   mode: '接続方式',
   modeSse: 'リクエスト (SSE)',
