@@ -168,15 +168,16 @@ export const lookTests = [
     async (open) => {
       const visit = await open();
       await visit.get('composer').fill('שלום');
-      const sideOf = (locator) => locator.evaluate((element) => getComputedStyle(element).direction);
-      assert.equal(await sideOf(visit.get('composer')), 'rtl');
+      const runs = (side, locator) =>
+        visit.until(() => locator.evaluate((element, wanted) => getComputedStyle(element).direction === wanted, side), side);
+      await runs('rtl', visit.get('composer'));
       await visit.say('say مرحبا بالعالم، كيف حالك؟\n\nHello again');
       await visit.answered();
       const answer = visit.get('message-assistant').last();
-      assert.equal(await sideOf(answer.getByText('مرحبا')), 'rtl');
-      assert.equal(await sideOf(answer.getByText('Hello again')), 'ltr');
+      await runs('rtl', answer.getByText('مرحبا'));
+      await runs('ltr', answer.getByText('Hello again'));
       await visit.say('مرحبا');
-      assert.equal(await sideOf(visit.get('message-user').last().getByText('مرحبا')), 'rtl');
+      await runs('rtl', visit.get('message-user').last().getByText('مرحبا'));
       await visit.answered();
       await visit.picture('right-to-left');
     },
