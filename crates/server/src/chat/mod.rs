@@ -35,8 +35,8 @@ use crate::error::AppError;
 use crate::files::{Described, Files};
 use crate::metrics::Metrics;
 use crate::store::{
-    AuditRow, Chat, ChatRef, FileRow, ListedChat, MAX_LISTED, MessageState, Store, StoreError,
-    StoredMessage, Thing, title_from,
+    AuditRow, Before, Chat, ChatRef, FileRow, ListedChat, MAX_LISTED, MessageState, Store,
+    StoreError, StoredMessage, Thing, title_from,
 };
 use task::Task;
 use toolbox::Toolbox;
@@ -47,6 +47,13 @@ const COMMANDS: usize = 32;
 /// What clients are told when the server is being stopped.
 pub(crate) const GOING_AWAY: &str =
     "the server is being restarted; load the chat again in a moment";
+
+/// Some chats of a user, the one that changed last first.
+pub struct ChatPage {
+    pub chats: Vec<ListedChat>,
+    /// Whether there may be others behind these.
+    pub is_full: bool,
+}
 
 /// What all chats share: nothing of it belongs to one of them.
 pub struct Shared {
@@ -226,8 +233,13 @@ impl Chats {
         }
     }
 
-    pub async fn list(&self, user: &str) -> Result<Vec<ListedChat>, AppError> {
-        Ok(self.shared.store.list_chats(user, MAX_LISTED, None).await?)
+    /// The newest chats of a user, or those behind the last one of a page: when it changed, and its id.
+    pub async fn list(&self, user: &str, last: Option<(u64, &str)>) -> Result<ChatPage, AppError> {
+        let before = last.map(|(updated, id)| Before { updated, id });
+        let store = &self.shared.store;
+        let chats = store.list_chats(user, MAX_LISTED, before).await?;
+        let is_full = chats.len() == MAX_LISTED as usize;
+        Ok(ChatPage { chats, is_full })
     }
 
     /// The messages that have ended or wait for an answer; the one that is being streamed comes by resume.

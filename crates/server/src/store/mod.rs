@@ -186,6 +186,8 @@ pub struct ListedChat {
     pub chat: Chat,
     /// Approvals that wait for an answer.
     pub waiting: u64,
+    /// The tools whose outputs the front end owes, one for each call.
+    pub owed: Vec<String>,
 }
 
 /// The last chat of a page.

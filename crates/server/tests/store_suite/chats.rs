@@ -144,6 +144,7 @@ pub(crate) async fn are_listed_page_by_page(home: &impl Home) {
         (first.chat.id.as_str(), first.chat.updated, first.waiting),
         ("chat-0", 50, 2)
     );
+    assert!(first.owed.is_empty());
     assert_eq!(first.chat.title.as_deref(), Some("hi"));
 }
 

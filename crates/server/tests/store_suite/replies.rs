@@ -75,6 +75,7 @@ pub(crate) async fn have_a_state(home: &impl Home) {
         (json!([]), json!({"ended": "finished"}), Done, false),
     ];
     for (calls, more, state, open) in cases {
+        let owed = calls.to_string().matches("awaitingClient").count();
         let record = record("m1", "", calls, more);
         store.commit(CHAT, &record, &[], 1).await.unwrap();
         // Clients may answer a reply that has ended, and are told so by its record.
@@ -87,6 +88,12 @@ pub(crate) async fn have_a_state(home: &impl Home) {
         assert_eq!((stored.len(), stored[0].state), (1, state), "{record:?}");
         assert_eq!(open_reply(&*store).await, open.then_some(record));
         assert_eq!(store.open_replies().await.unwrap().len(), usize::from(open));
+        let listed = store
+            .list_chats(CHAT.user, 1, None)
+            .await
+            .unwrap()
+            .remove(0);
+        assert_eq!(listed.owed, vec!["process_payment"; owed]);
     }
 }
 
