@@ -26,6 +26,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A model that thinks may be silent for long, but not for ever.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(180);
 
+/// Google's longest errors, which name every field of a request that is wrong, have a few KB.
+const MAX_ERROR_BYTES: usize = 64 * 1024;
+
 /// A model behind Google's REST interface.
 #[derive(Debug, Clone)]
 pub struct Gemini {
@@ -57,6 +60,8 @@ impl Gemini {
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(SILENCE_TIMEOUT)
             .tcp_nodelay(true)
+            // The key is for the host that was named, and for no other.
+            .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| AgentError {
                 message: "the connection to the model cannot be set up".into(),
@@ -134,6 +139,17 @@ impl GeminiRun {
 
     /// Hands over what the end of the answer completes.
     pub fn finish(&mut self, sink: EventSink<'_>) -> Result<(), AgentError> {
+        if let Some(kind) = other_kind(&self.response)
+            && !self.assembly.has_begun()
+        {
+            return Err(AgentError {
+                message: format!(
+                    "what answers at {} is no Gemini model: it sent {kind}, not events; check agent.base_url",
+                    host(&self.url)
+                ),
+                detail: format!("{}: {kind}", self.url),
+            });
+        }
         if let Ending::Truncated { .. } = self.parser.finish().map_err(unreadable)? {
             return Err(AgentError {
                 message: "the model's answer was cut off; try again".into(),
@@ -142,6 +158,13 @@ impl GeminiRun {
         }
         self.assembly.finish(sink)
     }
+}
+
+/// The content type of an answer that says to be something else than a stream of events.
+fn other_kind(response: &reqwest::Response) -> Option<&str> {
+    let kind = response.headers().get("content-type")?.to_str().ok()?;
+    let kind = kind.split(';').next()?.trim();
+    (!kind.eq_ignore_ascii_case("text/event-stream")).then_some(kind)
 }
 
 fn unreadable(error: SseError) -> AgentError {
@@ -181,11 +204,15 @@ async fn send(
     if status.is_success() {
         return Ok(response);
     }
-    let text = response.text().await.unwrap_or_default();
+    let text = beginning(response).await;
     let (message, retry_after) = response::error_of(&text);
     let again = matches!(status.as_u16(), 429 | 500 | 503).then_some(retry_after);
     let said = message.unwrap_or_else(|| status.to_string());
     let advice = match status.as_u16() {
+        300..=399 => format!(
+            "{} sends the request elsewhere ({said}); correct agent.base_url",
+            host(url)
+        ),
         401 | 403 => format!("the model refuses the API key: {said}"),
         404 => format!("the model is unknown at {}: {said}", host(url)),
         429 => format!("the model's quota is used up, try again later: {said}"),
@@ -199,6 +226,19 @@ async fn send(
         },
         again,
     })
+}
+
+/// What an error answer says, as far as anybody will read it.
+async fn beginning(mut response: reqwest::Response) -> String {
+    let mut text = Vec::new();
+    while let Ok(Some(piece)) = response.chunk().await {
+        let room = MAX_ERROR_BYTES - text.len();
+        text.extend_from_slice(&piece[..piece.len().min(room)]);
+        if text.len() == MAX_ERROR_BYTES {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&text).into_owned()
 }
 
 /// What a user may see of an address.

@@ -48,6 +48,16 @@ pub enum Dialect {
     Adk,
 }
 
+impl Dialect {
+    /// The word by which clients ask for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Adk => "adk",
+        }
+    }
+}
+
 /// A word that is no dialect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown dialect {0:?}; use \"native\" or \"adk\"")]

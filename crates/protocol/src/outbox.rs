@@ -30,8 +30,6 @@ pub enum Effect {
     HoldUntil(Time),
     /// The user's speech as text.
     Heard { text: String, finished: bool },
-    /// A remote agent saved an artifact.
-    Artifact { name: String, version: Value },
     /// The user spoke while the model did: what is queued for the player is void.
     Interrupted,
     /// A live agent says that its turn is complete.

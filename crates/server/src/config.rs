@@ -1,5 +1,7 @@
 //! Configuration: a TOML file, then environment variables `ADK_BRIDGE__SECTION__KEY`, then the command line.
 
+mod span;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,8 +9,10 @@ use std::time::Duration;
 
 use figment::Figment;
 use figment::providers::{Env, Format as _, Serialized, Toml};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use span::Span;
 
 /// Everything that can be set. Unknown keys are refused by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -143,7 +147,7 @@ pub struct Demo {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Store {
-    /// `sqlite:PATH`; `bridge.sqlite` in the data directory where it is not set.
+    /// `sqlite:PATH`; `adk-bridge.db` in the data directory where it is not set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
@@ -217,6 +221,13 @@ impl Config {
                 );
             }
         }
+        let origins = &self.server.allowed_origins;
+        if !origins.iter().all(|origin| is_origin(origin)) {
+            return bad(
+                "server.allowed_origins",
+                "write each as browsers send it, such as \"http://localhost:3000\", without a slash at the end",
+            );
+        }
         if self.live.heartbeat.0.is_zero() {
             return bad("live.heartbeat", "it must be longer than nothing");
         }
@@ -239,6 +250,13 @@ impl Config {
                     "a tool's name is made of letters, digits, '_', '-' and '.', at most 64 of them",
                 );
             }
+        }
+        let is_address = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+        if !self.agent.base_url.as_deref().is_none_or(is_address) {
+            return bad(
+                "agent.base_url",
+                "write an address that begins with http:// or https://",
+            );
         }
         if self.agent.kind == AgentKind::Gemini && std::env::var(&self.agent.api_key_env).is_err() {
             return bad(
@@ -331,6 +349,15 @@ fn is_tool_name(name: &str) -> bool {
         && name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+}
+
+/// Whether a browser could send this: a scheme and a host, and nothing behind them.
+fn is_origin(text: &str) -> bool {
+    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '*', ' ']);
+    let named = text.split_once("://");
+    let whole = named.is_some_and(|(scheme, host)| !scheme.is_empty() && is_host(host));
+    // A page without a place, such as a file, has this one.
+    (whole || text == "null") && text == text.to_ascii_lowercase()
 }
 
 fn any_object() -> Value {
@@ -427,81 +454,9 @@ impl std::fmt::Debug for ApiKey {
     }
 }
 
-/// A duration as people write it: `"5m"`, `"2s"`, `"300ms"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span(pub Duration);
-
-impl Span {
-    /// In the unit of the protocol crate.
-    pub fn millis(self) -> u64 {
-        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-impl std::str::FromStr for Span {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let problem = || format!("{text:?} is no duration; write \"5m\", \"2s\" or \"300ms\"");
-        let digits = text.find(|char: char| !char.is_ascii_digit());
-        let (number, unit) = text.split_at(digits.ok_or_else(problem)?);
-        let number: u64 = number.parse().map_err(|_| problem())?;
-        let millis = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return Err(problem()),
-        };
-        number
-            .checked_mul(millis)
-            .map(|millis| Self(Duration::from_millis(millis)))
-            .ok_or_else(problem)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?
-            .parse()
-            .map_err(de::Error::custom)
-    }
-}
-
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&format!("{}ms", self.millis()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations() {
-        for (text, millis) in [
-            ("5m", 300_000),
-            ("2s", 2_000),
-            ("300ms", 300),
-            ("0ms", 0),
-            ("1h", 3_600_000),
-        ] {
-            assert_eq!(text.parse::<Span>().map(Span::millis), Ok(millis));
-        }
-        for text in [
-            "",
-            "5",
-            "m",
-            "5 m",
-            "-1s",
-            "1.5s",
-            "99999999999999999999s",
-            "5d",
-        ] {
-            assert!(text.parse::<Span>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn bad_values_are_named() {
@@ -511,6 +466,7 @@ mod tests {
             ("[approval]\ntimeout = \"soon\"", "approval.timeout"),
             ("[agent]\nmax_steps = 0", "agent.max_steps"),
             ("[agent]\nkind = \"oracle\"", "agent.kind"),
+            ("[agent]\nbase_url = \"localhost:8000\"", "agent.base_url"),
             (
                 "[[auth.api_keys]]\nkey = \"short\"\nuser = \"a\"",
                 "auth.api_keys",
@@ -542,6 +498,24 @@ mod tests {
                 Err(error) => without_secrets(error).to_string(),
             };
             assert!(error.contains(key), "{toml}: {error}");
+        }
+    }
+
+    #[test]
+    fn origins_are_what_browsers_send() {
+        for origin in ["http://localhost:3000", "https://app.example", "null"] {
+            assert!(is_origin(origin), "{origin}");
+        }
+        for origin in [
+            "http://localhost:3000/",
+            "https://app.example/chat",
+            "https://App.example",
+            "app.example",
+            "https://*.example",
+            "*",
+            "",
+        ] {
+            assert!(!is_origin(origin), "{origin}");
         }
     }
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use adk_bridge_protocol::args;
+use adk_bridge_protocol::chunk::FinishReason;
 use adk_bridge_protocol::event::{Content, Event, FunctionCall, Part, Raw};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -16,6 +17,7 @@ use crate::agent::{AgentError, EventSink};
 pub(super) struct Assembly {
     /// Calls whose arguments are still being written.
     growing: Vec<Growing>,
+    begun: bool,
     ended: bool,
 }
 
@@ -73,6 +75,11 @@ struct GoogleError {
 impl Assembly {
     /// Hands over the events of one chunk.
     pub(super) fn chunk(&mut self, json: &str, sink: EventSink<'_>) -> Result<(), AgentError> {
+        self.begun = true;
+        // Gateways that serve several makers' models end every stream so.
+        if json == "[DONE]" {
+            return Ok(());
+        }
         let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| AgentError {
             message: "the model's answer cannot be read".into(),
             // Not the chunk itself: what people and models say has no place in a log.
@@ -136,10 +143,11 @@ impl Assembly {
         if candidate.finish_reason.is_some() {
             self.complete(sink);
             self.ended = true;
+            // Nothing that a user could read comes of such an answer, so its reason is told.
             let failed = candidate
                 .finish_reason
                 .as_deref()
-                .is_some_and(|reason| reason.starts_with("MALFORMED"));
+                .is_some_and(|reason| FinishReason::from_agent(reason) == FinishReason::Error);
             sink(&Event {
                 error_code: candidate.finish_reason.clone().filter(|_| failed),
                 error_message: candidate.finish_message.filter(|_| failed),
@@ -152,6 +160,11 @@ impl Assembly {
             });
         }
         Ok(())
+    }
+
+    /// Whether anything that looks like a stream has come.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
     }
 
     /// The answer is over: what is unfinished will stay so.

@@ -397,10 +397,6 @@ impl Reply {
                 text: text.to_owned(),
                 finished,
             }),
-            Fact::Artifact { name, version } => out.effects.push(Effect::Artifact {
-                name: name.to_owned(),
-                version: version.clone(),
-            }),
             Fact::Interrupted => out.effects.push(Effect::Interrupted),
             Fact::TurnComplete => out.effects.push(Effect::TurnComplete),
         }

@@ -36,7 +36,7 @@ use crate::outbox::{Draft, Outbox, Page};
 pub enum Fact<'e> {
     /// A complete call; it is in the book of calls under this index.
     Called { index: usize, long_running: bool },
-    /// A remote agent asks a human about one of its page.calls.
+    /// A remote agent asks a human about one of its calls.
     Confirmation {
         remote_id: &'e str,
         original: Original,
@@ -51,8 +51,6 @@ pub enum Fact<'e> {
     },
     /// The user's speech as text.
     Heard { text: &'e str, finished: bool },
-    /// An artifact was saved under this name and version.
-    Artifact { name: &'e str, version: &'e Value },
     /// The user spoke while the model did.
     Interrupted,
     /// A live agent has finished its turn.
@@ -103,7 +101,7 @@ enum Step {
 }
 
 impl Translator {
-    /// Translates one event: chunks go to `out` (and into the draft), facts are returned.
+    /// Translates one event: chunks go to the page, facts are returned.
     pub(crate) fn event<'e>(&mut self, event: &'e Event<'_>, page: &mut Page<'_>) -> Vec<Fact<'e>> {
         let mut facts = Vec::new();
         let partial = event.is_partial();
@@ -135,8 +133,6 @@ impl Translator {
         self.transcriptions(event, page, &mut facts);
         if !partial {
             self.sources(event, page);
-            let artifacts = event.actions.iter().flat_map(|did| &did.artifact_delta);
-            facts.extend(artifacts.map(|(name, version)| Fact::Artifact { name, version }));
         }
         let says = !event.parts().is_empty() || event.output_transcription.is_some();
         if event.interrupted == Some(true) {

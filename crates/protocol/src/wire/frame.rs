@@ -96,7 +96,7 @@ pub(super) fn object(text: &str) -> Result<Map<String, Value>, FrameError> {
             limit: MAX_TEXT_FRAME_BYTES,
         });
     }
-    let error = match serde_json::from_str(text) {
+    let error = match super::json::read(text.as_bytes()) {
         Ok(Value::Object(map)) => return Ok(map),
         Ok(other) => format!("found {}", kind(&other)),
         Err(error) => error.to_string(),

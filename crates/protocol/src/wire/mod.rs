@@ -2,6 +2,7 @@
 
 pub mod ai_sdk_ws;
 pub mod frame;
+pub mod json;
 mod lines;
 pub mod live;
 pub mod recording;

@@ -99,7 +99,41 @@ impl Ids for ReplyIds {
     }
 }
 
-/// Puts the content of the user's files into the store. What is no content, or none that is kept, stays as it is.
+/// Why a message cannot be taken: a file in it that nobody but its sender can find. A model would refuse it, and with it
+/// every later request that repeats it.
+pub(super) fn unreadable(message: &Message) -> Option<AppError> {
+    let parts = message.parts.iter().enumerate();
+    parts.into_iter().find_map(|(place, part)| match part {
+        Part::File(file) if id_of(&file.url).is_none() => {
+            let error = content_of(&file.url).err()?;
+            let said = format!("parts[{place}].url {error}");
+            Some(AppError::unprocessable("bad_message", said))
+        }
+        _ => None,
+    })
+}
+
+/// Refuses a message that names files which its chat does not have.
+pub(super) async fn check_files(
+    files: &Files,
+    chat: ChatRef<'_>,
+    message: &Message,
+) -> Result<(), AppError> {
+    for part in &message.parts {
+        if let Part::File(file) = part
+            && let Some(id) = id_of(&file.url)
+            && !is_of(files, chat, id).await?
+        {
+            return Err(AppError::unprocessable(
+                "unknown_file",
+                format!("{:?} is no file of this chat; upload it again", file.url),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Puts the content of the user's files into the store. What lies elsewhere stays there.
 ///
 /// Messages that the user did not write just now may name files of a chat that is gone: those parts are dropped.
 pub(super) async fn keep_messages(
@@ -107,27 +141,29 @@ pub(super) async fn keep_messages(
     chat: ChatRef<'_>,
     messages: &mut [Message],
 ) -> Result<(), AppError> {
-    let last = messages.len().saturating_sub(1);
-    for (index, message) in messages.iter_mut().enumerate() {
+    for message in messages {
         let mut lost = Vec::new();
         for (place, part) in message.parts.iter_mut().enumerate() {
             let Part::File(file) = part else {
                 continue;
             };
             if let Some(id) = id_of(&file.url) {
-                if is_of(files, chat, id).await? {
+                if !is_of(files, chat, id).await? {
+                    lost.push(place);
+                }
+                continue;
+            }
+            let content = match content_of(&file.url) {
+                Ok(Some(content)) => content,
+                Ok(None) => continue,
+                Err(_) => {
+                    lost.push(place);
                     continue;
                 }
-                if index == last {
-                    return Err(AppError::unprocessable(
-                        "unknown_file",
-                        format!("{:?} is no file of this chat; upload it again", file.url),
-                    ));
-                }
-                lost.push(place);
-            } else if let Some(content) = content_of(&file.url)
-                && let Some(made) = prepare(files, &file.media_type, content)
-            {
+            };
+            // What is not kept is told in the one form that models know.
+            file.url = inline_url(&file.media_type, &content);
+            if let Some(made) = prepare(files, &file.media_type, content) {
                 let row = files
                     .store(chat, &made, file.filename.as_deref(), now())
                     .await?;
@@ -160,7 +196,7 @@ pub(super) async fn keep_outcome(
         return Ok(());
     };
     for file in made {
-        if let Some(content) = content_of(&file.url)
+        if let Ok(Some(content)) = content_of(&file.url)
             && let Some(made) = prepare(files, &file.media_type, content)
         {
             let row = files.store(chat, &made, None, now()).await?;
@@ -185,7 +221,7 @@ pub(super) async fn recognise(
             continue;
         };
         if let Some(id) = id_of(&ours.url)
-            && let Some(content) = content_of(&theirs.url)
+            && let Ok(Some(content)) = content_of(&theirs.url)
             && let Ok((_, stored)) = files.content(chat.user, id).await
             && stored == content
         {
@@ -253,13 +289,11 @@ async fn data_url(
 ) -> Option<String> {
     let (row, content) = files.content(chat.user, id).await.ok()?;
     let fits = content.len() / 3 * 4 <= room;
-    (row.chat_id == chat.id && fits).then(|| {
-        format!(
-            "data:{};base64,{}",
-            file.media_type,
-            base64::encode(&content)
-        )
-    })
+    (row.chat_id == chat.id && fits).then(|| inline_url(&file.media_type, &content))
+}
+
+fn inline_url(media_type: &str, content: &[u8]) -> String {
+    format!("data:{media_type};base64,{}", base64::encode(content))
 }
 
 async fn is_of(files: &Files, chat: ChatRef<'_>, id: &str) -> Result<bool, AppError> {
@@ -281,10 +315,61 @@ fn prepare(files: &Files, media_type: &str, content: Vec<u8>) -> Option<Prepared
     }
 }
 
-/// The content of a data URL in base64, the only form that clients send.
-fn content_of(url: &str) -> Option<Vec<u8>> {
-    let (_, data) = url.strip_prefix("data:")?.split_once(";base64,")?;
-    base64::decode(data).ok()
+/// Why nobody but the sender can find a file.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum BadUrl {
+    #[error("is no data URL that can be read; write data:TYPE;base64,CONTENT")]
+    Data,
+    #[error("names nothing that can be reached from here; send the content as a data URL")]
+    OutOfReach,
+}
+
+/// The content of a data URL; nothing where it lies elsewhere.
+fn content_of(url: &str) -> Result<Option<Vec<u8>>, BadUrl> {
+    let (scheme, rest) = url.split_once(':').ok_or(BadUrl::OutOfReach)?;
+    if !scheme.eq_ignore_ascii_case("data") {
+        let reachable = rest.starts_with("//") && !scheme.eq_ignore_ascii_case("file");
+        return reachable.then_some(None).ok_or(BadUrl::OutOfReach);
+    }
+    let (kind, data) = rest.split_once(',').ok_or(BadUrl::Data)?;
+    let in_base64 = kind
+        .rsplit(';')
+        .next()
+        .is_some_and(|last| last.trim().eq_ignore_ascii_case("base64"));
+    if !in_base64 {
+        return Ok(Some(unescaped(data)));
+    }
+    match base64::decode(data) {
+        Ok(content) => Ok(Some(content)),
+        // Broken into lines, or with its signs escaped.
+        Err(_) => {
+            let mut data = unescaped(data);
+            data.retain(|byte| !byte.is_ascii_whitespace());
+            let data = std::str::from_utf8(&data).map_err(|_| BadUrl::Data)?;
+            base64::decode(data).map(Some).map_err(|_| BadUrl::Data)
+        }
+    }
+}
+
+/// The bytes that a part of a URL stands for.
+fn unescaped(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let escaped = after
+            .get(..2)
+            .filter(|_| first == b'%')
+            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(escaped.unwrap_or(first));
+        rest = if escaped.is_some() {
+            &after[2..]
+        } else {
+            after
+        };
+    }
+    bytes
 }
 
 /// The images of a chat that clients of dialect `adk` are shown; empty as long as there is none.
@@ -351,6 +436,42 @@ impl From<FileError> for AppError {
             ),
             FileError::Incomplete(_) => Self::bad_request("incomplete", message),
             FileError::Store(error) => error.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_is_found_in_every_form_of_a_data_url() {
+        type Found = Result<Option<&'static [u8]>, BadUrl>;
+        let cases: &[(&str, Found)] = &[
+            ("data:image/png;base64,AAEC", Ok(Some(&[0, 1, 2]))),
+            ("DATA:image/png;BASE64,AAEC", Ok(Some(&[0, 1, 2]))),
+            ("data:text/csv;charset=utf-8;base64,YSxi", Ok(Some(b"a,b"))),
+            ("data:image/png;base64,AA\r\nEC", Ok(Some(&[0, 1, 2]))),
+            ("data:image/png;base64,%2B%2f8%3D", Ok(Some(&[0xfb, 0xff]))),
+            ("data:text/plain,a%20b,c%", Ok(Some(b"a b,c%"))),
+            ("data:,%C3%A9%zz", Ok(Some("é%zz".as_bytes()))),
+            ("data:image/png;base64,!!!", Err(BadUrl::Data)),
+            ("data:image/png;base64", Err(BadUrl::Data)),
+            ("https://example.org/a.png", Ok(None)),
+            ("gs://bucket/a.png", Ok(None)),
+            ("blob:http://localhost/1", Err(BadUrl::OutOfReach)),
+            ("file:///etc/passwd", Err(BadUrl::OutOfReach)),
+            ("javascript:alert(1)", Err(BadUrl::OutOfReach)),
+            ("/images/a.png", Err(BadUrl::OutOfReach)),
+            ("", Err(BadUrl::OutOfReach)),
+        ];
+        for (url, content) in cases {
+            let found = content_of(url);
+            assert_eq!(
+                found.as_ref().map(|it| it.as_deref()),
+                content.as_ref().map(|it| *it),
+                "{url}"
+            );
         }
     }
 }

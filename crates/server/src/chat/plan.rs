@@ -2,8 +2,10 @@
 
 use std::collections::HashSet;
 
+use adk_bridge_protocol::history::user_parts;
 use adk_bridge_protocol::message::{Message, Part, Role};
 
+use super::kept;
 use super::request::ChatRequest;
 use super::task::new_id;
 use crate::error::AppError;
@@ -71,13 +73,18 @@ pub(super) fn plan(
     known: bool,
 ) -> Plan {
     let last = request.last();
+    if last.role == Role::User
+        && let Some(error) = kept::unreadable(last)
+    {
+        return Plan::Refuse(error);
+    }
     let stored = || history.iter().find(|message| message.id == last.id);
     match last.role {
         Role::System => Plan::Refuse(AppError::unprocessable(
             "bad_message",
             "the last message must be the user's, or the assistant's with answers",
         )),
-        Role::User if last.parts.is_empty() => Plan::Refuse(AppError::unprocessable(
+        Role::User if user_parts(last).is_empty() => Plan::Refuse(AppError::unprocessable(
             "bad_message",
             "the last message says nothing; send text or files in its parts",
         )),
@@ -120,16 +127,19 @@ pub(super) fn plan(
     }
 }
 
-/// A chat that the server has never seen: what was said is taken over, what is claimed to have happened is not.
+/// A chat that the server has never seen: what was said is taken over, what is claimed to have happened is not. The last
+/// message is what is said just now, and is kept whole as in any other chat.
 fn rebuilt(messages: &[Message]) -> Vec<Message> {
+    let last = messages.len().saturating_sub(1);
     messages
         .iter()
-        .filter(|message| message.role != Role::System)
-        .map(|message| {
+        .enumerate()
+        .filter(|(_, message)| message.role != Role::System)
+        .map(|(index, message)| {
             let mut message = with_id(message.clone());
             message
                 .parts
-                .retain(|part| matches!(part, Part::Text(_) | Part::File(_)));
+                .retain(|part| index == last || matches!(part, Part::Text(_) | Part::File(_)));
             message
         })
         .filter(|message| !message.parts.is_empty())

@@ -3,6 +3,7 @@
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::message::{Message, Part, parse_messages};
+use adk_bridge_protocol::wire::json;
 use serde_json::{Map, Value};
 
 use crate::error::AppError;
@@ -22,8 +23,7 @@ pub struct ChatRequest {
 impl ChatRequest {
     /// Reads a request's body. Fields that are not known are passed over: clients add new ones with every version.
     pub fn parse(body: &[u8]) -> Result<Self, AppError> {
-        let value: Value = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
-        let Value::Object(fields) = value else {
+        let Value::Object(fields) = read_json(body)? else {
             return Err(wrong("the body", "an object"));
         };
         Self::of(fields)
@@ -47,9 +47,17 @@ impl ChatRequest {
             }
         }
         let dialect = string(&mut fields, "dialect")?;
+        // A front end that knows that the server keeps the history may send its last message alone.
+        let alone = fields.remove("message").filter(|it| !it.is_null());
         let messages = fields
             .remove("messages")
-            .ok_or_else(|| AppError::unprocessable("missing_field", "messages are missing"))?;
+            .or_else(|| alone.map(|message| Value::Array(vec![message])))
+            .ok_or_else(|| {
+                AppError::unprocessable(
+                    "missing_field",
+                    "messages are missing; send them, or the last one as message",
+                )
+            })?;
         let messages = parse_messages(messages)
             .map_err(|error| AppError::unprocessable("bad_message", error.to_string()))?;
         if messages.is_empty() {
@@ -82,9 +90,11 @@ pub fn check_id(field: &str, id: &str) -> Result<(), AppError> {
     Ok(())
 }
 
-/// A body that cannot be read: cut off, not UTF-8, nested too deeply, or something else altogether.
-pub fn not_json(error: &serde_json::Error) -> AppError {
-    AppError::bad_request("bad_json", format!("the body is not JSON: {error}"))
+/// Reads a body; it may be cut off, not UTF-8, nested too deeply, or something else altogether.
+pub fn read_json(body: &[u8]) -> Result<Value, AppError> {
+    json::read(body).map_err(|error| {
+        AppError::bad_request("bad_json", format!("the body is not JSON: {error}"))
+    })
 }
 
 /// The ids that a message brings. They may be absent; what the store and the audit keep of them must be short.

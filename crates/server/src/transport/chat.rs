@@ -16,7 +16,7 @@ use crate::auth::User;
 use crate::chat::Command;
 use crate::chat::live::{AnswerTo, Via};
 use crate::chat::readers::Answer;
-use crate::chat::request::{ChatRequest, check_id, dialect_of, not_json};
+use crate::chat::request::{ChatRequest, check_id, dialect_of, read_json};
 use crate::error::AppError;
 use crate::router::App;
 
@@ -120,8 +120,7 @@ fn output_of(body: &[u8]) -> Result<(String, Outcome), AppError> {
     fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
         Value::deserialize(from).map(Some)
     }
-    let given: Value = serde_json::from_slice(body).map_err(|error| not_json(&error))?;
-    let given = Given::deserialize(given).map_err(|error| {
+    let given = Given::deserialize(read_json(body)?).map_err(|error| {
         AppError::unprocessable("bad_output", format!("the body is not understood: {error}"))
     })?;
     let outcome = match (given.output, given.error_text) {

@@ -15,6 +15,10 @@ async fn bodies_that_are_no_chat_request() {
         request.to_string()
     };
     let message = |message: Value| with("messages", json!([message]));
+    let with_file = |url: &str| {
+        let file = json!({"type": "file", "mediaType": "image/png", "url": url});
+        json!({"role": "user", "parts": [{"type": "text", "text": "say hi"}, file]})
+    };
     let long_id = "x".repeat(201);
     let many: Vec<Value> = (0..10_001).map(|_| text("x")).collect();
     let cases: Vec<(&str, String, u16, &str, &str)> = vec![
@@ -187,6 +191,41 @@ async fn bodies_that_are_no_chat_request() {
             422,
             "bad_message",
             "says nothing",
+        ),
+        (
+            "a message of empty words",
+            message(json!({"role": "user", "parts": [{"type": "text", "text": ""}]})),
+            422,
+            "bad_message",
+            "says nothing",
+        ),
+        (
+            "a message that says nothing to a model",
+            message(json!({"role": "user", "parts": [{"type": "data-mood", "data": "good"}]})),
+            422,
+            "bad_message",
+            "says nothing",
+        ),
+        (
+            "a file that is no base64",
+            message(with_file("data:image/png;base64,!!!")),
+            422,
+            "bad_message",
+            "parts[1].url",
+        ),
+        (
+            "a file that only the browser has",
+            message(with_file("blob:http://localhost/1")),
+            422,
+            "bad_message",
+            "data URL",
+        ),
+        (
+            "a file that the chat does not have",
+            message(with_file("/api/files/00000000000000000000000000000000")),
+            422,
+            "unknown_file",
+            "upload it again",
         ),
         (
             "a message id too long",
@@ -429,7 +468,11 @@ async fn addresses() {
 async fn bodies_that_are_too_large_or_cut_off() {
     let bridge = Bridge::configured("[server]\nmax_body_bytes = 100000\n");
     let body = asking("large", &"x".repeat(3_000_000)).to_string();
-    for path in ["/api/chat", "/api/chat/large/tool-output"] {
+    for path in [
+        "/api/chat",
+        "/api/chat/large/tool-output",
+        "/api/files?chat=large",
+    ] {
         let response = bridge.send("POST", path, &[JSON], &body).await;
         assert_eq!(
             (response.status, response.code().as_str()),
@@ -467,53 +510,23 @@ async fn bodies_that_are_too_large_or_cut_off() {
     // The client says that it sends more than it does.
     let body = asking("cut", "say hi").to_string();
     let length = (body.len() + 10).to_string();
-    let mut connection = bridge.connect().await;
-    let headers = [JSON, ("content-length", length.as_str())];
-    connection
-        .request("POST", "/api/chat", &headers, body.as_bytes())
-        .await;
-    within(tokio::io::AsyncWriteExt::shutdown(&mut connection.stream))
-        .await
-        .unwrap();
-    if let Some(answer) = connection.try_answer("POST").await {
-        let response = answer.whole().await;
-        assert_eq!(
-            (response.status, response.code().as_str()),
-            (400, "bad_body")
-        );
+    for path in ["/api/chat", "/api/files?chat=cut"] {
+        let mut connection = bridge.connect().await;
+        let headers = [JSON, ("content-length", length.as_str())];
+        connection
+            .request("POST", path, &headers, body.as_bytes())
+            .await;
+        within(tokio::io::AsyncWriteExt::shutdown(&mut connection.stream))
+            .await
+            .unwrap();
+        if let Some(answer) = connection.try_answer("POST").await {
+            let response = answer.whole().await;
+            assert_eq!(
+                (response.status, response.code().as_str()),
+                (400, "bad_body"),
+                "{path}"
+            );
+        }
     }
     assert_eq!(bridge.get("/api/chats").await.json(), json!([]));
-}
-
-#[tokio::test]
-async fn unknown_fields_and_older_forms_are_taken() {
-    let bridge = Bridge::start();
-    let said = json!([{"type": "text", "text": "say hi"}]);
-    for (chat, message) in [
-        (
-            "parts",
-            json!({"role": "user", "parts": said, "createdAt": "2026-01-01", "future": {"a": [1]}}),
-        ),
-        ("content", json!({"role": "user", "content": "say hi"})),
-        ("entries", json!({"role": "user", "content": said})),
-        (
-            "attachments",
-            json!({"role": "user", "experimental_attachments": said}),
-        ),
-        (
-            "both",
-            json!({"id": "m", "role": "user", "content": "say hi", "parts": said}),
-        ),
-    ] {
-        let body = json!({
-            "id": chat, "messages": [message], "messageId": null, "trigger": null, "dialect": null,
-            "sdk": {"odd": true}, "model": "x", "webSearch": false, "body": [[[]]],
-        });
-        let response = bridge.post("/api/chat", &body).await;
-        assert_eq!(response.status, 200, "{chat}");
-        assert!(
-            String::from_utf8_lossy(&response.body).contains("hi"),
-            "{chat}"
-        );
-    }
 }
