@@ -55,6 +55,14 @@ it.each(cases)('%s', (_name, parts, state, approvalId) => {
   expect(waitingCalls(whole)).toHaveLength(state === 'waiting' ? 1 : 0);
 });
 
+it('the hint of a native question is in the metadata', () => {
+  const asked = message([call('approval-requested', { id: 'a' })]);
+  const hintWith = (metadata: unknown) => waitingCalls({ ...asked, metadata })[0]?.approval?.hint;
+  expect(hintWith(undefined)).toBeUndefined();
+  expect(hintWith({ questions: { other: { hint: 'No.' } } })).toBeUndefined();
+  expect(hintWith({ questions: { c1: { hint: 'Sure?' } } })).toBe('Sure?');
+});
+
 it('a confirmation has no card of its own, and tells its hint', () => {
   const whole = message([call('input-available'), confirmation('approval-requested')]);
   const shown = whole.parts.filter(isToolUIPart).flatMap((part) => callOf(part, whole) ?? []);

@@ -41,7 +41,7 @@ interface Loose {
 export function callOf(part: ToolPart, message: UIMessage): Call | undefined {
   const name = getToolName(part);
   if (name === CONFIRMATION_TOOL) return undefined;
-  const approval = ownApproval(part) ?? confirmationOf(part.toolCallId, message);
+  const approval = ownApproval(part, message) ?? confirmationOf(part.toolCallId, message);
   return { id: part.toolCallId, name, part, approval, state: stateOf(part, approval) };
 }
 
@@ -62,10 +62,16 @@ export function hasOpenCalls(message: UIMessage): boolean {
   });
 }
 
-function ownApproval(part: ToolPart): Approval | undefined {
+function ownApproval(part: ToolPart, message: UIMessage): Approval | undefined {
   const { approval } = part as Loose;
   if (approval === undefined) return undefined;
-  return { id: approval.id, approved: decided(part), reason: approval.reason, hint: undefined };
+  return { id: approval.id, approved: decided(part), reason: approval.reason, hint: hintOn(part.toolCallId, message) };
+}
+
+/** What an ADK agent says to its question, which has no place on the call itself. */
+function hintOn(callId: string, message: UIMessage): string | undefined {
+  const { questions } = (message.metadata ?? {}) as { questions?: Record<string, { hint?: string }> };
+  return questions?.[callId]?.hint;
 }
 
 function confirmationOf(callId: string, message: UIMessage): Approval | undefined {
