@@ -446,7 +446,8 @@ mod tests {
 
     #[test]
     fn content_is_found_in_every_form_of_a_data_url() {
-        let cases: &[(&str, Result<Option<&[u8]>, BadUrl>)] = &[
+        type Found = Result<Option<&'static [u8]>, BadUrl>;
+        let cases: &[(&str, Found)] = &[
             ("data:image/png;base64,AAEC", Ok(Some(&[0, 1, 2]))),
             ("DATA:image/png;BASE64,AAEC", Ok(Some(&[0, 1, 2]))),
             ("data:text/csv;charset=utf-8;base64,YSxi", Ok(Some(b"a,b"))),
