@@ -13,24 +13,19 @@ import os
 import re
 import sys
 import tempfile
-import traceback
 import urllib.request
 from pathlib import Path
 from urllib.parse import urlparse
 
 from websockets.asyncio.client import connect
 
-from check_live import equal, make_certificate, relay_to, silence, tones, true
+from check_live import make_certificate, relay_to, silence, tones
+from checks import Checks, equal, true
 
 AGENTS = Path(__file__).parent / "adk_agents"
-CHECKS = []
+check = Checks("adk-live")
 # Between the ADK server and its model.
 LINES = []
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
 
 
 def main():
@@ -66,22 +61,16 @@ async def run(binary, model):
                 + ["--data-dir", str(Path(directory, app))],
                 r"listening on (http://\S+)",
             )
-        passed = failed = 0
-        for function in CHECKS:
+        for function in check.functions:
             if len(sys.argv) > 3 and sys.argv[3] not in function.__name__:
                 continue
-            try:
+            with check.trying(function):
                 await asyncio.wait_for(function(bridges, adk), 90)
-                passed += 1
-            except Exception:  # whatever goes wrong in a check is that check's failure
-                failed += 1
-                print(f"{function.__name__}:\n{traceback.format_exc()}", flush=True)
         for program in [*bridges.values(), adk]:
-            if failed:
+            if check.failed:
                 print(program.log()[-6000:])
             await program.stop()
-        print(f"adk-live: {passed} passed, {failed} failed")
-        return 1 if failed else 0
+        return check.close()
 
 
 async def relayed(model, reader, writer):

@@ -10,22 +10,18 @@ import io
 import os
 import struct
 import sys
-import traceback
 import zlib
 
 from google import genai
 from google.genai import errors, types
 
+from checks import Checks, equal, true
+
 MODEL = "gemini-2.5-flash"
 # The family that refuses calls whose thought signature was lost.
 STRICT_MODEL = "gemini-3-flash-preview"
 
-CHECKS = []
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
+check = Checks("gemini")
 
 
 def main():
@@ -34,16 +30,10 @@ def main():
         return 2
     url = sys.argv[1].rstrip("/")
     client = genai.Client(api_key="x", http_options={"base_url": url})
-    passed = failed = 0
-    for function in CHECKS:
-        try:
+    for function in check.functions:
+        with check.trying(function):
             function(client, url)
-            passed += 1
-        except Exception:  # whatever goes wrong in a check is that check's failure
-            failed += 1
-            print(f"{function.__name__}:\n{traceback.format_exc()}")
-    print(f"gemini: {passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return check.close()
 
 
 # The tools of the demo, as Python functions: Google's client reads their signatures.
@@ -107,16 +97,6 @@ def parts_of(chunks):
         for candidate in chunk.candidates or []
         for part in (candidate.content and candidate.content.parts) or []
     ]
-
-
-def equal(found, expected):
-    if found != expected:
-        raise AssertionError(f"found {found!r}, expected {expected!r}")
-
-
-def true(fact, what):
-    if not fact:
-        raise AssertionError(what)
 
 
 def refused(error, run, code, status):

@@ -14,7 +14,6 @@ import ssl
 import struct
 import sys
 import tempfile
-import traceback
 from urllib.parse import urlparse
 
 from cryptography import x509
@@ -24,18 +23,15 @@ from cryptography.x509.oid import NameOID
 from google import genai
 from google.genai import errors, types
 
+from checks import Checks, equal, true
+
 # The family that completes its turn as soon as it has called, and the one that does not.
 MODEL = "gemini-live-2.5-flash"
 THIRD_MODEL = "gemini-3.1-flash-live-preview"
 # The length of a letter of the scripted voice, 60 ms of two bytes each at 24 kHz.
 LETTER_BYTES = 2 * 1440
 
-CHECKS = []
-
-
-def check(function):
-    CHECKS.append(function)
-    return function
+check = Checks("live")
 
 
 def main():
@@ -60,16 +56,10 @@ async def run(url):
             base_url=f"https://127.0.0.1:{port}", async_client_args={"ssl": trust}
         ),
     )
-    passed = failed = 0
-    for function in CHECKS:
-        try:
+    for function in check.functions:
+        with check.trying(function):
             await asyncio.wait_for(function(client), 60)
-            passed += 1
-        except Exception:  # whatever goes wrong in a check is that check's failure
-            failed += 1
-            print(f"{function.__name__}:\n{traceback.format_exc()}")
-    print(f"live: {passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return check.close()
 
 
 def make_certificate(public=None):
@@ -221,16 +211,6 @@ async def next_handle(session):
     """The handle that follows a turn."""
     message = await session._receive()
     return message.session_resumption_update.new_handle
-
-
-def equal(found, expected):
-    if found != expected:
-        raise AssertionError(f"found {found!r}, expected {expected!r}")
-
-
-def true(fact, what):
-    if not fact:
-        raise AssertionError(what)
 
 
 @check

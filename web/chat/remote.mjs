@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import { agentOf, startAdkServer } from './adk-server.mjs';
+import { agentTests } from './remote-agents.mjs';
 import { startServer } from './server.mjs';
 import { Session, nameOf, show, textOf, toolsOf } from './session.mjs';
 
@@ -323,7 +324,7 @@ const cutTests = [
   }],
 ];
 
-export const sharedTests = [...conversationTests, ...contentTests, ...failureTests, ...approvalTests, ...cutTests];
+export const sharedTests = [...conversationTests, ...contentTests, ...failureTests, ...approvalTests, ...cutTests, ...agentTests];
 
 /** These stop servers, so each has its own. */
 export const restartTests = [
@@ -331,7 +332,13 @@ export const restartTests = [
     const bridge = await startBridge();
     const session = new Session(bridge, kit);
     await session.say(`${PAY} && ${SEARCH}`);
+    const nested = new Session(bridge, kit);
+    await nested.say(`call clerk ${JSON.stringify({ request: PAY })}`);
     await bridge.restart();
+    await nested.answer('pay', true);
+    await nested.rest();
+    assert.equal(nested.tool('clerk').state, 'output-available', show(nested.message));
+    await nested.check();
     const page = await session.reload();
     await page.rest();
     await page.answer('pay', true);
@@ -456,6 +463,8 @@ export async function startShared(binary, python) {
   const servers = {
     scripted: await bridge('scripted'),
     resumable: await bridge('resumable'),
+    crew: await bridge('crew'),
+    flow: await bridge('flow'),
     unknown: await bridge('no_such_app'),
     guarded: await bridge('scripted', '[approval]\ntools = ["get_weather", "pick_color"]\n'),
     hasty: await bridge('scripted', '[approval]\ntimeout = "1s"\n'),

@@ -102,6 +102,46 @@ export const approvalTests = [
     },
   ],
   [
+    'approvals: a word that is being composed keeps its keys',
+    async (open) => {
+      const visit = await open();
+      const input = await visit.context.newCDPSession(visit.page);
+      const composes = (text) => input.send('Input.imeSetComposition', { text, selectionStart: text.length, selectionEnd: text.length });
+      await composes('say ');
+      await visit.page.keyboard.press('Enter');
+      assert.equal(await visit.get('message-user').count(), 0, 'sent');
+      await visit.get('composer').fill('');
+      await visit.say('pay Hanako 50 dollars');
+      await visit.get('give-reason').click();
+      await composes('たか');
+      await visit.page.keyboard.press('Escape');
+      await visit.looksAgain();
+      await visit.cardIs('process_payment', 'waiting');
+      assert.deepEqual(await visit.audit(), ['approval.requested']);
+      // Safari has ended the composition when it tells the key that did.
+      await visit.get('composer').fill('say sent too early');
+      await visit.get('composer').dispatchEvent('keydown', { key: 'Enter', keyCode: 229, bubbles: true });
+      assert.equal(await visit.get('composer').inputValue(), 'say sent too early');
+      await visit.get('give-reason').waitFor({ state: 'detached' });
+      await visit.get('approval-reason').fill('too much');
+      await visit.get('approval-reason').press('Escape');
+      await visit.cardIs('process_payment', 'denied');
+    },
+  ],
+  [
+    'approvals: a question that goes by itself leaves the keyboard on the page, and on no other question',
+    async (open, { servers }) => {
+      const visit = await open({ server: servers.hasty });
+      await visit.say('call process_payment {"amount":1,"recipient":"A"} && call process_payment {"amount":2,"recipient":"B"}');
+      await visit.get('approval').first().waitFor();
+      await visit.page.keyboard.press('Shift+Tab');
+      await visit.get('deny').last().focus();
+      await visit.cardIs('process_payment', 'failed');
+      await visit.get('approval').first().waitFor({ state: 'detached' });
+      await visit.until(() => visit.page.evaluate(() => document.activeElement?.id === 'message'), 'the message field to have the focus');
+    },
+  ],
+  [
     'approvals: the keyboard goes from question to question, and back to the message field',
     async (open) => {
       const visit = await open();

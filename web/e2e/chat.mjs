@@ -154,6 +154,32 @@ export const chatTests = [
     },
   ],
   [
+    'chat: while files are on their way the message stays as it was sent',
+    async (open) => {
+      const visit = await open();
+      let release;
+      const released = new Promise((resolve) => (release = resolve));
+      await visit.page.route('**/api/files?*', async (route) => {
+        await released;
+        await route.continue();
+      });
+      await visit.get('file-picker').setInputFiles({ name: 'dot.png', mimeType: 'image/png', buffer: PNG });
+      const field = visit.get('composer');
+      await field.fill('say look');
+      const asked = visit.page.waitForRequest((request) => request.url().includes('/api/files?'));
+      await field.press('Enter');
+      await asked;
+      await field.press('End');
+      await visit.page.keyboard.type(' and this is lost');
+      assert.equal(await field.inputValue(), 'say look');
+      release();
+      await visit.sees('look');
+      await visit.until(async () => (await field.inputValue()) === '', 'an empty field');
+      await visit.page.keyboard.type('next');
+      assert.equal(await field.inputValue(), 'next');
+    },
+  ],
+  [
     'chat: a file that is no picture goes in by its name, and is there after a reload',
     async (open) => {
       const visit = await open();
@@ -233,6 +259,28 @@ export const chatTests = [
       await visit.get('error').waitFor({ state: 'detached' });
     },
   ],
+  ...['the agent', 'the server'].map((who) => [
+    `chat: who writes on after a failure of ${who} is answered`,
+    async (open) => {
+      const visit = await open();
+      await visit.say('say before');
+      await visit.answered();
+      if (who === 'the server') {
+        const refusal = { status: 422, json: { error: { code: 'refused', message: 'this is refused' } } };
+        await visit.page.route('**/api/chat?*', (route) => route.fulfill(refusal), { times: 1 });
+      }
+      await visit.say('http 400 once then say late');
+      await visit.get('error').waitFor();
+      await visit.say('say going on');
+      await visit.sees('going on');
+      await visit.answered();
+      assert.equal(await visit.get('error').count(), 0);
+      assert.equal(await visit.get('queue').count(), 0);
+      await visit.page.reload();
+      await visit.sees('going on');
+      assert.equal(await visit.get('queue').count(), 0, 'what failed is not sent by itself later');
+    },
+  ]),
   [
     'chat: what is typed while the agent is busy waits in a queue, and goes in order',
     async (open, { servers, model }) => {

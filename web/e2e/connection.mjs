@@ -103,6 +103,41 @@ export const connectionTests = [
     },
   ],
   [
+    'connection: a message that was written anew without network is sent when it is back',
+    async (open) => {
+      const visit = await open();
+      await visit.say('say before');
+      await visit.answered();
+      await visit.context.setOffline(true);
+      await visit.get('connection').getByText('You are offline').waitFor();
+      await rewritten(visit, 'say in other words');
+      await visit.get('error').waitFor();
+      await visit.context.setOffline(false);
+      await visit.sees('in other words');
+      await visit.answered();
+      assert.deepEqual(await typed(visit), ['say in other words']);
+    },
+  ],
+  [
+    'connection: a message that was written anew and arrived although its answer was lost is not sent again',
+    async (open) => {
+      const visit = await open();
+      await visit.say('say before');
+      await visit.answered();
+      let posts = 0;
+      await visit.page.route('**/api/chat?*', async (route) => {
+        posts += 1;
+        await route.fetch();
+        await route.abort();
+      });
+      await rewritten(visit, 'say in other words');
+      await visit.sees('in other words');
+      await visit.answered();
+      assert.deepEqual(await typed(visit), ['say in other words']);
+      assert.equal(posts, 1);
+    },
+  ],
+  [
     'connection: a draft is kept over a reload, per chat',
     async (open) => {
       const visit = await open();
@@ -147,3 +182,14 @@ export const connectionTests = [
     },
   ],
 ];
+
+async function rewritten(visit, text) {
+  await visit.get('message-user').hover();
+  await visit.get('edit').click();
+  await visit.get('edit-field').fill(text);
+  await visit.get('edit-send').click();
+}
+
+async function typed(visit) {
+  return (await visit.messages()).filter(({ role }) => role === 'user').map(({ parts }) => parts[0].text);
+}

@@ -50,6 +50,70 @@ export const conversationTests = [
     },
   ],
   [
+    'conversations: a list that is longer than a page has its end, is searched whole, and names an old chat that is opened',
+    async (open, world) => {
+      const server = await startServer(world.binary);
+      try {
+        for (let number = 0; number < 205; number += 1) await server.say(`c${number}`, `say (${number})`);
+        const visit = await open({ server, chat: 'c2' });
+        await visit.get('chat-title').getByText('say (2)').waitFor();
+        const items = visit.get('chat-item');
+        const item = (number) => items.filter({ hasText: `say (${number})` });
+        assert.equal(await item(2).count(), 1);
+        assert.equal(await items.count(), 201);
+        await visit.get('chat-search').fill('(1)');
+        await item(1).waitFor();
+        assert.equal(await items.count(), 1);
+        await visit.page.reload();
+        await visit.get('older-chats').click();
+        await item(0).waitFor();
+        assert.equal(await items.count(), 205);
+        assert.equal(await visit.get('older-chats').count(), 0);
+        // An old chat that goes on is the newest, and one that is deleted does not come back with the next page.
+        await visit.say('say again');
+        await visit.answered();
+        await visit.until(async () => (await items.first().innerText()).includes('(2)'), 'the chat at the head of the list');
+        assert.equal(await items.count(), 205);
+        await item(0).hover();
+        await item(0).getByRole('button').click();
+        await visit.page.getByRole('menuitem', { name: 'Delete' }).click();
+        await visit.get('toasts').getByText('deleted').waitFor();
+        await visit.get('toasts').getByText('deleted').waitFor({ state: 'detached' });
+        await visit.until(async () => (await server.json('/api/chats?before=c1&at=9999999999999')).every(({ id }) => id !== 'c0'), 'the server to have deleted it');
+        await visit.looksAgain();
+        assert.equal(await items.count(), 204);
+      } finally {
+        await server.stop();
+      }
+    },
+  ],
+  [
+    'conversations: who deletes with the keyboard goes on with the next chat of the list',
+    async (open, world) => {
+      const server = await startServer(world.binary);
+      try {
+        for (const id of ['c1', 'c2', 'c3']) await server.say(id, `say ${id}`);
+        const visit = await open({ server });
+        const item = (id) => visit.get('chat-item').filter({ hasText: `say ${id}` });
+        const removes = async (id) => {
+          await item(id).getByRole('button').focus();
+          await visit.page.keyboard.press('Enter');
+          await visit.page.getByRole('menuitem', { name: 'Delete' }).waitFor();
+          await visit.page.keyboard.press('End');
+          await visit.page.keyboard.press('Enter');
+          await item(id).waitFor({ state: 'detached' });
+        };
+        const isFocused = (id) => visit.until(() => item(id).getByRole('link').evaluate((link) => link === document.activeElement), `the focus on ${id}`);
+        await removes('c2');
+        await isFocused('c1');
+        await removes('c1');
+        await isFocused('c3');
+      } finally {
+        await server.stop();
+      }
+    },
+  ],
+  [
     'conversations: a link opens its chat, and going back returns to the one before',
     async (open) => {
       const visit = await open();

@@ -57,6 +57,22 @@ const everywhere = Object.entries(DIALECTS).flatMap(([dialect, query]) => [
     },
   ],
   [
+    `forms: title and list tell of a form that waits, in ${dialect}`,
+    async (open, { servers }) => {
+      const visit = await open({ server: servers.forms, query });
+      await visit.say('call ask_colleague {"question":"Where?"} && call book_seat {}');
+      await visit.cardIs('ask_colleague', 'asked');
+      const badge = visit.get('chat-item').filter({ has: visit.page.locator('[aria-current=page]') }).getByTestId('chat-badge');
+      await badge.getByText('2', { exact: true }).waitFor();
+      await visit.until(async () => /^\(\d+\) /.test(await visit.page.title()), 'the title to tell');
+      await visit.get('deny').click();
+      await visit.get('answer-field').fill('at home');
+      await visit.get('answer-send').click();
+      await visit.sees('at home');
+      await badge.waitFor({ state: 'detached' });
+    },
+  ],
+  [
     `forms: an approved tool is answered by fields, in ${dialect}`,
     async (open, { servers }) => {
       const visit = await open({ server: servers.forms, query });

@@ -164,6 +164,40 @@ export const lookTests = [
     },
   ],
   [
+    'look: what is written from right to left is shown so, where it is written and where it is answered',
+    async (open) => {
+      const visit = await open();
+      await visit.get('composer').fill('שלום');
+      const sideOf = (locator) => locator.evaluate((element) => getComputedStyle(element).direction);
+      assert.equal(await sideOf(visit.get('composer')), 'rtl');
+      await visit.say('say مرحبا بالعالم، كيف حالك؟\n\nHello again');
+      await visit.answered();
+      const answer = visit.get('message-assistant').last();
+      assert.equal(await sideOf(answer.getByText('مرحبا')), 'rtl');
+      assert.equal(await sideOf(answer.getByText('Hello again')), 'ltr');
+      await visit.say('مرحبا');
+      assert.equal(await sideOf(visit.get('message-user').last().getByText('مرحبا')), 'rtl');
+      await visit.answered();
+      await visit.picture('right-to-left');
+    },
+  ],
+  [
+    'look: on a low screen an empty page is read from its beginning',
+    async (open) => {
+      const visit = await open({ viewport: { width: 640, height: 320 } });
+      await visit.get('suggestions').waitFor();
+      await visit.page.getByRole('heading').first().waitFor();
+      assert.equal(await visit.get('scroller').evaluate(({ scrollTop }) => scrollTop), 0);
+      assert.equal(await visit.get('to-end').count(), 0);
+      await visit.say(`say ${'A line.\n\n'.repeat(30)}The end`);
+      await visit.sees('The end');
+      await visit.until(
+        () => visit.get('scroller').evaluate((box) => box.scrollTop > 0 && box.scrollHeight - box.scrollTop - box.clientHeight < 5),
+        'the end of the answer',
+      );
+    },
+  ],
+  [
     'look: the phone shows the list over the page, and nothing is wider than the screen',
     async (open) => {
       const visit = await open({ viewport: PHONE });

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use adk_bridge_protocol::event::{Content, Event};
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::Response;
-use adk_bridge_protocol::reply::Runner;
 use bytes::Bytes;
 use serde_json::Value;
 
@@ -90,14 +89,6 @@ pub struct AgentError {
 pub type EventSink<'s> = &'s mut (dyn FnMut(&Event<'_>) + Send);
 
 impl Agent {
-    /// Who runs the tools that it calls.
-    pub fn runner(&self) -> Runner {
-        match self {
-            Self::Gemini(_) => Runner::Bridge,
-            Self::Adk(_) => Runner::Remote,
-        }
-    }
-
     /// The model behind it, where that is known.
     pub fn model(&self) -> Option<&str> {
         match self {

@@ -38,14 +38,6 @@ impl Voice {
 }
 
 impl LiveConnection {
-    /// How the model really answers: one that only speaks is read where it was asked to write.
-    pub fn modality(&self) -> Modality {
-        match self {
-            Self::Gemini(connection) => connection.modality(),
-            Self::Adk(connection) => connection.modality(),
-        }
-    }
-
     /// Whether the other side waits for the result of this call, named by its own id.
     pub fn knows(&self, call: &str) -> bool {
         self.open_calls().iter().any(|open| open == call)

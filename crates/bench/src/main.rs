@@ -1,9 +1,8 @@
 //! What the server costs: its CPU per text delta and per turn, and its memory, beside a bare translator and nginx.
 //!
 //! `cargo xtask bench server [--quick] [nginx] [translator] [adk-bridge]`, or `cargo xtask bench server voice` for what
-//! speech costs. The load, the stand-in for Gemini and every
-//! reader live in this process, on one core; the server under test has the other. Only its CPU time counts, so that a
-//! busy machine makes the run longer, not the numbers larger.
+//! speech costs. The load, the stand-in for Gemini and every reader live in this process, on one core; the server under
+//! test has the other. Only its CPU time counts, so that a busy machine makes the run longer, not the numbers larger.
 
 #![allow(
     clippy::print_stdout,
@@ -57,13 +56,13 @@ fn measure(words: &[&str]) -> anyhow::Result<()> {
     let size = match flags.as_slice() {
         [] => Size::FULL,
         ["--quick"] => Size::QUICK,
-        _ => bail!("usage: bench [--quick] [nginx] [translator] [adk-bridge]"),
+        _ => bail!("usage: bench [--quick] [nginx] [translator] [adk-bridge], or bench voice"),
     };
     if let Some(unknown) = names
         .iter()
         .find(|name| Kind::ALL.iter().all(|kind| kind.name() != **name))
     {
-        bail!("there is no server named {unknown:?}");
+        bail!("there is no server named {unknown:?}; name nginx, translator or adk-bridge");
     }
     server::pin_load();
     let runtime = tokio::runtime::Builder::new_current_thread()

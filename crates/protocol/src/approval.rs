@@ -28,6 +28,12 @@ pub struct Approval {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_id: Option<String>,
     pub hint: String,
+    /// What a remote agent's tool wants filled in, as it suggests it. It goes back with the decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Value>,
+    /// What the human made of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filled_in: Option<Value>,
     /// SHA-256 of the arguments in canonical form, for the audit.
     pub input_hash: String,
     pub asked_at: Time,
@@ -287,6 +293,8 @@ mod tests {
             id: "a1".into(),
             remote_id: None,
             hint: String::new(),
+            payload: None,
+            filled_in: None,
             input_hash: String::new(),
             asked_at: ASKED,
             expires_at: EXPIRES,

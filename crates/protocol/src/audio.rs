@@ -126,11 +126,6 @@ impl PcmFormat {
             Err(AudioError::CutSample { bytes, frame })
         }
     }
-
-    /// Returns how long `bytes` bytes sound, in whole milliseconds.
-    pub fn milliseconds(self, bytes: usize) -> u64 {
-        (bytes / self.frame_bytes()) as u64 * 1_000 / u64::from(self.sample_rate)
-    }
 }
 
 /// Writes the media type that the models understand.
@@ -255,8 +250,6 @@ mod tests {
     #[test]
     fn counts_samples() {
         assert_eq!(PcmFormat::MODEL.samples(960), Ok(480));
-        assert_eq!(PcmFormat::MODEL.milliseconds(960), 20);
-        assert_eq!(PcmFormat::MICROPHONE.milliseconds(640), 20);
         assert_eq!(
             PcmFormat::MODEL.samples(3),
             Err(AudioError::CutSample { bytes: 3, frame: 2 })

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::approval::{Approval, Time};
-use crate::event::{REQUEST_CREDENTIAL, REQUEST_INPUT};
+use crate::event::REQUEST_INPUT;
 
 /// One tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -145,9 +145,16 @@ impl Call {
         )
     }
 
+    /// Whether a remote agent works on it, and nobody has been asked about it.
+    pub(crate) fn is_underway_elsewhere(&self) -> bool {
+        self.state == CallState::Running
+            && self.runs_on == RunsOn::Remote
+            && self.approval.is_none()
+    }
+
     /// Whether by its name a human is asked, who takes longer than a program.
     pub fn asks_a_human(&self) -> bool {
-        matches!(self.name.as_str(), REQUEST_INPUT | REQUEST_CREDENTIAL)
+        self.name == REQUEST_INPUT
     }
 
     /// Whether it is a client tool that a human approved and whose output has not come.

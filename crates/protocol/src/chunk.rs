@@ -410,32 +410,10 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    pub fn text_end(id: impl Into<Str<'a>>) -> Self {
-        Self::TextEnd {
-            id: id.into(),
-            provider_metadata: None,
-            citations: None,
-        }
-    }
-
-    pub fn reasoning_start(id: impl Into<Str<'a>>) -> Self {
-        Self::ReasoningStart {
-            id: id.into(),
-            provider_metadata: None,
-        }
-    }
-
     pub fn reasoning_delta(id: impl Into<Str<'a>>, delta: impl Into<Str<'a>>) -> Self {
         Self::ReasoningDelta {
             id: id.into(),
             delta: delta.into(),
-            provider_metadata: None,
-        }
-    }
-
-    pub fn reasoning_end(id: impl Into<Str<'a>>) -> Self {
-        Self::ReasoningEnd {
-            id: id.into(),
             provider_metadata: None,
         }
     }

@@ -48,6 +48,16 @@ pub enum Dialect {
     Adk,
 }
 
+impl Dialect {
+    /// The word by which clients ask for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Adk => "adk",
+        }
+    }
+}
+
 /// A word that is no dialect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown dialect {0:?}; use \"native\" or \"adk\"")]
@@ -134,10 +144,11 @@ impl Reader {
             disown(orphan, &mut emit);
         }
         let steps = cursor.steps();
-        if !reply.is_step_open() && ours.is_growing() {
+        let growing = ours.first_growing().filter(|_| !reply.is_step_open());
+        if let Some(growing) = growing {
             // What is said beside an open call comes after the end of its step, and v6 forgets a text at that end.
             let mut before = ours.clone().into_owned();
-            before.parts.pop();
+            before.parts.truncate(growing);
             catch_up(&before, &mut cursor, sdk, &mut emit);
             finish_step(&mut cursor, &mut emit);
         }
@@ -388,11 +399,20 @@ fn confirmation(
         },
         "toolConfirmation": {"hint": hint, "confirmed": false},
     }));
+    let payload = approval.and_then(|approval| approval.payload.as_ref());
+    if let (Some(payload), Some(input)) = (payload, &mut part.input) {
+        input["toolConfirmation"]["payload"] = payload.clone();
+    }
     part.approval = Some(ApprovalField {
         id: Some(id.to_owned()),
         approved: field.approved,
         reason: field.reason.clone(),
-        extra: Map::new(),
+        extra: field
+            .extra
+            .get("payload")
+            .map(|payload| ("payload".to_owned(), payload.clone()))
+            .into_iter()
+            .collect(),
     });
     part.state = match field.approved {
         Some(confirmed) if ended => {

@@ -43,6 +43,9 @@ pub struct Event<'a> {
     pub invocation_id: Option<Str<'a>>,
     #[serde(borrow, deserialize_with = "text")]
     pub author: Option<Str<'a>>,
+    /// Which of several agents at work at once it comes from, where there are several.
+    #[serde(borrow, deserialize_with = "text")]
+    pub branch: Option<Str<'a>>,
     #[serde(borrow)]
     pub content: Option<Content<'a>>,
     pub partial: Option<bool>,
@@ -77,6 +80,11 @@ pub struct Event<'a> {
     pub input_transcription: Option<Transcription<'a>>,
     #[serde(borrow, alias = "output_transcription")]
     pub output_transcription: Option<Transcription<'a>>,
+    /// What a node of a workflow came to.
+    #[serde(borrow, deserialize_with = "raw")]
+    pub output: Option<Raw<'a>>,
+    #[serde(alias = "node_info", deserialize_with = "node_info")]
+    pub node_info: Option<Box<NodeInfo>>,
     #[serde(borrow, deserialize_with = "raw")]
     pub timestamp: Option<Raw<'a>>,
     /// Not an event's field: the line that an ADK server sends last when a run has died.
@@ -108,6 +116,15 @@ pub struct Actions {
     pub requested_tool_confirmations: Map<String, Value>,
     #[serde(alias = "transfer_to_agent", skip_serializing_if = "Option::is_none")]
     pub transfer_to_agent: Option<String>,
+}
+
+/// Where in a workflow an event comes from; only what its output counts for is read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NodeInfo {
+    /// The nodes whose output it is, as paths: `app@1` is the workflow itself, `app@1/node@1` a node of it.
+    #[serde(alias = "output_for")]
+    pub output_for: Vec<String>,
 }
 
 /// What one side of a conversation says: the unit that models take and give.
@@ -278,6 +295,14 @@ impl<'a> Event<'a> {
         self.content.as_ref().map_or(&[], |content| &content.parts)
     }
 
+    /// What a whole workflow came to, where no content says it: the answer of an app that ends with a function.
+    pub fn result(&self) -> Option<&RawValue> {
+        let info = self.node_info.as_deref()?;
+        let of_the_whole = info.output_for.iter().any(|path| !path.contains('/'));
+        let unsaid = !self.is_partial() && self.parts().is_empty();
+        self.output.as_deref().filter(|_| of_the_whole && unsaid)
+    }
+
     /// Whether a user wrote it: a session's history holds such events, a reply does not.
     pub fn is_from_user(&self) -> bool {
         self.author.as_deref() == Some("user")
@@ -338,6 +363,15 @@ fn raw<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Raw<'a>>, D:
 fn actions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<Actions>>, D::Error> {
     let actions = Option::<Actions>::deserialize(from)?;
     Ok(actions.filter(|did| !did.is_empty()).map(Box::new))
+}
+
+/// Most events say nothing here that is used, and none is worth an error.
+fn node_info<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<NodeInfo>>, D::Error> {
+    let raw = <&RawValue>::deserialize(from)?;
+    let info = serde_json::from_str::<NodeInfo>(raw.get()).ok();
+    Ok(info
+        .filter(|info| !info.output_for.is_empty())
+        .map(Box::new))
 }
 
 fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(

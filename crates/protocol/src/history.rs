@@ -1,4 +1,4 @@
-//! UI messages ↔ agent contents: what a model is told of a conversation, and a conversation rebuilt from it.
+//! UI messages → agent contents: what a model is told of a conversation.
 //!
 //! ```text
 //!   assistant message               contents
@@ -16,13 +16,8 @@ use std::borrow::Cow;
 
 use serde_json::{Value, json};
 
-use crate::calls::Ids;
 use crate::event::{Blob, Content, FileData, FunctionCall, FunctionResponse, Part as AgentPart};
-use crate::message::{
-    DataPart, FilePart, Message, Part, ReasoningPart, Role, TextPart, TextState, ToolPart,
-    ToolState,
-};
-use crate::translate::{OCTETS, signed};
+use crate::message::{FilePart, Message, Part, Role, ToolPart, ToolState};
 
 /// What a model is told about a call that a human refused.
 pub const DENIED: &str = "the user denied this call; it was not run";
@@ -81,52 +76,6 @@ pub fn as_response(output: &Value) -> Value {
         Value::Object(_) => output.clone(),
         other => json!({"result": other}),
     }
-}
-
-/// A conversation rebuilt from contents: one message for each turn of the user and one for what the agent did then.
-pub fn messages(contents: &[Content<'_>], ids: &mut dyn MessageIds) -> Vec<Message> {
-    let mut messages: Vec<Message> = Vec::new();
-    for content in contents {
-        let is_user = content.role.as_deref() != Some("model");
-        let responses = content
-            .parts
-            .iter()
-            .filter_map(|part| part.function_response.as_deref());
-        let mut answered = false;
-        for response in responses {
-            answered = true;
-            if let Some(last) = messages.last_mut() {
-                answer(last, response);
-            }
-        }
-        if answered {
-            continue;
-        }
-        let role = if is_user { Role::User } else { Role::Assistant };
-        if role == Role::User || messages.last().is_none_or(|last| last.role != role) {
-            messages.push(Message {
-                id: ids.message(),
-                role,
-                metadata: None,
-                parts: Vec::new(),
-                extra: serde_json::Map::new(),
-            });
-        }
-        if let Some(message) = messages.last_mut() {
-            if role == Role::Assistant {
-                message.parts.push(Part::StepStart);
-            }
-            message
-                .parts
-                .extend(content.parts.iter().filter_map(|part| ui_part(part, ids)));
-        }
-    }
-    messages
-}
-
-/// Ids for rebuilt messages.
-pub trait MessageIds: Ids {
-    fn message(&mut self) -> String;
 }
 
 fn push<'a>(contents: &mut Vec<Content<'a>>, role: &'static str, parts: Vec<AgentPart<'a>>) {
@@ -268,106 +217,4 @@ fn signature(metadata: Option<&Value>) -> Option<Cow<'_, str>> {
         .pointer("/google/thoughtSignature")?
         .as_str()
         .map(Cow::Borrowed)
-}
-
-fn ui_part(part: &AgentPart<'_>, ids: &mut dyn MessageIds) -> Option<Part> {
-    let metadata = part.thought_signature.as_deref().map(signed);
-    if let Some(text) = part.text.as_deref() {
-        return Some(if part.thought == Some(true) {
-            Part::Reasoning(ReasoningPart {
-                text: text.to_owned(),
-                state: Some(TextState::Done),
-                provider_metadata: metadata,
-                ..ReasoningPart::default()
-            })
-        } else {
-            Part::Text(TextPart {
-                text: text.to_owned(),
-                state: Some(TextState::Done),
-                provider_metadata: metadata,
-                ..TextPart::default()
-            })
-        });
-    }
-    if let Some(call) = part.function_call.as_deref() {
-        let mut tool = ToolPart::new(
-            ids.call(call.id.as_deref()),
-            call.name.as_deref().unwrap_or_default(),
-        );
-        tool.state = ToolState::InputAvailable;
-        tool.input = Some(call.args.clone().unwrap_or_else(|| json!({})));
-        tool.call_provider_metadata = metadata;
-        return Some(Part::Tool(Box::new(tool)));
-    }
-    if let Some(file) = ui_file(part) {
-        return Some(file);
-    }
-    let (kind, data) = match (&part.executable_code, &part.code_execution_result) {
-        (Some(code), _) => ("data-executable-code", code),
-        (None, Some(result)) => ("data-code-execution-result", result),
-        (None, None) => return None,
-    };
-    Some(Part::Data(DataPart {
-        kind: kind.to_owned(),
-        id: None,
-        data: data.as_ref().clone(),
-        extra: serde_json::Map::new(),
-    }))
-}
-
-/// Bytes or an address as a file.
-fn ui_file(part: &AgentPart<'_>) -> Option<Part> {
-    let (media_type, url) = match (&part.inline_data, &part.file_data) {
-        (Some(blob), _) => {
-            let media_type = blob.mime_type.as_deref().unwrap_or(OCTETS);
-            let data = crate::base64::to_standard(blob.data.as_deref()?);
-            (media_type, format!("data:{media_type};base64,{data}"))
-        }
-        (None, Some(file)) => (
-            file.mime_type.as_deref().unwrap_or(OCTETS),
-            file.file_uri.as_deref()?.to_owned(),
-        ),
-        (None, None) => return None,
-    };
-    Some(Part::File(FilePart {
-        media_type: media_type.to_owned(),
-        url,
-        filename: None,
-        provider_metadata: None,
-        extra: serde_json::Map::new(),
-    }))
-}
-
-/// Writes a response into the call that it answers: by id, or the first of that name which is open.
-fn answer(message: &mut Message, response: &FunctionResponse<'_>) {
-    let files: Vec<Part> = response
-        .parts
-        .iter()
-        .flatten()
-        .filter_map(ui_file)
-        .collect();
-    let position = message.parts.iter().position(|part| match part {
-        Part::Tool(tool) if tool.state == ToolState::InputAvailable => match &response.id {
-            Some(id) => tool.call_id == *id,
-            None => Some(tool.name.as_str()) == response.name.as_deref(),
-        },
-        _ => false,
-    });
-    let Some(position) = position else {
-        return;
-    };
-    if let Part::Tool(tool) = &mut message.parts[position] {
-        let value = response.response.clone().unwrap_or(Value::Null);
-        match value.get("error").and_then(Value::as_str) {
-            Some(text) if value.as_object().is_some_and(|fields| fields.len() == 1) => {
-                tool.state = ToolState::OutputError;
-                tool.error_text = Some(text.to_owned());
-            }
-            _ => {
-                tool.state = ToolState::OutputAvailable;
-                tool.output = Some(value);
-            }
-        }
-    }
-    message.parts.splice(position + 1..position + 1, files);
 }

@@ -19,7 +19,7 @@
 //! | [`message`] | UIMessage: parse, fold chunks into it, replay it as chunks |
 //! | [`event`], [`args`] | what an ADK agent emits and accepts |
 //! | [`translate`], [`metadata`] | event → chunks |
-//! | [`history`] | messages ↔ contents |
+//! | [`history`] | messages → contents |
 //! | [`approval`], [`calls`] | a human's decision; a tool call |
 //! | [`reply`], [`outbox`] | the state machine of one assistant message, and its effects |
 //! | [`dialect`] | a reply as a client of either dialect sees it |

@@ -39,7 +39,7 @@ impl Metadata {
             return;
         }
         replace(&mut self.model_version, event.model_version.as_deref());
-        if !event.parts().is_empty() {
+        if !event.parts().is_empty() || event.result().is_some() {
             replace(&mut self.author, event.author.as_deref());
         }
         if let Some(usage) = read::<Usage>(event.usage_metadata.as_ref()) {
@@ -69,6 +69,17 @@ impl Metadata {
             if let Value::Object(state) = slot {
                 state.extend(actions.state_delta.clone());
             }
+        }
+    }
+
+    /// Keeps what an agent says to a question about a call, which has no place on the call itself.
+    pub fn ask(&mut self, call_id: &str, question: Map<String, Value>) {
+        if question.is_empty() {
+            return;
+        }
+        let slot = self.fields.entry("questions").or_insert_with(|| json!({}));
+        if let Value::Object(questions) = slot {
+            questions.insert(call_id.to_owned(), Value::Object(question));
         }
     }
 

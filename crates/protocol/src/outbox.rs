@@ -30,8 +30,6 @@ pub enum Effect {
     HoldUntil(Time),
     /// The user's speech as text.
     Heard { text: String, finished: bool },
-    /// A remote agent saved an artifact.
-    Artifact { name: String, version: Value },
     /// The user spoke while the model did: what is queued for the player is void.
     Interrupted,
     /// A live agent says that its turn is complete.
@@ -278,6 +276,18 @@ impl Draft {
             folded.is_ok() || matches!(chunk, Chunk::Error { .. }),
             "{folded:?} {chunk:?}"
         );
+    }
+
+    /// Keeps what a human filled in beside a decision, where the client has it too.
+    pub(crate) fn fill_in(&mut self, approval_id: &str, payload: Value) {
+        let parts = &mut self.fold.message_mut().parts;
+        let mut approvals = parts.iter_mut().rev().filter_map(|part| match part {
+            Part::Tool(tool) => tool.approval.as_mut(),
+            _ => None,
+        });
+        if let Some(approval) = approvals.find(|other| other.id.as_deref() == Some(approval_id)) {
+            approval.extra.insert("payload".into(), payload);
+        }
     }
 
     /// The index of the next part, from which ids of text parts are made: a replay of the message finds the same ids.

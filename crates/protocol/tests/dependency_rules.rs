@@ -1,4 +1,4 @@
-//! Holds the rules of who may know whom: crates, the two vocabularies, and what every file owes its reader.
+//! Holds the rules of who may know whom: crates, doors, the two vocabularies, and what every file owes its reader.
 
 #![expect(
     clippy::disallowed_methods,
@@ -202,6 +202,17 @@ fn two_vocabularies_meet_in_few_places() {
         unused.is_empty(),
         "rules for files that are not there: {unused:?}"
     );
+}
+
+/// Whoever reads requests asks the chat, and nobody behind it.
+#[test]
+fn doors_name_neither_an_agent_nor_the_store() {
+    for path in rust_files(&root().join("crates/server/src/transport")) {
+        let code = code_of(&path);
+        for module in ["adk_bridge_agents::", "crate::store::"] {
+            assert!(!code.contains(module), "{}: {module}", path.display());
+        }
+    }
 }
 
 #[test]

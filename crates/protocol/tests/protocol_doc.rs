@@ -97,7 +97,9 @@ fn every_metadata_key() {
     let mut play = Play::new();
     play.feed(Input::Begin(Mode::Http));
     let event = Event::parse(
-        r#"{"author":"a","modelVersion":"m","finishReason":"STOP","content":{"parts":[{"text":"x"}]},
+        r#"{"author":"a","modelVersion":"m","finishReason":"STOP","content":{"parts":[{"text":"x"},
+                {"functionCall":{"id":"q","name":"adk_request_confirmation","args":{
+                    "originalFunctionCall":{"id":"c","name":"pay"},"toolConfirmation":{"hint":"May I?"}}}}]},
             "usageMetadata":{"promptTokenCount":1,"candidatesTokenCount":1,"thoughtsTokenCount":1,
                 "cachedContentTokenCount":1,"toolUsePromptTokenCount":1,"totalTokenCount":4},
             "groundingMetadata":{"a":1},"citationMetadata":{"a":1},"customMetadata":{"a":1},

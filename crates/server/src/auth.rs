@@ -67,7 +67,7 @@ fn preflight(asked: &HeaderMap) -> Response {
     let headers = response.headers_mut();
     headers.insert(
         header::ACCESS_CONTROL_ALLOW_METHODS,
-        HeaderValue::from_static("GET, POST, DELETE"),
+        HeaderValue::from_static("GET, POST, PATCH, DELETE"),
     );
     if let Some(names) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
         headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, names.clone());

@@ -1,6 +1,7 @@
 //! Configuration: a TOML file, then environment variables `ADK_BRIDGE__SECTION__KEY`, then the command line.
 
 mod check;
+mod span;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,8 +10,10 @@ use std::time::Duration;
 
 use figment::Figment;
 use figment::providers::{Env, Format as _, Serialized, Toml};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+pub use span::Span;
 
 /// Everything that can be set. Unknown keys are refused by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -334,81 +337,10 @@ impl std::fmt::Debug for ApiKey {
     }
 }
 
-/// A duration as people write it: `"5m"`, `"2s"`, `"300ms"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span(pub Duration);
-
-impl Span {
-    /// In the unit of the protocol crate.
-    pub fn millis(self) -> u64 {
-        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-impl std::str::FromStr for Span {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let problem = || format!("{text:?} is no duration; write \"5m\", \"2s\" or \"300ms\"");
-        let digits = text.find(|char: char| !char.is_ascii_digit());
-        let (number, unit) = text.split_at(digits.ok_or_else(problem)?);
-        let number: u64 = number.parse().map_err(|_| problem())?;
-        let millis = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            _ => return Err(problem()),
-        };
-        number
-            .checked_mul(millis)
-            .map(|millis| Self(Duration::from_millis(millis)))
-            .ok_or_else(problem)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?
-            .parse()
-            .map_err(de::Error::custom)
-    }
-}
-
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&format!("{}ms", self.millis()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::check::is_origin;
     use super::*;
-
-    #[test]
-    fn durations() {
-        for (text, millis) in [
-            ("5m", 300_000),
-            ("2s", 2_000),
-            ("300ms", 300),
-            ("0ms", 0),
-            ("1h", 3_600_000),
-        ] {
-            assert_eq!(text.parse::<Span>().map(Span::millis), Ok(millis));
-        }
-        for text in [
-            "",
-            "5",
-            "m",
-            "5 m",
-            "-1s",
-            "1.5s",
-            "99999999999999999999s",
-            "5d",
-        ] {
-            assert!(text.parse::<Span>().is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn bad_values_are_named() {
@@ -418,6 +350,7 @@ mod tests {
             ("[approval]\ntimeout = \"soon\"", "approval.timeout"),
             ("[agent]\nmax_steps = 0", "agent.max_steps"),
             ("[agent]\nkind = \"oracle\"", "agent.kind"),
+            ("[agent]\nbase_url = \"localhost:8000\"", "agent.base_url"),
             (
                 "[[auth.api_keys]]\nkey = \"short\"\nuser = \"a\"",
                 "auth.api_keys",
@@ -477,6 +410,24 @@ mod tests {
                 Err(error) => without_secrets(error).to_string(),
             };
             assert!(error.contains(key), "{toml}: {error}");
+        }
+    }
+
+    #[test]
+    fn origins_are_what_browsers_send() {
+        for origin in ["http://localhost:3000", "https://app.example", "null"] {
+            assert!(is_origin(origin), "{origin}");
+        }
+        for origin in [
+            "http://localhost:3000/",
+            "https://app.example/chat",
+            "https://App.example",
+            "app.example",
+            "https://*.example",
+            "*",
+            "",
+        ] {
+            assert!(!is_origin(origin), "{origin}");
         }
     }
 

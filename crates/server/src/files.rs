@@ -16,10 +16,8 @@ use thiserror::Error;
 use tokio::fs::{self, File};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::store::{ChatRef, DataDir, FileRow, Store, StoreError, Thing};
-
-/// The largest file, unless the configuration says otherwise: ten minutes of the model's speech and a bit.
-pub const MAX_FILE_BYTES: u64 = 32 * 1024 * 1024;
+pub use crate::store::FileRow;
+use crate::store::{ChatRef, DataDir, Store, StoreError, Thing};
 
 /// How much of a file is looked at to tell what it is.
 const HEAD_BYTES: usize = 8 * 1024;

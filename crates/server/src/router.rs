@@ -24,7 +24,6 @@ pub struct App {
 }
 
 pub fn router(app: App) -> Router {
-    let limit = app.config.server.max_body_bytes;
     let doors = Router::new()
         // Chat.
         .route("/api/chat", post(transport::chat::post))
@@ -50,8 +49,8 @@ pub fn router(app: App) -> Router {
         .route("/metrics", get(transport::chats::metrics))
         .route(
             "/api/files",
-            post(transport::files::upload)
-                .layer(DefaultBodyLimit::max(transport::files::body_limit(limit))),
+            // The door has a limit of its own.
+            post(transport::files::upload).layer(DefaultBodyLimit::disable()),
         )
         .layer(middleware::from_fn_with_state(app.clone(), auth::guard));
     Router::new()

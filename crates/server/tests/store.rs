@@ -16,7 +16,7 @@ use adk_bridge::store::sqlite::{DATABASE, SqliteStore};
 use adk_bridge::store::{Cut, DataDir, Pending, Store, StoreError};
 use adk_bridge_protocol::outbox::AuditKind;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
-use store_suite::{CHAT, Home, audit, reply, shown, user, with_chat};
+use store_suite::{CHAT, Home, audit, open_reply, reply, shown, user, with_chat};
 use tempfile::TempDir;
 
 store_suite!(Temporary::new());
@@ -99,10 +99,7 @@ async fn a_failure_leaves_nothing_and_the_next_commit_works() {
     let entry = [audit(AuditKind::ToolStarted, "")];
     let failed = store.commit(CHAT, &reply("m1", "after"), &entry, 2).await;
     assert!(matches!(failed, Err(StoreError::Io { .. })), "{failed:?}");
-    assert_eq!(
-        store.open_reply(CHAT).await.unwrap(),
-        Some(reply("m1", "before"))
-    );
+    assert_eq!(open_reply(&*store).await, Some(reply("m1", "before")));
     home.sql("DROP TRIGGER fails").await.unwrap();
     store
         .commit(CHAT, &reply("m1", "after"), &entry, 3)
@@ -171,7 +168,7 @@ async fn broken_rows_are_named() {
     home.sql("UPDATE messages SET reply = '{' WHERE id = 'm2'")
         .await
         .unwrap();
-    let error = store.open_reply(CHAT).await.unwrap_err().to_string();
+    let error = store.open_replies_of(CHAT).await.unwrap_err().to_string();
     assert!(error.starts_with("the record of a reply (EOF"), "{error}");
     assert_eq!(shown(&*store).await, ["m1", "m2"]);
     home.sql("UPDATE messages SET body = '[]' WHERE id = 'm1'")

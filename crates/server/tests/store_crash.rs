@@ -118,7 +118,7 @@ async fn open(dir: &Path) -> Arc<dyn Store> {
 
 /// The number of the next commit: the one before is the text of the message.
 async fn next_number(store: &dyn Store) -> u64 {
-    let Some(record) = store.open_reply(CHAT).await.unwrap() else {
+    let Some(record) = store.open_replies_of(CHAT).await.unwrap().pop() else {
         return 0;
     };
     let number = record.message.parts.iter().find_map(|part| match part {

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adk_bridge::chat::live::{AnswerTo, Via};
+use adk_bridge::chat::readers::Answer;
 use adk_bridge::chat::request::ChatRequest;
 use adk_bridge::chat::toolbox::Toolbox;
 use adk_bridge::chat::{Chats, Command, Shared};
+use adk_bridge::error::AppError;
 use adk_bridge::files::Files;
 use adk_bridge::store::DataDir;
 use adk_bridge::store::sqlite::SqliteStore;
@@ -26,6 +28,7 @@ use adk_bridge_protocol::calls::{Outcome, RunsOn};
 use adk_bridge_protocol::reply::Limits;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 /// How a tool fails its caller.
 #[derive(Clone, Copy)]
@@ -33,7 +36,11 @@ enum Fault {
     Panics,
     PanicsAtOnce,
     NeverEnds,
+    /// As that, and says that it has begun.
+    IsHeld,
 }
+
+static BEGUN: Notify = Notify::const_new();
 
 struct Faulty(ToolSpec, Fault);
 
@@ -47,6 +54,10 @@ impl ServerTool for Faulty {
             Fault::Panics => Box::pin(async { panic!("broken") }),
             Fault::PanicsAtOnce => panic!("broken before it began"),
             Fault::NeverEnds => Box::pin(std::future::pending()),
+            Fault::IsHeld => Box::pin(async {
+                BEGUN.notify_one();
+                std::future::pending().await
+            }),
         }
     }
 }
@@ -59,7 +70,7 @@ async fn a_faulty_tool_settles_its_call() {
         (Fault::NeverEnds, "gave no result"),
     ] {
         let directory = tempfile::tempdir().unwrap();
-        let chats = chats(directory.path(), fault).await;
+        let chats = chats(directory.path(), fault, Duration::from_millis(200)).await;
         let chunks = say(&chats, "u1", "call fails {}").await;
         let error = chunks
             .iter()
@@ -74,7 +85,28 @@ async fn a_faulty_tool_settles_its_call() {
     }
 }
 
-async fn chats(directory: &std::path::Path, fault: Fault) -> Chats {
+#[tokio::test]
+async fn messages_that_wait_for_a_tool_are_bounded() {
+    let directory = tempfile::tempdir().unwrap();
+    let chats = chats(directory.path(), Fault::IsHeld, Duration::from_secs(600)).await;
+    let mut turn = post(&chats, "u0", "call fails {}").await.unwrap();
+    BEGUN.notified().await;
+    let mut waiting = tokio::task::JoinSet::new();
+    for number in 1..=40 {
+        let chats = chats.clone();
+        waiting.spawn(async move { post(&chats, &format!("u{number}"), "say Hello.").await });
+    }
+    for _ in 0..8 {
+        let refused = tokio::time::timeout(Duration::from_secs(60), waiting.join_next());
+        let refusal = refused.await.unwrap().unwrap().unwrap().unwrap_err();
+        assert_eq!((refusal.status.as_u16(), refusal.code), (429, "too_many"));
+    }
+    let next = tokio::time::timeout(Duration::ZERO, waiting.join_next()).await;
+    assert!(next.is_err(), "the others wait");
+    while turn.recv().await.is_some() {}
+}
+
+async fn chats(directory: &std::path::Path, fault: Fault, tool_timeout: Duration) -> Chats {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let options = Options {
@@ -110,26 +142,28 @@ async fn chats(directory: &std::path::Path, fault: Fault) -> Chats {
         voice: None,
         keep_recordings: false,
         tools: Arc::new(tools.unwrap()),
-        tool_timeout: Duration::from_millis(200),
+        tool_timeout,
         files: Arc::new(files),
         metrics: Arc::default(),
     })
 }
 
-async fn say(chats: &Chats, id: &str, text: &str) -> Vec<Value> {
+async fn post(chats: &Chats, id: &str, text: &str) -> Result<Answer, AppError> {
     let body = json!({"id": "chat-1", "messages": [
         {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]},
     ]});
     let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
-    let mut answer = chats
+    chats
         .ask("alice", "chat-1", |answer| Command::Post {
             request: Box::new(request),
             via: Via::HTTP,
             answer: AnswerTo::Request(answer),
         })
-        .await
-        .unwrap()
-        .unwrap();
+        .await?
+}
+
+async fn say(chats: &Chats, id: &str, text: &str) -> Vec<Value> {
+    let mut answer = post(chats, id, text).await.unwrap();
     let mut stream = Vec::new();
     while let Some(piece) = answer.recv().await {
         stream.extend_from_slice(&piece);

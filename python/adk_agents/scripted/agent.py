@@ -154,6 +154,11 @@ def pick_color(question: str = "") -> None:
     """Lets the user pick a color; the front end answers."""
 
 
+def order(what: str) -> dict:
+    """Orders something; what became of it is told later."""
+    return {"status": "pending", "what": what}
+
+
 def explode(reason: str = "boom") -> dict:
     """Raises."""
     raise ValueError(f"the tool exploded: {reason}")
@@ -165,6 +170,16 @@ def stubborn(tool_context: ToolContext) -> dict:
         tool_context.request_confirmation(hint="May I?")
         return {"error": "This tool call requires confirmation, please approve or reject."}
     return {"done": "whatever was said"}
+
+
+def take_days(days: int, tool_context: ToolContext) -> dict:
+    """Asks a human how many of the days to grant."""
+    confirmation = tool_context.tool_confirmation
+    if confirmation is None:
+        tool_context.request_confirmation(hint="How many days?", payload={"granted": 1})
+        return {"status": "asked"}
+    granted = confirmation.payload["granted"]
+    return {"granted": granted} if confirmation.confirmed else {"error": "This tool call is rejected."}
 
 
 def set_mood(mood: str, tool_context: ToolContext) -> dict:
@@ -206,19 +221,28 @@ async def wait(seconds: float) -> dict:
 
 def build(name):
     helper = LlmAgent(name="helper", model=ScriptedModel(), description="Helps.", tools=[get_weather])
+    clerk = LlmAgent(
+        name="clerk",
+        mode="single_turn",
+        model=ScriptedModel(),
+        description="Is called like a tool, and plays the request as a script.",
+        tools=[FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(pick_color)],
+    )
     return LlmAgent(
         name=name,
         model=ScriptedModel(),
         description="Plays by the script that the user writes.",
         instruction="Play by the script.",
-        sub_agents=[helper],
+        sub_agents=[helper, clerk],
         tools=[
             get_weather,
             FunctionTool(pay, require_confirmation=True),
             FunctionTool(search, require_confirmation=True),
             LongRunningFunctionTool(pick_color),
+            LongRunningFunctionTool(order),
             explode,
             stubborn,
+            take_days,
             set_mood,
             get_mood,
             save_note,

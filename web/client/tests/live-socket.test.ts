@@ -198,3 +198,16 @@ describe('LiveSocket', () => {
     away.socket.close();
   });
 });
+
+it.each([
+  ['no WebSocket', undefined, /give one as the option WebSocket/],
+  ['an address that it does not take', class { constructor() { throw new SyntaxError('invalid address'); } }, /invalid address/],
+])('is closed, and says why, where there is %s', async (_name, WebSocket, reason) => {
+  vi.stubGlobal('WebSocket', undefined);
+  const { socket, told } = make({ WebSocket: WebSocket as unknown as typeof globalThis.WebSocket });
+  socket.connect();
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(socket.state.get()).toMatchObject({ status: 'closed', reason: expect.stringMatching(reason) });
+  expect(told).toEqual([expect.stringMatching(reason)]);
+  vi.unstubAllGlobals();
+});

@@ -1,12 +1,16 @@
 // @vitest-environment jsdom
 /** Every way in which a held key is let go. */
 
-import { afterEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 
 import { PushToTalk } from '../src/index.js';
 
 let talk: PushToTalk | undefined;
-afterEach(() => talk?.close());
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => {
+  talk?.close();
+  vi.useRealTimers();
+});
 
 function listen(): string[] {
   const told: string[] = [];
@@ -28,9 +32,26 @@ it.each([
 ] as [string, string[], () => void][])('%s', (_name, expected, end) => {
   const told = listen();
   key('keydown', 'Meta', { metaKey: true });
+  vi.advanceTimersByTime(200);
+  expect(talk?.isHeld).toBe(true);
   end();
   expect(told).toEqual(expected);
   expect(talk?.isHeld).toBe(expected.length === 1);
+});
+
+it.each([
+  ['a shortcut', () => key('keydown', 'c', { ctrlKey: true })],
+  ['a tap', () => key('keyup', 'Control')],
+  ['a window that loses the focus', () => window.dispatchEvent(new Event('blur'))],
+  ['the end', () => talk?.close()],
+] as [string, () => void][])('%s within a moment is no speech', (_name, end) => {
+  const told = listen();
+  key('keydown', 'Control', { ctrlKey: true });
+  vi.advanceTimersByTime(199);
+  end();
+  vi.advanceTimersByTime(1_000);
+  expect(told).toEqual([]);
+  expect(talk?.isHeld).toBe(false);
 });
 
 it.each([
@@ -41,5 +62,6 @@ it.each([
 ] as [string, string, KeyboardEventInit][])('does not begin: %s', (_name, name, more) => {
   const told = listen();
   key('keydown', name, more);
+  vi.advanceTimersByTime(1_000);
   expect(told).toEqual([]);
 });

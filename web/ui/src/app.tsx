@@ -12,6 +12,7 @@ import { changeSettings, useSettings } from './lib/settings';
 import { useStore } from './lib/store';
 import { ModeSwitch } from './mode-switch';
 import { Sidebar } from './sidebar/sidebar';
+import { questionsIn } from './tools/asked';
 import { photoRequests } from './tools/photo-request';
 import { IconButton } from './ui/button';
 import { Toaster } from './ui/toaster';
@@ -84,12 +85,12 @@ export function App() {
   );
 }
 
-/** The title of the chat; the window's also says how many approvals wait, wherever they do. */
+/** The title of the chat; the window's also says how many questions wait, wherever they do. */
 function useTitle(chatId: string): string {
   const t = useTranslate();
   const rows = useStore(chats) ?? [];
   const title = rows.find(({ id }) => id === chatId)?.title ?? '';
-  const waiting = rows.reduce((sum, { pendingApprovals }) => sum + pendingApprovals, 0);
+  const waiting = rows.reduce((sum, row) => sum + questionsIn(row), 0);
   useEffect(() => {
     const name = title === '' ? t('appName') : `${title} · ${t('appName')}`;
     document.title = waiting > 0 ? `(${waiting}) ${name}` : name;

@@ -72,7 +72,7 @@ function KeyDialog() {
     void askAnew().then(() => setRefused(true));
   };
   return (
-    <Dialog title={t('keyNeeded')} onClose={() => {}}>
+    <Dialog title={t('keyNeeded')}>
       <form onSubmit={unlock}>
         {isRefused && (
           <p role="alert" className="mb-2 text-sm text-danger">

@@ -123,10 +123,6 @@ impl AdkServer {
 }
 
 impl AdkConnection {
-    pub(crate) fn modality(&self) -> Modality {
-        self.modality
-    }
-
     pub(crate) fn open_calls(&self) -> &[String] {
         &self.reading.open
     }

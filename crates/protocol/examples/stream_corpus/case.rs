@@ -80,13 +80,19 @@ pub(crate) fn shown(reply: &Reply, dialect: Dialect) -> Message {
     }
 }
 
-/// What a reader gets of a message that it has nothing of: v6 cannot be told the answer to an approval.
+/// What a reader gets of a message that it has nothing of: v6 cannot be told the answer to an approval, and no version
+/// what was filled in beside it.
 pub(crate) fn carried(message: &Message, sdk: Sdk) -> Message {
     let mut message = message.clone();
     for part in &mut message.parts {
-        if let Part::Tool(tool) = part
-            && let (Sdk::V6, Some(approval)) = (sdk, &mut tool.approval)
-        {
+        let Part::Tool(tool) = part else {
+            continue;
+        };
+        let Some(approval) = &mut tool.approval else {
+            continue;
+        };
+        approval.extra.remove("payload");
+        if sdk == Sdk::V6 {
             approval.approved = None;
             approval.reason = None;
             if tool.state == ToolState::ApprovalResponded {

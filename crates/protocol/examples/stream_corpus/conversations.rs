@@ -121,7 +121,7 @@ fn open(player: &mut Player, name: &str, dialect: Dialect, prior: Option<&Messag
     }
 }
 
-/// A client's message after `addToolApprovalResponse` and `addToolOutput`.
+/// A client's message after `addToolApprovalResponse` and `addToolOutput`, with what the user filled in.
 fn answer(mut message: Message, responses: &[Response], reply: &Reply) -> Result<Message> {
     for response in responses {
         let call = reply
@@ -144,6 +144,9 @@ fn answer(mut message: Message, responses: &[Response], reply: &Reply) -> Result
             part.state = ToolState::ApprovalResponded;
             if let Some(approval) = &mut part.approval {
                 approval.approved = response.response.get("confirmed").and_then(Value::as_bool);
+                if let Some(payload) = response.response.get("payload") {
+                    approval.extra.insert("payload".into(), payload.clone());
+                }
             }
         } else {
             part.state = ToolState::OutputAvailable;

@@ -20,6 +20,7 @@ pub(super) fn read(json: &str) -> Option<Event<'_>> {
         "id" => once(&mut event.id, scan.word()),
         "invocationId" => once(&mut event.invocation_id, scan.word()),
         "author" => once(&mut event.author, scan.word()),
+        "branch" => once(&mut event.branch, scan.word()),
         "modelVersion" => once(&mut event.model_version, scan.word()),
         "content" => once(&mut event.content, scan.content()),
         "partial" => once(&mut event.partial, scan.flag()),
@@ -146,16 +147,17 @@ mod tests {
 
     use super::*;
 
-    const SAMPLES: [&str; 4] = [
+    const SAMPLES: [&str; 5] = [
         r#"{"modelVersion":"scripted-1","content":{"parts":[{"text":"tok0 "}],"role":"model"},"partial":true,"invocationId":"e-90","author":"scripted","actions":{"stateDelta":{},"artifactDelta":{},"requestedAuthConfigs":{},"requestedToolConfirmations":{}},"nodeInfo":{"path":"scripted@1"},"id":"65","timestamp":1794764977.5103507}"#,
         r#"{"modelVersion":"g","content":{"parts":[{"text":"a\nb\u00e9\ud83d\ude00","thought":true}],"role":"model"},"partial":true,"usageMetadata":{"promptTokensDetails":[{"modality":"TEXT","tokenCount":12}],"totalTokenCount":14},"id":"62"}"#,
         r#"{"content":{"parts":[{"text":"x"}]},"partial":true}"#,
+        r#"{"author":"a","branch":"team.a","content":{"parts":[{"text":"x"}]},"partial":true,"nodeInfo":{"path":""}}"#,
         r#"{"partial":true,"content":{"role":"model","parts":[{"thought":false,"text":""}]},"timestamp":null}"#,
     ];
 
     #[test]
     fn recorded_deltas_are_read_here() {
-        for (sample, here) in SAMPLES.iter().zip([true, true, true, false]) {
+        for (sample, here) in SAMPLES.iter().zip([true, true, true, true, false]) {
             assert_eq!(read(sample).is_some(), here, "{sample}");
         }
     }
@@ -207,6 +209,7 @@ mod tests {
                 "{}",
                 "\"id\":\"1\",",
                 "\"thought\":null,",
+                "\"outputFor\":[\"a\"],",
                 "\"partial\":true,",
                 ",\"text\":\"\"",
             ][..],

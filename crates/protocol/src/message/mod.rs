@@ -45,14 +45,16 @@ impl Message {
         }
     }
 
-    /// Whether its last part is a text that goes on.
-    pub(crate) fn is_growing(&self) -> bool {
-        let state = match self.parts.last() {
-            Some(Part::Text(text)) => text.state,
-            Some(Part::Reasoning(reasoning)) => reasoning.state,
-            _ => None,
-        };
-        state == Some(TextState::Streaming)
+    /// Where its first text lies that goes on.
+    pub(crate) fn first_growing(&self) -> Option<usize> {
+        self.parts.iter().position(|part| {
+            let state = match part {
+                Part::Text(text) => text.state,
+                Part::Reasoning(reasoning) => reasoning.state,
+                _ => None,
+            };
+            state == Some(TextState::Streaming)
+        })
     }
 
     /// Whether a step was opened after others and has nothing in it.

@@ -5,8 +5,9 @@
 //!
 //! What v6 cannot carry, and a v6 reader therefore does not get: the answer to an approval (`approval.approved` and
 //! `reason`; the part stays `approval-requested` until it has an output), citations of a text, and v7-only parts. No
-//! version can carry a file's name, the raw input of a refused call in v7, fields that this version does not know, or
-//! part types without a chunk of their own; [`crate::message::Message`]s that are loaded as JSON have all of it.
+//! version can carry a file's name, what was filled in beside an approval, the raw input of a refused call in v7, fields
+//! that this version does not know, or part types without a chunk of their own; [`crate::message::Message`]s that are
+//! loaded as JSON have all of it.
 
 mod tools;
 

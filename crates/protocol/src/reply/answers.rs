@@ -17,6 +17,8 @@ pub enum Answer<'a> {
         approval_id: &'a str,
         approved: bool,
         reason: Option<&'a str>,
+        /// What the human filled in, where a remote agent's tool asked for something.
+        payload: Option<&'a Value>,
     },
     Output {
         call_id: &'a str,
@@ -48,6 +50,7 @@ fn decision_of(tool: &ToolPart) -> Option<Answer<'_>> {
         approval_id: approval.id.as_deref().unwrap_or(&tool.call_id),
         approved: approval.approved?,
         reason: approval.reason.as_deref(),
+        payload: approval.extra.get("payload"),
     })
 }
 
@@ -61,6 +64,7 @@ fn result_of(tool: &ToolPart) -> Option<Answer<'_>> {
                     approval_id: call_id,
                     approved: output.get("confirmed")?.as_bool()?,
                     reason: None,
+                    payload: output.get("payload"),
                 });
             }
             Some(Answer::Output { call_id, output })
@@ -116,8 +120,9 @@ impl Reply {
                 approval_id,
                 approved,
                 reason,
+                payload,
             } => self
-                .decide(approval_id, approved, reason, given, out)
+                .decide(approval_id, approved, reason, payload, given, out)
                 .map_err(|refusal| (approval_id, refusal)),
             Answer::Output { call_id, output } => {
                 // An older form answers a confirmation by its output.
@@ -126,7 +131,7 @@ impl Reply {
                     && self.calls.index_of_approval(call_id).is_some()
                 {
                     return self
-                        .decide(call_id, confirmed, None, given, out)
+                        .decide(call_id, confirmed, None, output.get("payload"), given, out)
                         .map_err(|refusal| (call_id, refusal));
                 }
                 let outcome = Outcome::Output {
@@ -154,6 +159,7 @@ impl Reply {
         approval_id: &str,
         approved: bool,
         reason: Option<&str>,
+        payload: Option<&Value>,
         given: &mut Given<'_>,
         out: &mut Outbox,
     ) -> Result<Answered, Refusal> {
@@ -167,6 +173,9 @@ impl Reply {
         };
         let answered = approval.answer(approved, reason, given.now)?;
         if answered == Answered::Decided {
+            // A tool that asked for nothing is told nothing.
+            approval.filled_in = payload.filter(|_| approval.payload.is_some()).cloned();
+            let filled_in = approval.filled_in.clone();
             call.state = CallState::Decided;
             let kind = if approved {
                 AuditKind::ApprovalApproved
@@ -181,6 +190,9 @@ impl Reply {
                 provider_executed: None,
                 provider_metadata: None,
             });
+            if let Some(filled_in) = filled_in {
+                self.draft.fill_in(approval_id, filled_in);
+            }
             let row = self.audit(kind, &self.calls[index], reason);
             out.audit.push(row);
         }

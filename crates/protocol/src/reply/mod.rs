@@ -28,6 +28,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 pub use answers::{Answer, answers_of};
+use settle::Question;
 pub(crate) use settle::default_hint;
 pub(crate) use turn::metadata_chunk;
 pub use turn::{FIRST_HOLD, LONGEST_HOLD};
@@ -379,7 +380,15 @@ impl Reply {
                 remote_id,
                 original,
                 hint,
-            } => self.confirmation(remote_id, &original, hint, given, out),
+                payload,
+            } => {
+                let question = Question {
+                    remote_id,
+                    hint,
+                    payload,
+                };
+                self.confirmation(question, &original, given, out);
+            }
             Fact::Responded {
                 response,
                 placeholder,
@@ -387,10 +396,6 @@ impl Reply {
             Fact::Heard { text, finished } => out.effects.push(Effect::Heard {
                 text: text.to_owned(),
                 finished,
-            }),
-            Fact::Artifact { name, version } => out.effects.push(Effect::Artifact {
-                name: name.to_owned(),
-                version: version.clone(),
             }),
             Fact::Interrupted => out.effects.push(Effect::Interrupted),
             Fact::TurnComplete => out.effects.push(Effect::TurnComplete),
@@ -436,7 +441,7 @@ impl Reply {
 
     fn boot(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
         let asking = self.run.take().is_some();
-        self.recover_calls(given, out);
+        self.recover_calls(asking, given, out);
         if self.ended.is_some() {
             return self.advance(given, out);
         }

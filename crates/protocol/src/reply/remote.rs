@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::settle::Question;
 use super::{Ended, Given, Reply, Run};
 use crate::approval::Approval;
 use crate::base64;
@@ -46,16 +47,15 @@ impl Reply {
     /// The agent asks a human about one of its calls, which may have been seen, settled by a placeholder, or not.
     pub(super) fn confirmation(
         &mut self,
-        remote_id: &str,
+        question: Question<'_>,
         original: &Original,
-        hint: String,
         given: &mut Given<'_>,
         out: &mut Outbox,
     ) {
         let asked_before = self.calls.iter().any(|call| {
             call.approval
                 .as_ref()
-                .is_some_and(|approval| approval.remote_id.as_deref() == Some(remote_id))
+                .is_some_and(|approval| approval.remote_id.as_deref() == Some(question.remote_id))
         });
         if asked_before {
             return;
@@ -73,7 +73,7 @@ impl Reply {
             ),
         };
         self.durably(out, |reply, out| {
-            reply.ask(index, Some(remote_id), Some(hint), given, out);
+            reply.ask(index, Some(question), given, out);
         });
         // What the model says next it says without the answer, and in the step of the question it would pass for one.
         self.translator.muted = true;
@@ -124,6 +124,8 @@ impl Reply {
                     approval.supersede(); // It was decided elsewhere.
                 }
                 reply.settle_with(index, outcome_of(response), out);
+                // The agent's own words: a long-running tool tells the model itself how things stand.
+                reply.calls[index].reported = true;
             }
             if unasked {
                 let row = reply.audit(AuditKind::ApprovalUnsupported, &reply.calls[index], None);
@@ -222,10 +224,15 @@ impl Reply {
             .as_ref()
             .filter(|_| call.runs_on == RunsOn::Remote)
         {
+            let mut response = json!({"confirmed": approval.verdict() == Some(true)});
+            // A tool that asked for something to be filled in reads it, whatever the decision was.
+            if let Some(payload) = approval.filled_in.as_ref().or(approval.payload.as_ref()) {
+                response["payload"] = payload.clone();
+            }
             return Response {
                 id: approval.remote_id.clone().unwrap_or_default(),
                 name: REQUEST_CONFIRMATION.to_owned(),
-                response: json!({"confirmed": approval.verdict() == Some(true)}),
+                response,
             };
         }
         let response = match self.tool_part(&call.id) {

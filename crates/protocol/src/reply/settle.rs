@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::{Map, Value, json};
+
 use super::{Given, Mode, Reply, Runner};
 use crate::approval::{Approval, ApprovalState, Time, input_hash};
 use crate::calls::{Call, CallState, Outcome, RunsOn, Settled};
@@ -18,6 +20,13 @@ pub(crate) const UNKNOWN_OUTCOME: &str = "the outcome is unknown: the server res
 pub(crate) const RUN_OVER: &str =
     "the outcome is unknown: the agent's run ended while the tool was running";
 pub(crate) const UNFINISHED: &str = "the model did not finish this call";
+
+/// A question that a remote agent asks.
+pub(super) struct Question<'q> {
+    pub(super) remote_id: &'q str,
+    pub(super) hint: String,
+    pub(super) payload: Option<&'q Value>,
+}
 
 impl Reply {
     /// Decides what happens to the calls of a model call that has ended.
@@ -42,7 +51,7 @@ impl Reply {
                 }
             }
             for index in asked {
-                reply.ask(index, None, None, given, out);
+                reply.ask(index, None, given, out);
             }
         });
     }
@@ -121,18 +130,25 @@ impl Reply {
     pub(super) fn ask(
         &mut self,
         index: usize,
-        remote_id: Option<&str>,
-        hint: Option<String>,
+        question: Option<Question<'_>>,
         given: &mut Given<'_>,
         out: &mut Outbox,
     ) {
         let call = &mut self.calls[index];
+        if let Some(question) = &question {
+            self.translator.metadata.ask(&call.id, question.shown());
+        }
+        let remote_id = question.as_ref().map(|question| question.remote_id);
         let approval = Approval {
             id: given.ids.approval(remote_id),
             remote_id: remote_id.map(str::to_owned),
-            hint: hint
+            hint: question
+                .as_ref()
+                .map(|question| question.hint.clone())
                 .filter(|hint| !hint.is_empty())
                 .unwrap_or_else(|| default_hint(&call.name)),
+            payload: question.and_then(|question| question.payload.cloned()),
+            filled_in: None,
             input_hash: input_hash(&call.input),
             asked_at: given.now,
             expires_at: given
@@ -328,13 +344,15 @@ impl Reply {
     }
 
     /// Settles what a crash left in between. A tool that was started is not started again, unless it says that it may.
-    pub(super) fn recover_calls(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
+    /// A remote agent that waited for an answer has not noticed the crash.
+    pub(super) fn recover_calls(&mut self, asking: bool, given: &mut Given<'_>, out: &mut Outbox) {
+        let waits = !asking && self.calls.iter().any(Call::waits_for_client);
         let cut: Vec<usize> = (0..self.calls.len())
             .filter(|&index| {
                 matches!(
                     self.calls[index].state,
                     CallState::Running | CallState::Streaming | CallState::Received
-                )
+                ) && !(waits && self.calls[index].is_underway_elsewhere())
             })
             .collect();
         if cut.is_empty() {
@@ -356,6 +374,17 @@ impl Reply {
                 }
             }
         });
+    }
+}
+
+impl Question<'_> {
+    /// What a front end is told of it beside the call.
+    fn shown(&self) -> Map<String, Value> {
+        let hint = Some(json!(self.hint)).filter(|_| !self.hint.is_empty());
+        [("hint", hint), ("payload", self.payload.cloned())]
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+            .collect()
     }
 }
 

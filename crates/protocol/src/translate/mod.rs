@@ -6,19 +6,23 @@
 //! What it evens out:
 //! - partial events are deltas and the final one repeats the whole: the repeat is recognised by length and hash of what
 //!   was streamed, because live agents give every delta an id of its own;
+//! - several agents may speak at once: each has a text part of its own that grows beside the others;
 //! - a server may send an event twice (once more for an artifact): the id of the last complete event tells;
 //! - partial events may hold complete calls: only non-partial ones count, but streamed arguments are shown as they grow;
 //! - an error comes as an event and again as a bare line: the first one counts.
 
 mod repeat;
 mod tool_calls;
+mod voice;
 
 use std::borrow::Cow;
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use self::repeat::{Repeat, Streamed};
 use self::tool_calls::StreamingCall;
+use self::voice::{Kind, OpenText, Voices};
 use crate::audio::PcmFormat;
 use crate::base64;
 use crate::chunk::{Chunk, DataChunk, FinishReason};
@@ -32,11 +36,13 @@ use crate::outbox::{Draft, Outbox, Page};
 pub enum Fact<'e> {
     /// A complete call; it is in the book of calls under this index.
     Called { index: usize, long_running: bool },
-    /// A remote agent asks a human about one of its page.calls.
+    /// A remote agent asks a human about one of its calls.
     Confirmation {
         remote_id: &'e str,
         original: Original,
         hint: String,
+        /// What the human may fill in, as the tool suggests it.
+        payload: Option<&'e Value>,
     },
     /// A remote agent's tool has answered; a placeholder only says that a human must be asked first.
     Responded {
@@ -45,8 +51,6 @@ pub enum Fact<'e> {
     },
     /// The user's speech as text.
     Heard { text: &'e str, finished: bool },
-    /// An artifact was saved under this name and version.
-    Artifact { name: &'e str, version: &'e Value },
     /// The user spoke while the model did.
     Interrupted,
     /// A live agent has finished its turn.
@@ -64,13 +68,8 @@ pub struct Original {
 /// Translates the events of one reply.
 #[derive(Debug, Default)]
 pub struct Translator {
-    open: Option<OpenText>,
-    text: Streamed,
-    thought: Streamed,
+    voices: Voices,
     spoken: Streamed,
-    files: usize,
-    codes: usize,
-    last_final: String,
     streaming: Vec<StreamingCall>,
     scratch: String,
     step: Step,
@@ -101,41 +100,39 @@ enum Step {
     Ended,
 }
 
-#[derive(Debug)]
-struct OpenText {
-    id: String,
-    kind: Kind,
-    signature: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Thought,
-}
-
 impl Translator {
-    /// Translates one event: chunks go to `out` (and into the draft), facts are returned.
+    /// Translates one event: chunks go to the page, facts are returned.
     pub(crate) fn event<'e>(&mut self, event: &'e Event<'_>, page: &mut Page<'_>) -> Vec<Fact<'e>> {
         let mut facts = Vec::new();
         let partial = event.is_partial();
         self.note(event, partial);
+        if !event.is_from_user()
+            && let Some(open) = self.voices.turn_to(event)
+        {
+            page.emit(&open.end());
+        }
         let repeated = !partial && self.is_repeat(event);
         if !event.is_from_user() && !repeated {
             let parts = event.parts();
-            let mut repeat = Repeat::of(self, parts, partial);
+            let mut repeat = Repeat::of(self.voices.current(), parts, partial);
             for part in parts {
                 self.part(part, event, &mut repeat, page, &mut facts);
             }
             if !partial && !parts.is_empty() {
-                repeat.done(self);
+                repeat.done(self.voices.current());
+                if repeat.has_words() {
+                    // What comes next was not said in the same breath.
+                    self.close_text(page);
+                }
+            }
+            if let Some(result) = event.result() {
+                self.say(Kind::Text, &words_of(result), None, false, page);
+                self.close_text(page);
             }
         }
         self.transcriptions(event, page, &mut facts);
         if !partial {
             self.sources(event, page);
-            let artifacts = event.actions.iter().flat_map(|did| &did.artifact_delta);
-            facts.extend(artifacts.map(|(name, version)| Fact::Artifact { name, version }));
         }
         let says = !event.parts().is_empty() || event.output_transcription.is_some();
         if event.interrupted == Some(true) {
@@ -146,7 +143,7 @@ impl Translator {
             self.cut = false;
         }
         if event.turn_complete == Some(true) {
-            self.end_model_call(page);
+            self.end_model_calls(page);
             facts.push(Fact::TurnComplete);
         } else if !partial && event.finish_reason.is_some() {
             self.end_model_call(page);
@@ -163,7 +160,7 @@ impl Translator {
 
     /// Ends the text and the step that are open, if any.
     pub(crate) fn close(&mut self, draft: &mut Draft, out: &mut Outbox) {
-        if let Some(open) = self.open.take() {
+        for open in self.voices.take_open() {
             draft.emit(&open.end(), out);
         }
         if self.step != Step::Closed {
@@ -188,33 +185,33 @@ impl Translator {
         self.user_message = user_message.map(str::to_owned);
     }
 
-    /// Ends what a model call left open; nothing of it is repeated any more.
-    pub(crate) fn end_model_call(&mut self, page: &mut Page<'_>) {
+    /// Ends what a model call left open; nothing of it is repeated any more. Other agents may be in the middle of theirs.
+    fn end_model_call(&mut self, page: &mut Page<'_>) {
         self.close_text(page);
-        self.forget_streamed();
+        self.voices.current().forget_streamed();
         self.spoken = Streamed::default();
         self.metadata.end_model_call();
-        if self.step == Step::Used {
+        if self.step == Step::Used && !self.voices.others_speak() {
             self.step = Step::Ended;
         }
+    }
+
+    /// Ends the model calls of all agents.
+    fn end_model_calls(&mut self, page: &mut Page<'_>) {
+        for open in self.voices.take_open() {
+            page.emit(&open.end());
+        }
+        self.voices.forget_streamed();
+        self.end_model_call(page);
     }
 
     pub(crate) fn is_step_open(&self) -> bool {
         self.step != Step::Closed
     }
 
-    /// A model that was told a result is called anew, and repeats nothing of the call before. A transcription may lag
-    /// behind that.
-    fn forget_streamed(&mut self) {
-        self.text = Streamed::default();
-        self.thought = Streamed::default();
-        self.files = 0;
-        self.codes = 0;
-    }
-
     /// Ends a run of the agent: a call that it has not completed by then is never completed.
     pub(crate) fn end_run(&mut self, page: &mut Page<'_>) {
-        self.end_model_call(page);
+        self.end_model_calls(page);
         self.streaming.clear();
     }
 
@@ -248,14 +245,16 @@ impl Translator {
 
     /// Whether an event with this id has been taken in completely.
     fn is_repeat(&mut self, event: &Event<'_>) -> bool {
-        let Some(id) = event.id.as_deref().filter(|_| !event.parts().is_empty()) else {
+        let says = !event.parts().is_empty() || event.result().is_some();
+        let Some(id) = event.id.as_deref().filter(|_| says) else {
             return false;
         };
-        if self.last_final == id {
+        let last = &mut self.voices.current().last_final;
+        if *last == id {
             return true;
         }
-        self.last_final.clear();
-        self.last_final.push_str(id);
+        last.clear();
+        last.push_str(id);
         false
     }
 
@@ -304,7 +303,9 @@ impl Translator {
         } else if let Some(response) = part.function_response.as_deref() {
             if !event.is_partial() {
                 self.close_text(page);
-                self.forget_streamed();
+                // A model that was told a result is called anew, and repeats nothing of the call before. A
+                // transcription may lag behind that.
+                self.voices.current().forget_streamed();
                 let placeholder = match (&response.id, &event.actions) {
                     (Some(id), Some(did)) => {
                         did.requested_tool_confirmations.contains_key(id.as_ref())
@@ -332,10 +333,7 @@ impl Translator {
         page: &mut Page<'_>,
     ) {
         if partial {
-            match kind {
-                Kind::Text => self.text.push(text),
-                Kind::Thought => self.thought.push(text),
-            }
+            self.voices.current().streamed(kind).push(text);
         }
         if self.muted {
             return;
@@ -344,7 +342,7 @@ impl Translator {
             self.speak(kind, text, page);
         }
         // A signature may come with the last piece, or with an empty one after it.
-        if let (Some(signature), Some(open)) = (signature, &mut self.open)
+        if let (Some(signature), Some(open)) = (signature, &mut self.voices.current().open)
             && open.kind == kind
         {
             open.signature = Some(signature.to_owned());
@@ -353,30 +351,33 @@ impl Translator {
 
     fn speak(&mut self, kind: Kind, text: &str, page: &mut Page<'_>) {
         self.bytes += text.len();
-        if self.open.as_ref().is_none_or(|open| open.kind != kind) {
+        let open = &self.voices.current().open;
+        if open.as_ref().is_none_or(|open| open.kind != kind) {
             self.close_text(page);
             self.enter_step(page);
             let id = text_id(page.draft.next_index());
             page.emit(&kind.start(&id));
-            self.open = Some(OpenText {
+            self.voices.current().open = Some(OpenText {
                 id,
                 kind,
                 signature: None,
             });
         }
-        if let Some(open) = &self.open {
+        if let Some(open) = &self.voices.current().open {
             page.emit(&kind.delta(&open.id, text));
         }
     }
 
     fn close_text(&mut self, page: &mut Page<'_>) {
-        if let Some(open) = self.open.take() {
+        if let Some(open) = self.voices.current().open.take() {
             page.emit(&open.end());
         }
     }
 
     /// Makes sure that a step is open for what is said next. A step never opens while a call of the current one is
-    /// open: that would hide the waiting call from the client's predicates.
+    /// open: that would hide the waiting call from the client's predicates. A call whose own agent is speaking is no
+    /// such call, and it would block them if its agent asked something in the same step. Nor does it open in the middle of what
+    /// another agent says: clients forget an open text at the end of its step.
     fn enter_step(&mut self, page: &mut Page<'_>) {
         let done = match self.step {
             Step::Closed | Step::Ended => true,
@@ -384,7 +385,8 @@ impl Translator {
             Step::Used => page.draft.step_has_tools(),
         };
         let first = self.step == Step::Closed && !page.draft.step_has_tools();
-        if first || done && !page.calls.any_open() {
+        let held = self.voices.any_awaited(page.calls) || self.voices.others_speak();
+        if first || done && !held {
             self.start_step(page);
         }
         if self.step != Step::Closed {
@@ -425,7 +427,7 @@ impl Translator {
             return;
         }
         self.bytes += url.len();
-        self.files += 1;
+        self.voices.current().files += 1;
         self.close_text(page);
         self.enter_step(page);
         page.emit(&file_chunk(url, media_type));
@@ -435,7 +437,7 @@ impl Translator {
         if repeat.skip_code() || self.muted {
             return;
         }
-        self.codes += 1;
+        self.voices.current().codes += 1;
         self.close_text(page);
         self.enter_step(page);
         page.emit(&Chunk::Data(DataChunk {
@@ -526,6 +528,14 @@ pub(crate) fn signed(signature: impl Into<String>) -> Value {
     json!({"google": {"thoughtSignature": signature.into()}})
 }
 
+/// The result of a workflow as text.
+fn words_of(result: &RawValue) -> Cow<'_, str> {
+    match serde_json::from_str::<String>(result.get()) {
+        Ok(text) => Cow::Owned(text),
+        Err(_) => Cow::Borrowed(result.get()),
+    }
+}
+
 /// What an event reports as a failure. Stopping for length or safety is none, a blocked prompt is.
 fn error_of(event: &Event<'_>) -> Option<String> {
     let stopped = event.finish_reason.as_deref().is_some_and(|reason| {
@@ -550,49 +560,5 @@ fn error_of(event: &Event<'_>) -> Option<String> {
             _ => raw.get().to_owned(),
         }),
         _ => None,
-    }
-}
-
-impl Kind {
-    fn start(self, id: &str) -> Chunk<'_> {
-        let (id, provider_metadata) = (Cow::Borrowed(id), None);
-        match self {
-            Self::Text => Chunk::TextStart {
-                id,
-                provider_metadata,
-            },
-            Self::Thought => Chunk::ReasoningStart {
-                id,
-                provider_metadata,
-            },
-        }
-    }
-
-    fn delta<'a>(self, id: &'a str, delta: &'a str) -> Chunk<'a> {
-        match self {
-            Self::Text => Chunk::text_delta(id, delta),
-            Self::Thought => Chunk::reasoning_delta(id, delta),
-        }
-    }
-}
-
-impl OpenText {
-    fn end(&self) -> Chunk<'_> {
-        let id = Cow::Borrowed(self.id.as_str());
-        let provider_metadata = self
-            .signature
-            .as_deref()
-            .map(|text| Cow::Owned(signed(text)));
-        match self.kind {
-            Kind::Text => Chunk::TextEnd {
-                id,
-                provider_metadata,
-                citations: None,
-            },
-            Kind::Thought => Chunk::ReasoningEnd {
-                id,
-                provider_metadata,
-            },
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hasher as _};
 
-use super::{Kind, Translator};
+use super::voice::{Kind, Voice};
 use crate::event::Part;
 
 /// What has been streamed of one kind of text: enough to recognise it when it is repeated, and nothing more.
@@ -55,7 +55,7 @@ enum Skip {
 }
 
 impl Repeat {
-    pub(super) fn of(translator: &Translator, parts: &[Part<'_>], partial: bool) -> Self {
+    pub(super) fn of(voice: &Voice, parts: &[Part<'_>], partial: bool) -> Self {
         if partial {
             return Self {
                 text: Skip::Bytes(0),
@@ -75,10 +75,10 @@ impl Repeat {
                 .filter_map(|part| part.text.as_deref())
         };
         Self {
-            text: Skip::over(&translator.text, of_kind(false)),
-            thought: Skip::over(&translator.thought, of_kind(true)),
-            files: translator.files,
-            codes: translator.codes,
+            text: Skip::over(&voice.text, of_kind(false)),
+            thought: Skip::over(&voice.thought, of_kind(true)),
+            files: voice.files,
+            codes: voice.codes,
             has_text: of_kind(false).next().is_some(),
             has_thought: of_kind(true).next().is_some(),
             has_file: parts
@@ -113,19 +113,23 @@ impl Repeat {
         take_one(&mut self.codes)
     }
 
+    pub(super) fn has_words(&self) -> bool {
+        self.has_text || self.has_thought
+    }
+
     /// A complete event closes what it repeated: the next one of its kind is new.
-    pub(super) fn done(&self, translator: &mut Translator) {
+    pub(super) fn done(&self, voice: &mut Voice) {
         if self.has_text {
-            translator.text = Streamed::default();
+            voice.text = Streamed::default();
         }
         if self.has_thought {
-            translator.thought = Streamed::default();
+            voice.thought = Streamed::default();
         }
         if self.has_file {
-            translator.files = 0;
+            voice.files = 0;
         }
         if self.has_code {
-            translator.codes = 0;
+            voice.codes = 0;
         }
     }
 }

@@ -144,6 +144,10 @@ pub(super) fn confirmation<'e>(call: &'e FunctionCall<'_>) -> Option<Fact<'e>> {
             .get("toolConfirmation")
             .and_then(|confirmation| string(confirmation, "hint"))
             .unwrap_or_default(),
+        payload: args
+            .get("toolConfirmation")
+            .and_then(|confirmation| confirmation.get("payload"))
+            .filter(|payload| !payload.is_null()),
     })
 }
 

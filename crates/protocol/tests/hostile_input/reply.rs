@@ -276,6 +276,7 @@ impl World {
                         approval_id: id,
                         approved: *approved,
                         reason: Some("because"),
+                        payload: None,
                     }]);
                 }
             }
@@ -293,6 +294,7 @@ impl World {
                     approval_id: "forged",
                     approved: true,
                     reason: None,
+                    payload: None,
                 },
                 Answer::Output {
                     call_id: "forged",

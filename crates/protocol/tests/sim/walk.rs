@@ -83,6 +83,7 @@ pub fn perform(bridge: &mut Bridge, act: &Act) {
                 approval_id: &format!("forged-{nth}"),
                 approved: true,
                 reason: None,
+                payload: None,
             }]);
             assert!(bridge.crashed() || bridge.audited(AuditKind::AnswerRefused) == refused + 1);
         }
@@ -132,6 +133,7 @@ fn contradict(bridge: &mut Bridge, nth: usize) {
             approval_id: &id,
             approved: !verdict,
             reason: None,
+            payload: None,
         }]);
         assert!(bridge.crashed() || bridge.audited(AuditKind::AnswerRefused) == refused + 1);
         assert!(bridge.crashed() || bridge.reply.record().calls == before.calls);

@@ -443,6 +443,9 @@ impl Task {
                 approval_id,
                 approved: !rejected,
                 reason: reason.filter(|_| rejected),
+                payload: (given.result.as_ref())
+                    .filter(|_| confirmed.is_some())
+                    .and_then(|result| result.get("payload")),
             }),
             _ if rejected => answers.push(ClientAnswer::Failure {
                 call_id: &call_id,

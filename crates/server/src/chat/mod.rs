@@ -35,8 +35,8 @@ use crate::error::AppError;
 use crate::files::{Described, Files};
 use crate::metrics::Metrics;
 use crate::store::{
-    AuditRow, Chat, ChatRef, FileRow, ListedChat, MAX_LISTED, MessageState, Store, StoreError,
-    Thing, title_from,
+    AuditRow, Before, Chat, ChatRef, FileRow, ListedChat, MAX_LISTED, MessageState, Store,
+    StoreError, StoredMessage, Thing, title_from,
 };
 use task::Task;
 use toolbox::Toolbox;
@@ -47,6 +47,13 @@ const COMMANDS: usize = 32;
 /// What clients are told when the server is being stopped.
 pub(crate) const GOING_AWAY: &str =
     "the server is being restarted; load the chat again in a moment";
+
+/// Some chats of a user, the one that changed last first.
+pub struct ChatPage {
+    pub chats: Vec<ListedChat>,
+    /// Whether there may be others behind these.
+    pub is_full: bool,
+}
 
 /// What all chats share: nothing of it belongs to one of them.
 pub struct Shared {
@@ -104,9 +111,7 @@ impl Chats {
     ) -> Result<T, AppError> {
         let (answer, wait) = oneshot::channel();
         self.tell(user, chat_id, command(answer)).await?;
-        wait.await.map_err(|_| {
-            AppError::unavailable("the chat could not be stored or loaded; try again in a moment")
-        })
+        wait.await.map_err(|_| lost())
     }
 
     /// Sends a command that answers elsewhere.
@@ -179,6 +184,11 @@ impl Chats {
     }
 }
 
+/// The task of a chat ended before it answered.
+pub(crate) fn lost() -> AppError {
+    AppError::unavailable("the chat could not be stored or loaded; try again in a moment")
+}
+
 /// The time, in the protocol's unit.
 pub fn now() -> Time {
     SystemTime::now()
@@ -223,8 +233,13 @@ impl Chats {
         }
     }
 
-    pub async fn list(&self, user: &str) -> Result<Vec<ListedChat>, AppError> {
-        Ok(self.shared.store.list_chats(user, MAX_LISTED, None).await?)
+    /// The newest chats of a user, or those behind the last one of a page: when it changed, and its id.
+    pub async fn list(&self, user: &str, last: Option<(u64, &str)>) -> Result<ChatPage, AppError> {
+        let before = last.map(|(updated, id)| Before { updated, id });
+        let store = &self.shared.store;
+        let chats = store.list_chats(user, MAX_LISTED, before).await?;
+        let is_full = chats.len() == MAX_LISTED as usize;
+        Ok(ChatPage { chats, is_full })
     }
 
     /// The messages that have ended or wait for an answer; the one that is being streamed comes by resume.
@@ -240,7 +255,6 @@ impl Chats {
             .chat(chat)
             .await?
             .ok_or_else(|| AppError::not_found("chat"))?;
-        let open = store.open_reply(chat).await?;
         let mut shown = store.messages(chat).await?;
         shown.retain(|stored| stored.state != MessageState::Running);
         if self.is_in_use(user, chat_id) {
@@ -257,32 +271,21 @@ impl Chats {
             }
         }
         let mut messages = Vec::with_capacity(shown.len());
-        for stored in shown {
-            let message = stored.message;
-            let as_it_is = dialect == Dialect::Native || message.role != Role::Assistant;
-            messages.push(if as_it_is {
-                message
-            } else if let Some(record) = open
-                .as_ref()
-                .filter(|record| record.message.id == message.id)
-            {
-                project(&message, &record.calls, record.ended.is_some())
-            } else if message
-                .parts
-                .iter()
-                .filter_map(Part::as_tool)
-                .any(|tool| tool.approval.is_some())
-            {
-                // The record knows in which words was asked.
+        for StoredMessage { message, state } in shown {
+            if dialect == Dialect::Native || message.role != Role::Assistant {
+                messages.push(message);
+                continue;
+            }
+            let has_ended = state == MessageState::Done;
+            let mut tools = message.parts.iter().filter_map(Part::as_tool);
+            let calls = if !has_ended || tools.any(|tool| tool.approval.is_some()) {
+                // The record knows in which words was asked, and where a call runs.
                 let record = store.reply(chat, &message.id).await?;
-                project(
-                    &message,
-                    &record.map(|record| record.calls).unwrap_or_default(),
-                    true,
-                )
+                record.map(|record| record.calls).unwrap_or_default()
             } else {
-                project(&message, &Calls::default(), true)
-            });
+                Calls::default()
+            };
+            messages.push(project(&message, &calls, has_ended));
         }
         Ok((found, messages))
     }

@@ -13,7 +13,6 @@ use adk_bridge_agents::gemini::Gemini;
 use adk_bridge_agents::tool::ToolCall;
 use adk_bridge_protocol::approval::Time;
 use adk_bridge_protocol::calls::Outcome;
-use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::event::Content;
 use adk_bridge_protocol::history;
 use adk_bridge_protocol::message::Message;
@@ -163,7 +162,8 @@ impl Task {
                     self.upstream.model_is_done(RunEnd::Cut);
                 }
                 Effect::TurnComplete => self.upstream.model_is_done(RunEnd::Done),
-                Effect::HoldUntil(_) | Effect::Artifact { .. } => {}
+                // The deadline of the reply says the same.
+                Effect::HoldUntil(_) => {}
             }
         }
         self.outbox.effects = effects;
@@ -230,10 +230,7 @@ impl Task {
 
     /// Rows of the audit with where they came from.
     pub(super) fn entries(&self, audit: &[Audit], at: Time) -> Vec<AuditEntry> {
-        let dialect = match self.origin.dialect {
-            Dialect::Native => "native",
-            Dialect::Adk => "adk",
-        };
+        let dialect = self.origin.dialect.as_str();
         audit
             .iter()
             .map(|audit| AuditEntry {

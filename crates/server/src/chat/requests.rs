@@ -7,6 +7,7 @@ use adk_bridge_protocol::outbox::Commit;
 use adk_bridge_protocol::reply::{
     Answer as ClientAnswer, Given, Input, Mode, Reply, Why, answers_of,
 };
+use axum::http::StatusCode;
 use tokio::time::Instant;
 
 use super::kept;
@@ -18,6 +19,9 @@ use super::task::{Command, Task, ended, new_id};
 use super::{late, now};
 use crate::error::AppError;
 use crate::store::{ChatRef, StoreError};
+
+/// How many messages may wait until a started tool has ended; nobody who reads the answers writes so many.
+const MAX_QUEUED: usize = 32;
 
 impl Task {
     /// The running message, or one that was running when the page was given the others: it may have ended since.
@@ -67,6 +71,16 @@ impl Task {
                 }
                 let answers = answers_of(theirs);
                 self.feed(Input::Answers(&answers, Some(via.mode))).await;
+            }
+            Plan::Submit { .. } if self.is_unfinished() && self.queue.len() >= MAX_QUEUED => {
+                let refusal = AppError::new(
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "too_many",
+                    format!(
+                        "{MAX_QUEUED} messages wait for a tool of this chat to end; send this one later"
+                    ),
+                );
+                self.deliver(answer, Err(refusal), false);
             }
             Plan::Submit { .. } if self.is_unfinished() => {
                 self.feed(Input::Close(Why::Superseded)).await;

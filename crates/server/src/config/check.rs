@@ -38,7 +38,7 @@ impl Config {
         if !self.server.allowed_origins.iter().all(|it| is_origin(it)) {
             return bad(
                 "server.allowed_origins",
-                "write each as browsers do, \"http://localhost:3000\": without a path, in small letters",
+                "write each as browsers send it, such as \"http://localhost:3000\", without a slash at the end",
             );
         }
         for (key, limit) in [
@@ -65,7 +65,7 @@ impl Config {
         if !is_http(self.agent.base_url()) {
             return bad(
                 "agent.base_url",
-                "write an address such as \"http://127.0.0.1:8000\"",
+                "write an address that begins with http:// or https://",
             );
         }
         if self.live.max_audio_bytes_per_second < SPEECH_BYTES_PER_SECOND {
@@ -143,12 +143,13 @@ fn is_tool_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
 }
 
-/// Whether a browser would send it as an origin: anything else never matches one.
-fn is_origin(text: &str) -> bool {
-    is_http(text)
-        && text.matches('/').count() == 2
-        && !text.contains(['?', '#', '@'])
-        && !text.contains(char::is_uppercase)
+/// Whether a browser could send this: a scheme and a host, and nothing behind them.
+pub(super) fn is_origin(text: &str) -> bool {
+    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '*', ' ']);
+    let named = text.split_once("://");
+    let whole = named.is_some_and(|(scheme, host)| !scheme.is_empty() && is_host(host));
+    // A page without a place, such as a file, has this one.
+    (whole || text == "null") && text == text.to_ascii_lowercase()
 }
 
 fn is_http(text: &str) -> bool {

@@ -123,16 +123,13 @@ pub trait Store: Send + Sync {
     /// The replies of a chat that have not ended or have a tool running, oldest first: at most one does not wait.
     fn open_replies_of<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<Record>>;
 
-    /// The newest of them.
-    fn open_reply<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Option<Record>>;
-
     /// The record of a message that is a reply, ended or not.
     fn reply<'a>(&'a self, chat: ChatRef<'a>, message_id: &'a str) -> Pending<'a, Option<Record>>;
 
     /// Adds audit rows that come with no commit, such as the refusal of an answer to nothing.
     fn append_audit<'a>(&'a self, chat: ChatRef<'a>, audit: &'a [AuditEntry]) -> Pending<'a, ()>;
 
-    /// The audit of a chat, oldest first; that of a deleted chat too.
+    /// The audit of a chat, oldest first; that of a deleted chat too. A chat that has none must be there.
     fn audit<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<AuditRow>>;
 
     /// Changes one value of the chat's state with nothing in between. Returns what `change` returned.
@@ -189,6 +186,8 @@ pub struct ListedChat {
     pub chat: Chat,
     /// Approvals that wait for an answer.
     pub waiting: u64,
+    /// The tools whose outputs the front end owes, one for each call.
+    pub owed: Vec<String>,
 }
 
 /// The last chat of a page.

@@ -10,7 +10,6 @@
 
 use std::pin::Pin;
 use std::task::Poll;
-use std::time::Duration;
 
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::Dialect;
@@ -25,15 +24,14 @@ use futures_util::stream::FuturesUnordered;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::{oneshot, watch};
-use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use uuid::Uuid;
 
 use super::handshake;
-use super::socket::{Gone, Incoming, Socket};
+use super::socket::{Gone, Incoming, LAST_CHUNKS, Socket, text, told};
 use crate::chat::live::{AnswerTo, Via};
 use crate::chat::readers::Answer;
 use crate::chat::request::{ChatRequest, MAX_ID_BYTES, check_id, dialect_of};
-use crate::chat::{Chats, Command};
+use crate::chat::{Chats, Command, lost};
 use crate::error::AppError;
 use crate::router::App;
 use crate::sockets::Place;
@@ -42,8 +40,6 @@ use crate::sockets::Place;
 const MAX_REQUESTS: usize = 32;
 /// How many may wait for their chats, aborted ones included; with more of them nothing is read.
 const MAX_ASKING: usize = 2 * MAX_REQUESTS;
-/// How long the last chunks of a server that goes away may take to reach a client.
-const LAST_CHUNKS: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -365,11 +361,6 @@ fn view_of(resume: &Resume) -> Result<Dialect, AppError> {
     dialect_of(resume.body.get("dialect").and_then(Value::as_str))
 }
 
-/// The chat's task ended before it answered.
-fn lost() -> AppError {
-    AppError::unavailable("the chat could not be stored or loaded; try again in a moment")
-}
-
 /// The transport exists since v7, so that this is what its clients understand unless they say otherwise.
 fn sdk_of(body: &Map<String, Value>) -> Sdk {
     match body.get("sdk").and_then(Value::as_u64) {
@@ -392,17 +383,4 @@ async fn next_piece(running: &mut [Running], turn: &mut usize) -> (usize, Option
         Poll::Pending
     })
     .await
-}
-
-/// Waits until the server goes away.
-async fn told(closing: &mut watch::Receiver<bool>) {
-    let _ = closing.wait_for(|closing| *closing).await;
-}
-
-/// A text frame; everything that is written is JSON, and so it is UTF-8.
-fn text(bytes: Vec<u8>) -> Result<Message, Gone> {
-    match Utf8Bytes::try_from(bytes) {
-        Ok(text) => Ok(Message::Text(text)),
-        Err(_) => Err(Gone::Close(Close::INTERNAL)),
-    }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use axum::body::HttpBody as _;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{FromRequest, Request};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 
@@ -25,48 +25,56 @@ impl FromRequest<App> for WholeBody {
     type Rejection = AppError;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, AppError> {
+        let (parts, body) = request.into_parts();
         let limit = app.config.server.max_body_bytes;
-        let announced = usize::try_from(request.body().size_hint().lower());
-        // Who asks before it sends can be refused at once.
-        if request.headers().contains_key(header::EXPECT)
-            && announced.is_ok_and(|bytes| bytes > limit)
-        {
-            return Err(too_large(limit));
+        whole(&parts.headers, body, limit).await.map(Self)
+    }
+}
+
+/// Reads a body to its end.
+pub(super) async fn whole(
+    headers: &HeaderMap,
+    body: Body,
+    limit: usize,
+) -> Result<Bytes, AppError> {
+    let announced = usize::try_from(body.size_hint().lower());
+    // Who asks before it sends can be refused at once.
+    if headers.contains_key(header::EXPECT) && announced.is_ok_and(|bytes| bytes > limit) {
+        return Err(too_large(limit));
+    }
+    let mut pieces = body.into_data_stream();
+    let mut whole = BytesMut::new();
+    let mut discarded = 0;
+    loop {
+        let piece = match tokio::time::timeout(PATIENCE, pieces.next()).await {
+            Ok(Some(Ok(piece))) => piece,
+            Ok(None) if discarded == 0 => return Ok(whole.freeze()),
+            Ok(None) => return Err(too_large(limit)),
+            Ok(Some(Err(_))) => {
+                return Err(AppError::bad_request(
+                    "bad_body",
+                    "the body ended early; send it again",
+                ));
+            }
+            Err(_) => {
+                return Err(AppError::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    "too_slow",
+                    format!(
+                        "nothing came for {} seconds; send it again",
+                        PATIENCE.as_secs()
+                    ),
+                ));
+            }
+        };
+        if discarded > 0 || whole.len() + piece.len() > limit {
+            whole.clear();
+            discarded += piece.len();
+        } else {
+            whole.extend_from_slice(&piece);
         }
-        let mut pieces = request.into_body().into_data_stream();
-        let mut whole = BytesMut::new();
-        let mut discarded = 0;
-        loop {
-            let piece = match tokio::time::timeout(PATIENCE, pieces.next()).await {
-                Ok(Some(Ok(piece))) => piece,
-                Ok(None) if discarded == 0 => return Ok(Self(whole.freeze())),
-                Ok(None) => return Err(too_large(limit)),
-                Ok(Some(Err(_))) => {
-                    return Err(AppError::bad_request(
-                        "bad_body",
-                        "the body ended early; send it again",
-                    ));
-                }
-                Err(_) => {
-                    return Err(AppError::new(
-                        StatusCode::REQUEST_TIMEOUT,
-                        "too_slow",
-                        format!(
-                            "nothing came for {} seconds; send it again",
-                            PATIENCE.as_secs()
-                        ),
-                    ));
-                }
-            };
-            if discarded > 0 || whole.len() + piece.len() > limit {
-                whole.clear();
-                discarded += piece.len();
-            } else {
-                whole.extend_from_slice(&piece);
-            }
-            if discarded > MAX_DISCARDED_BYTES {
-                return Err(too_large(limit));
-            }
+        if discarded > MAX_DISCARDED_BYTES {
+            return Err(too_large(limit));
         }
     }
 }

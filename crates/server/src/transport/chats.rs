@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use adk_bridge_agents::live::Voice;
 use adk_bridge_protocol::calls::RunsOn;
 use axum::extract::{Path, Query, State};
+use axum::http::header::LINK;
 use axum::http::{HeaderMap, StatusCode};
 use axum::{Extension, Json};
 use serde::Deserialize;
@@ -24,12 +24,34 @@ pub struct OfChat {
     pub chat: Option<String>,
 }
 
+/// The last chat of the page before.
+#[derive(Debug, Deserialize)]
+pub struct Page {
+    before: Option<String>,
+    at: Option<String>,
+}
+
+/// The newest chats, or those behind a page; a `Link` leads to the next one.
 pub async fn list(
     State(app): State<App>,
     Extension(User(user)): Extension<User>,
-) -> Result<Json<Value>, AppError> {
-    let chats = app.chats.list(&user).await?;
-    let rows: Vec<Value> = chats
+    Query(Page { before, at }): Query<Page>,
+) -> Result<(HeaderMap, Json<Value>), AppError> {
+    let last = match (&before, at.map(|at| at.parse())) {
+        (None, None) => None,
+        (Some(id), Some(Ok(updated))) => Some((updated, id.as_str())),
+        _ => return Err(half_a_page()),
+    };
+    let page = app.chats.list(&user, last).await?;
+    let mut headers = HeaderMap::new();
+    if let Some(last) = page.chats.last().filter(|_| page.is_full) {
+        let id = percent_encoded(&last.chat.id);
+        let link = format!("<?before={id}&at={}>; rel=\"next\"", last.chat.updated);
+        // Nothing in it is more than ASCII.
+        headers.extend(link.parse().ok().map(|link| (LINK, link)));
+    }
+    let rows: Vec<Value> = page
+        .chats
         .into_iter()
         .map(|listed| {
             json!({
@@ -38,10 +60,30 @@ pub async fn list(
                 "createdAt": listed.chat.created,
                 "updatedAt": listed.chat.updated,
                 "pendingApprovals": listed.waiting,
+                "pendingOutputs": listed.owed,
             })
         })
         .collect();
-    Ok(Json(Value::Array(rows)))
+    Ok((headers, Json(Value::Array(rows))))
+}
+
+fn half_a_page() -> AppError {
+    AppError::bad_request(
+        "bad_page",
+        "`before` and `at` are the id and `updatedAt` of the last chat of a page; send both",
+    )
+}
+
+/// As a part of an address: what is no plain letter, digit or mark is written in hexadecimal.
+fn percent_encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                char::from(byte).to_string()
+            }
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
 }
 
 pub async fn messages(
@@ -98,12 +140,7 @@ pub async fn audit(
     let chat = chat.ok_or_else(|| {
         AppError::unprocessable("missing_field", "say which chat: /api/audit?chat=ID")
     })?;
-    let rows = app.chats.audit(&user, &chat).await?;
-    // The audit outlives its chat, so only a chat without rows has to be looked for.
-    if rows.is_empty() {
-        app.chats.exists(&user, &chat).await?;
-    }
-    Ok(Json(json!(rows)))
+    Ok(Json(json!(app.chats.audit(&user, &chat).await?)))
 }
 
 /// Tells a front end that was cut off whether it is the same process that answers again.
@@ -146,7 +183,7 @@ pub async fn agent(State(app): State<App>) -> Json<Value> {
     Json(json!({
         "name": name,
         "model": app.chats.shared().agent.model(),
-        "liveModel": voice.and_then(Voice::model),
+        "liveModel": voice.and_then(|voice| voice.model()),
         "modalities": if voice.is_some() { &["text", "audio"][..] } else { &["text"] },
         "tools": tools,
         "approvalTimeoutMs": app.config.approval.timeout.0.as_millis(),

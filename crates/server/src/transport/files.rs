@@ -1,6 +1,7 @@
 //! `/api/files`: binary content of a chat, in and out.
 
 use axum::body::{Body, Bytes};
+use axum::extract::multipart::MultipartError;
 use axum::extract::{FromRequest as _, Multipart, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -9,13 +10,13 @@ use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
+use super::body::whole;
 use super::chats::OfChat;
 use crate::auth::User;
 use crate::chat::request::check_id;
 use crate::error::AppError;
-use crate::files::Described;
+use crate::files::{Described, FileRow};
 use crate::router::App;
-use crate::store::FileRow;
 
 /// How much of a file is read at once for a client.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -129,22 +130,13 @@ async fn receive(request: Request, limit: usize) -> Result<Sent, AppError> {
     let is_form = media_type
         .as_deref()
         .is_some_and(|kind| kind.starts_with("multipart/form-data"));
+    let (parts, body) = request.into_parts();
     if is_form {
-        return receive_form(request).await;
+        let content = whole(&parts.headers, body, limit.saturating_add(FORM_BYTES)).await?;
+        return receive_form(Request::from_parts(parts, Body::from(content))).await;
     }
-    let content = axum::body::to_bytes(request.into_body(), limit)
-        .await
-        .map_err(|error| {
-            // The type of this error belongs to a library behind axum; its words are all there is.
-            let too_long = std::error::Error::source(&error)
-                .is_some_and(|source| source.to_string().contains("length limit"));
-            match too_long {
-                true => too_large(limit),
-                false => AppError::bad_request("incomplete", "the file did not arrive whole"),
-            }
-        })?;
     Ok(Sent {
-        content,
+        content: whole(&parts.headers, body, limit).await?,
         media_type,
         name: None,
     })
@@ -155,16 +147,7 @@ async fn receive_form(request: Request) -> Result<Sent, AppError> {
     let mut form = Multipart::from_request(request, &())
         .await
         .map_err(|error| bad(error.body_text()))?;
-    let refused = |error: axum::extract::multipart::MultipartError| {
-        AppError::new(
-            error.status(),
-            match error.status() {
-                StatusCode::PAYLOAD_TOO_LARGE => "too_large",
-                _ => "bad_form",
-            },
-            error.body_text(),
-        )
-    };
+    let refused = |error: MultipartError| bad(error.body_text());
     let mut sent = None;
     while let Some(field) = form.next_field().await.map_err(refused)? {
         let name = field.file_name().map(str::to_owned);
@@ -185,19 +168,6 @@ async fn receive_form(request: Request) -> Result<Sent, AppError> {
         }
     }
     sent.ok_or_else(|| bad("the form holds no file".into()))
-}
-
-/// The limit of the door for files: what is around one in a form comes on top.
-pub fn body_limit(max_file_bytes: usize) -> usize {
-    max_file_bytes.saturating_add(FORM_BYTES)
-}
-
-fn too_large(limit: usize) -> AppError {
-    AppError::new(
-        StatusCode::PAYLOAD_TOO_LARGE,
-        "too_large",
-        format!("files may have {limit} bytes; send a smaller one"),
-    )
 }
 
 /// The range that is asked for: nothing to go by, a range, or one that the file does not have.

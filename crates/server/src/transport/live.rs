@@ -17,7 +17,6 @@ mod stream;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use adk_bridge_protocol::chunk::{Chunk, Sdk};
 use adk_bridge_protocol::dialect::Dialect;
@@ -33,11 +32,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::Instant;
-use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+use tokio_tungstenite::tungstenite::Message;
 use uuid::Uuid;
 
 use super::handshake;
-use super::socket::{Gone, Incoming, Socket};
+use super::socket::{Gone, Incoming, LAST_CHUNKS, Socket, text, told};
 use crate::chat::live::{
     Credit, LiveAsk, LiveCommand, LiveInput, MAX_UNDER_WAY, OUTGOING, Outgoing, Seat,
 };
@@ -54,8 +53,6 @@ use stream::{Event, Stream};
 const MAX_TURNS: usize = 16;
 /// When clients connect again after a restart, spread so that they do not come at once.
 const RECONNECT_MS: std::ops::Range<u64> = 500..2_000;
-/// How long the last chunks of a server that goes away may take to reach a client.
-const LAST_CHUNKS: Duration = Duration::from_secs(1);
 
 /// What a client says in the address.
 #[derive(Debug, Default, Deserialize)]
@@ -331,13 +328,8 @@ impl Connection<'_> {
         let mut fields = message.extra;
         fields.insert("id".into(), json!(chat_id));
         fields.insert("messages".into(), message.messages);
-        let dialect = message.dialect.unwrap_or_else(|| {
-            let word = match self.who.dialect {
-                Dialect::Native => "native",
-                Dialect::Adk => "adk",
-            };
-            word.to_owned()
-        });
+        let dialect = message.dialect.as_deref();
+        let dialect = dialect.unwrap_or(self.who.dialect.as_str());
         fields.insert("dialect".into(), json!(dialect));
         if self.who.sdk == Sdk::V7 {
             fields.entry("sdk").or_insert(Value::from(7));
@@ -480,18 +472,5 @@ fn input_of(frame: &BinaryFrame<'_>) -> LiveInput {
             pcm: data,
             pre_roll: frame.flags.pre_roll,
         },
-    }
-}
-
-/// Waits until the server goes away.
-async fn told(closing: &mut watch::Receiver<bool>) {
-    let _ = closing.wait_for(|closing| *closing).await;
-}
-
-/// A text frame; everything that is written is JSON, and so it is UTF-8.
-fn text(bytes: impl Into<Bytes>) -> Result<Message, Gone> {
-    match Utf8Bytes::try_from(bytes.into()) {
-        Ok(text) => Ok(Message::Text(text)),
-        Err(_) => Err(Gone::Close(Close::INTERNAL)),
     }
 }

@@ -74,7 +74,7 @@ pub async fn health() -> Json<Value> {
 
 /// Whether requests can be served: the store answers.
 pub async fn ready(State(app): State<App>) -> Result<Json<Value>, AppError> {
-    app.chats.list(crate::auth::LOCAL).await?;
+    app.chats.list(crate::auth::LOCAL, None).await?;
     Ok(Json(json!({"status": "ready"})))
 }
 

@@ -20,6 +20,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
@@ -29,6 +30,8 @@ use crate::chat::readers::STALL;
 
 /// How many pings in a row may go without a byte of the client: a tab in the background answers late.
 const SILENT_BEATS: u32 = 3;
+/// How long the last chunks of a server that goes away may take to reach a client.
+pub(super) const LAST_CHUNKS: Duration = Duration::from_secs(1);
 /// How long a client may take to answer our close before it is dropped.
 const PARTING: Duration = Duration::from_secs(2);
 /// What is thrown away of a client that goes on sending after it was closed, at a time.
@@ -143,6 +146,19 @@ impl Socket {
         }
         self.silent += 1;
         self.send(Message::Ping(Bytes::new())).await
+    }
+}
+
+/// Waits until the server goes away.
+pub(super) async fn told(closing: &mut watch::Receiver<bool>) {
+    let _ = closing.wait_for(|closing| *closing).await;
+}
+
+/// A text frame; everything that is written is JSON, and so it is UTF-8.
+pub(super) fn text(bytes: impl Into<Bytes>) -> Result<Message, Gone> {
+    match Utf8Bytes::try_from(bytes.into()) {
+        Ok(text) => Ok(Message::Text(text)),
+        Err(_) => Err(Gone::Close(Close::INTERNAL)),
     }
 }
 

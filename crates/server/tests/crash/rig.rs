@@ -7,9 +7,11 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "../support/listening.rs"]
+mod listening;
+
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -75,13 +77,7 @@ impl Server {
 
     /// Waits until it takes requests; `None` if it dies before.
     pub(crate) fn until_ready(mut self) -> Option<Self> {
-        let mut line = String::new();
-        BufReader::new(self.child.stdout.take()?)
-            .read_line(&mut line)
-            .unwrap();
-        line.trim_end()
-            .strip_prefix("listening on ")?
-            .clone_into(&mut self.base);
+        self.base = listening::url_of(&mut self.child)?;
         Some(self)
     }
 

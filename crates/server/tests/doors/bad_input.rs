@@ -468,7 +468,11 @@ async fn addresses() {
 async fn bodies_that_are_too_large_or_cut_off() {
     let bridge = Bridge::configured("[server]\nmax_body_bytes = 100000\n");
     let body = asking("large", &"x".repeat(3_000_000)).to_string();
-    for path in ["/api/chat", "/api/chat/large/tool-output"] {
+    for path in [
+        "/api/chat",
+        "/api/chat/large/tool-output",
+        "/api/files?chat=large",
+    ] {
         let response = bridge.send("POST", path, &[JSON], &body).await;
         assert_eq!(
             (response.status, response.code().as_str()),
@@ -506,20 +510,23 @@ async fn bodies_that_are_too_large_or_cut_off() {
     // The client says that it sends more than it does.
     let body = asking("cut", "say hi").to_string();
     let length = (body.len() + 10).to_string();
-    let mut connection = bridge.connect().await;
-    let headers = [JSON, ("content-length", length.as_str())];
-    connection
-        .request("POST", "/api/chat", &headers, body.as_bytes())
-        .await;
-    within(tokio::io::AsyncWriteExt::shutdown(&mut connection.stream))
-        .await
-        .unwrap();
-    if let Some(answer) = connection.try_answer("POST").await {
-        let response = answer.whole().await;
-        assert_eq!(
-            (response.status, response.code().as_str()),
-            (400, "bad_body")
-        );
+    for path in ["/api/chat", "/api/files?chat=cut"] {
+        let mut connection = bridge.connect().await;
+        let headers = [JSON, ("content-length", length.as_str())];
+        connection
+            .request("POST", path, &headers, body.as_bytes())
+            .await;
+        within(tokio::io::AsyncWriteExt::shutdown(&mut connection.stream))
+            .await
+            .unwrap();
+        if let Some(answer) = connection.try_answer("POST").await {
+            let response = answer.whole().await;
+            assert_eq!(
+                (response.status, response.code().as_str()),
+                (400, "bad_body"),
+                "{path}"
+            );
+        }
     }
     assert_eq!(bridge.get("/api/chats").await.json(), json!([]));
 }

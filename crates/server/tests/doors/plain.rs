@@ -101,6 +101,47 @@ async fn what_is_kept_is_listed_shown_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_long_list_is_given_page_by_page() {
+    // The last of the first page has an id that an address cannot hold as it is.
+    let ids: Vec<String> = (0..203)
+        .map(|number| match number {
+            3 => "3 & ü>\"%".to_owned(),
+            _ => format!("chat-{number}"),
+        })
+        .collect();
+    let bridge = Bridge::start();
+    for id in &ids {
+        bridge.ask(id, "say hi").await.events().await;
+    }
+    let mut found = Vec::new();
+    let mut path = "/api/chats".to_owned();
+    loop {
+        let page = bridge.get(&path).await;
+        assert_eq!(page.status, 200);
+        let rows = page.json();
+        let rows = rows.as_array().unwrap();
+        found.extend(
+            rows.iter()
+                .map(|row| row["id"].as_str().unwrap().to_owned()),
+        );
+        let Some(link) = page.header("link") else {
+            break;
+        };
+        assert_eq!(rows.len(), 200);
+        let query = link.strip_prefix('<').unwrap();
+        let query = query.strip_suffix(">; rel=\"next\"").unwrap();
+        path = format!("/api/chats{query}");
+    }
+    assert!(found.iter().eq(ids.iter().rev()), "{found:?}");
+
+    for half in ["?before=chat-1", "?at=1", "?before=chat-1&at=soon"] {
+        let refused = bridge.get(&format!("/api/chats{half}")).await;
+        assert_eq!(refused.status, 400, "{half}");
+        assert_eq!(refused.json()["error"]["code"], "bad_page", "{half}");
+    }
+}
+
+#[tokio::test]
 async fn a_pending_approval_is_shown_in_both_dialects_and_a_client_tool_gets_its_output() {
     let bridge = Bridge::start();
     bridge
@@ -133,10 +174,13 @@ async fn a_pending_approval_is_shown_in_both_dialects_and_a_client_tool_gets_its
         .await;
     let call = bridge.last_message("colours").await["parts"][1]["toolCallId"].clone();
     assert!(call.is_string());
+    let owed = async || bridge.get("/api/chats").await.json()[0]["pendingOutputs"].clone();
+    assert_eq!(owed().await, json!(["pick_colour"]));
     let path = "/api/chat/colours/tool-output";
     let output = json!({"toolCallId": call, "output": {"colour": "red"}});
     let taken = bridge.post(path, &output).await;
     assert_eq!((taken.status, taken.body.len()), (204, 0));
+    assert_eq!(owed().await, json!([]));
     let again = bridge
         .post(path, &json!({"toolCallId": call, "output": "blue"}))
         .await;

@@ -23,17 +23,22 @@ name = \"pick_colour\"
 const ALICE: (&str, &str) = ("authorization", "Bearer alice-secret-0123456789");
 const BOB: (&str, &str) = ("authorization", "bearer bob-secret-9876543210");
 
-/// Every door that belongs to somebody.
-const DOORS: [(&str, &str); 9] = [
+/// Every door that asks for a key.
+const DOORS: [(&str, &str); 14] = [
     ("POST", "/api/chat"),
     ("GET", "/api/chat/hers/stream"),
     ("POST", "/api/chat/hers/stop"),
     ("POST", "/api/chat/hers/tool-output"),
     ("GET", "/api/chats"),
     ("GET", "/api/chats/hers"),
+    ("PATCH", "/api/chats/hers"),
     ("DELETE", "/api/chats/hers"),
     ("GET", "/api/audit?chat=hers"),
     ("GET", "/api/agent"),
+    ("POST", "/api/files?chat=hers"),
+    ("GET", "/api/files/0123"),
+    ("POST", "/api/ticket"),
+    ("GET", "/metrics"),
 ];
 
 #[tokio::test]
@@ -114,6 +119,7 @@ async fn nobody_reaches_the_chat_of_somebody_else() {
         ("POST", "/api/chat/hers/stop", "", 404),
         ("POST", "/api/chat/hers/tool-output", &output, 404),
         ("GET", "/api/chats/hers", "", 404),
+        ("PATCH", "/api/chats/hers", "{\"title\": \"mine\"}", 404),
         ("DELETE", "/api/chats/hers", "", 404),
         ("GET", "/api/audit?chat=hers", "", 404),
     ] {
@@ -219,7 +225,7 @@ async fn pages_on_the_allow_list_can_really_be_used() {
             "access-control-allow-headers",
             "authorization,content-type,user-agent",
         ),
-        ("access-control-allow-methods", "GET, POST, DELETE"),
+        ("access-control-allow-methods", "GET, POST, PATCH, DELETE"),
         ("vary", "origin"),
     ] {
         assert_eq!(preflight.header(name), Some(value), "{name}");
@@ -323,6 +329,11 @@ fn what_cannot_be_served_is_refused_at_start_by_name() {
         ("[agent]\ntools = [\"no_such_tool\"]", "agent.tools"),
         ("[agent]\nkind = \"oracle\"", "agent.kind"),
         ("[agent]\nmax_steps = 0", "agent.max_steps"),
+        ("[agent]\nbase_url = \"here\"", "agent.base_url"),
+        (
+            "[server]\nallowed_origins = [\"http://localhost:3000/\"]",
+            "server.allowed_origins",
+        ),
         (
             "[[agent.client_tools]]\nname = \"roll_dice\"",
             "agent.client_tools",

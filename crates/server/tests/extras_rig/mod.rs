@@ -2,7 +2,9 @@
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
-use std::io::{BufRead as _, BufReader};
+#[path = "../support/listening.rs"]
+mod listening;
+
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -47,16 +49,12 @@ impl Bridge {
             .stderr(log)
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let address = line.trim().strip_prefix("listening on ");
         let said = || std::fs::read_to_string(dir.join("log"));
+        let address = listening::url_of(&mut child);
         let address = address.unwrap_or_else(|| panic!("it did not start: {:?}", said()));
         Self {
             child,
-            address: address.to_owned(),
+            address,
             client: Client::new(),
             key: None,
         }

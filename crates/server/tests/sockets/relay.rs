@@ -1,6 +1,5 @@
 //! What stands between a bridge and its live model: a relay that ends connections when and how a test wants.
 
-use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::client::{CLOSE, FIN, TEXT};
+use crate::support::listening::url_of;
 
 /// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,15 +52,8 @@ impl Model {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let url = line.trim().strip_prefix("listening on ").unwrap();
-        Self {
-            child,
-            url: url.to_owned(),
-        }
+        let url = url_of(&mut child).unwrap();
+        Self { child, url }
     }
 }
 

@@ -436,6 +436,29 @@ async fn answers_are_spoken_or_written_as_the_user_likes() {
     assert!(turn(&mut client).await.pcm == sound("aloud again"));
 }
 
+/// Two questions wait beside each other, and whoever loads the chat finds both.
+#[tokio::test]
+async fn questions_that_speech_left_open_are_shown_as_open() {
+    let bridge = Bridge::start();
+    let mut client = Client::open(&bridge, "/live?chat=two").await;
+    for name in ["Hanako", "Taro"] {
+        speak(&mut client, &format!("pay {name} 50 dollars")).await;
+        assert_eq!(turn(&mut client).await.of("tool-approval-request").len(), 1);
+    }
+    for (dialect, asks) in [
+        ("native", "tool-process_payment"),
+        ("adk", "tool-adk_request_confirmation"),
+    ] {
+        let path = format!("/api/chats/two?dialect={dialect}");
+        let chat = bridge.get(&path).await.json();
+        let messages = chat["messages"].as_array().unwrap().iter();
+        let open = messages
+            .flat_map(|message| message["parts"].as_array().unwrap())
+            .filter(|part| part["type"] == asks && part["state"] == "approval-requested");
+        assert_eq!(open.count(), 2, "{dialect}: {chat:#}");
+    }
+}
+
 /// Speech does not take back a question: the conversation goes on, and the answer lands in the older message. A written
 /// message takes it back.
 #[tokio::test]

@@ -98,6 +98,11 @@ pub(crate) async fn with_chat(home: &impl Home) -> Arc<dyn Store> {
     store
 }
 
+/// The newest reply of the chat that has not ended.
+pub(crate) async fn open_reply(store: &dyn Store) -> Option<Record> {
+    store.open_replies_of(CHAT).await.unwrap().pop()
+}
+
 pub(crate) fn user(id: &str, text: &str) -> Message {
     message(json!({"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}))
 }

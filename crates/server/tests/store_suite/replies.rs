@@ -12,7 +12,7 @@ use super::*;
 
 pub(crate) async fn come_back_as_they_were(home: &impl Home) {
     let store = with_chat(home).await;
-    assert_eq!(store.open_reply(CHAT).await.unwrap(), None);
+    assert_eq!(open_reply(&*store).await, None);
     let mut calls = json!([
         call(
             "call-1",
@@ -31,7 +31,7 @@ pub(crate) async fn come_back_as_they_were(home: &impl Home) {
     calls[2]["modelId"] = json!("model-3");
     let record = record("m2", "paying", calls, json!({"steps": 4, "retried": true}));
     store.commit(CHAT, &record, &[], 1).await.unwrap();
-    assert_eq!(store.open_reply(CHAT).await.unwrap(), Some(record.clone()));
+    assert_eq!(open_reply(&*store).await, Some(record.clone()));
     let open = OpenReply {
         user: "alice".to_owned(),
         chat_id: "chat-1".to_owned(),
@@ -75,6 +75,7 @@ pub(crate) async fn have_a_state(home: &impl Home) {
         (json!([]), json!({"ended": "finished"}), Done, false),
     ];
     for (calls, more, state, open) in cases {
+        let owed = calls.to_string().matches("awaitingClient").count();
         let record = record("m1", "", calls, more);
         store.commit(CHAT, &record, &[], 1).await.unwrap();
         // Clients may answer a reply that has ended, and are told so by its record.
@@ -85,11 +86,14 @@ pub(crate) async fn have_a_state(home: &impl Home) {
         assert_eq!(store.reply(CHAT, "m9").await.unwrap(), None);
         let stored = store.messages(CHAT).await.unwrap();
         assert_eq!((stored.len(), stored[0].state), (1, state), "{record:?}");
-        assert_eq!(
-            store.open_reply(CHAT).await.unwrap(),
-            open.then_some(record)
-        );
+        assert_eq!(open_reply(&*store).await, open.then_some(record));
         assert_eq!(store.open_replies().await.unwrap().len(), usize::from(open));
+        let listed = store
+            .list_chats(CHAT.user, 1, None)
+            .await
+            .unwrap()
+            .remove(0);
+        assert_eq!(listed.owed, vec!["process_payment"; owed]);
     }
 }
 
@@ -117,10 +121,7 @@ pub(crate) async fn are_made_one_at_a_time(home: &impl Home) {
         conflict(revived),
         "another reply of this chat is in the making; close it first"
     );
-    assert_eq!(
-        store.open_reply(CHAT).await.unwrap(),
-        Some(reply("m2", "two"))
-    );
+    assert_eq!(open_reply(&*store).await, Some(reply("m2", "two")));
     assert_eq!(shown(&*store).await, ["m1", "m2"]);
 }
 
@@ -136,7 +137,7 @@ pub(crate) async fn wait_beside_the_conversation(home: &impl Home) {
         store.open_replies_of(CHAT).await.unwrap(),
         [first.clone(), second, third.clone()]
     );
-    assert_eq!(store.open_reply(CHAT).await.unwrap(), Some(third));
+    assert_eq!(open_reply(&*store).await, Some(third));
     assert_eq!(waiting(&*store).await, 2);
     // One that goes on needs the others at rest.
     let goes_on = reply("m1", "paying");
@@ -180,7 +181,7 @@ pub(crate) async fn are_committed_whole(home: &impl Home) {
         conflict(refused),
         "approval approval-call-1 is denied already"
     );
-    assert_eq!(store.open_reply(CHAT).await.unwrap(), Some(first));
+    assert_eq!(open_reply(&*store).await, Some(first));
     assert_eq!(store.audit(CHAT).await.unwrap().len(), 1);
     assert_eq!(store.chat(CHAT).await.unwrap(), before);
     assert_eq!(waiting(&*store).await, 0);
@@ -297,7 +298,7 @@ pub(crate) async fn let_one_of_fifty_decide(home: &impl Home) {
     }
     assert_eq!(winners.len(), 1);
     let (reason, record) = winners.remove(0);
-    assert_eq!(store.open_reply(CHAT).await.unwrap(), Some(record));
+    assert_eq!(open_reply(&*store).await, Some(record));
     let audit = store.audit(CHAT).await.unwrap();
     assert_eq!(audit.len(), 1);
     assert_eq!(audit[0].reason, Some(reason));
@@ -380,16 +381,13 @@ pub(crate) async fn are_checkpointed(home: &impl Home) {
         .unwrap();
     for text in ["once", "once upon", "once upon a time"] {
         store.checkpoint(CHAT, &reply("m1", text)).await.unwrap();
-        assert_eq!(
-            store.open_reply(CHAT).await.unwrap(),
-            Some(reply("m1", text))
-        );
+        assert_eq!(open_reply(&*store).await, Some(reply("m1", text)));
     }
     assert_eq!(store.chat(CHAT).await.unwrap().unwrap().updated, 1_500);
     drop(store);
     let store = home.open().await.unwrap();
     assert_eq!(
-        store.open_reply(CHAT).await.unwrap(),
+        open_reply(&*store).await,
         Some(reply("m1", "once upon a time"))
     );
     assert_eq!(shown(&*store).await, ["m0", "m1"]);
@@ -418,7 +416,7 @@ pub(crate) async fn survive_being_given_up(home: &impl Home) {
         // Waits for whatever became of it.
         store.set_title(CHAT, &text).await.unwrap();
         let audit = store.audit(CHAT).await.unwrap();
-        let written = store.open_reply(CHAT).await.unwrap() == Some(record);
+        let written = open_reply(&*store).await == Some(record);
         assert_eq!(audit.len(), rows + usize::from(written));
         rows = audit.len();
     }

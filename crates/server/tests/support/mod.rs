@@ -9,6 +9,7 @@
 )]
 
 pub mod http;
+pub mod listening;
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
@@ -174,12 +175,10 @@ impl Drop for Bridge {
 
 fn started(mut command: Command, directory: &TempDir) -> (Child, SocketAddr) {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let line = lines.next().and_then(Result::ok).unwrap_or_else(|| {
-        panic!("it did not start: {}", read_log(directory));
-    });
-    let address = line.strip_prefix("listening on http://").expect(&line);
-    (child, address.parse().unwrap())
+    let url = listening::url_of(&mut child);
+    let url = url.unwrap_or_else(|| panic!("it did not start: {}", read_log(directory)));
+    let address = url.trim_start_matches("http://").parse().unwrap();
+    (child, address)
 }
 
 pub const JSON: (&str, &str) = ("content-type", "application/json");

@@ -2,7 +2,15 @@
  * Holding a key to speak: Cmd or Ctrl alone, from press to release.
  *
  * A release is not always told: Cmd+Tab swallows it, and so does a window that loses the focus. Any other key means a
- * shortcut, not speech.
+ * shortcut, not speech: the key counts only when it has been held for a moment alone.
+ *
+ * ```text
+ *          key down              a moment alone
+ *   idle ────────────▶ waiting ─────────────────▶ pressed
+ *    ▲                    │                          │
+ *    └────────────────────┴──────────────────────────┘
+ *      key up, another key, window left: told only of `pressed`
+ * ```
  */
 
 /** Options of {@link PushToTalk}. */
@@ -12,11 +20,15 @@ export interface PushToTalkOptions {
   onRelease: (isCancelled: boolean) => void;
   /** The keys that count, as `KeyboardEvent.key`; Cmd and Ctrl if left out. */
   keys?: readonly string[] | undefined;
+  /** How long it is held before it counts; 200 ms if left out. */
+  holdMs?: number | undefined;
   /** Where keys are listened to; the window if left out. */
   target?: Window | undefined;
 }
 
 const KEYS = ['Meta', 'Control'];
+/** Both keys of a shortcut are down sooner; what is said meanwhile is in the recorder's pre-roll of 300 ms. */
+const HOLD_MS = 200;
 
 /** Listens for a key that is held to speak. */
 export class PushToTalk {
@@ -24,6 +36,8 @@ export class PushToTalk {
   readonly #keys: ReadonlySet<string>;
   readonly #listening = new AbortController();
   #held: string | undefined;
+  #waiting: ReturnType<typeof setTimeout> | undefined;
+  #isPressed = false;
 
   constructor(options: PushToTalkOptions) {
     this.#options = options;
@@ -36,9 +50,9 @@ export class PushToTalk {
     target.document.addEventListener('visibilitychange', () => this.#release(false), { signal });
   }
 
-  /** Whether the key is held. */
+  /** Whether the key is held to speak. */
   get isHeld(): boolean {
-    return this.#held !== undefined;
+    return this.#isPressed;
   }
 
   /** Listens no more; a held key counts as released. */
@@ -56,7 +70,10 @@ export class PushToTalk {
     // Another modifier that is down already makes a shortcut of it.
     if (event.key === 'Meta' ? event.ctrlKey : event.metaKey) return;
     this.#held = event.key;
-    this.#options.onPress();
+    this.#waiting = setTimeout(() => {
+      this.#isPressed = true;
+      this.#options.onPress();
+    }, this.#options.holdMs ?? HOLD_MS);
   }
 
   #up({ key }: KeyboardEvent): void {
@@ -66,6 +83,9 @@ export class PushToTalk {
   #release(isCancelled: boolean): void {
     if (this.#held === undefined) return;
     this.#held = undefined;
+    clearTimeout(this.#waiting);
+    if (!this.#isPressed) return;
+    this.#isPressed = false;
     this.#options.onRelease(isCancelled);
   }
 }

@@ -7,7 +7,7 @@
  *     ▲                    ▲      │               │ lost, or a close that says "come again"
  *     │ close()            │      │ failed        ▼
  *     └──── any state      └──── waiting ◀────────┘
- *                                 a close that says "do not come again", or no ticket ──▶ closed
+ *                                 a close that says "do not come again", no ticket, or no socket ──▶ closed
  * ```
  */
 
@@ -137,7 +137,14 @@ export class LiveSocket {
       return;
     }
     if (!isCurrent()) return;
-    const socket = new (this.#options.WebSocket ?? globalThis.WebSocket)(address);
+    let socket: WebSocket;
+    try {
+      socket = new (this.#options.WebSocket ?? globalWebSocket())(address);
+    } catch (error) {
+      // An address that no socket takes, or no socket at all: another attempt would end like this one.
+      this.#finish(undefined, error instanceof Error ? error.message : String(error));
+      return;
+    }
     socket.binaryType = 'arraybuffer';
     this.#socket = socket;
     socket.onopen = () => isCurrent() && this.#opened();
@@ -210,4 +217,10 @@ export class LiveSocket {
     this.#socket = undefined;
     socket?.close(1000);
   }
+}
+
+/** Node.js has one from version 22 on. */
+function globalWebSocket(): typeof WebSocket {
+  if (globalThis.WebSocket !== undefined) return globalThis.WebSocket;
+  throw new Error('there is no WebSocket here; give one as the option WebSocket, such as that of the package ws');
 }

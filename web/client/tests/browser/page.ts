@@ -288,6 +288,7 @@ const tests = {
     voice?.setMuted(true);
     await until(() => voice?.isMuted === true);
     key('keydown');
+    await pause(300);
     key('keyup');
     const words = [...told];
     const [device] = await AudioRecorder.devices();

@@ -33,7 +33,8 @@ export function ChatView({ session }: { session: ChatSession }) {
   const t = useTranslate();
   const { messages, status, error } = useChat({ chat: session.chat, throttle: DRAW_EVERY_MS });
   const { loading, queue, records } = useStore(session.state);
-  const { scroller, content, isAtEnd, toEnd } = useStickToEnd(session.id);
+  const isEmpty = loading === 'ready' && messages.length === 0;
+  const { scroller, content, isAtEnd, toEnd } = useStickToEnd(session.id, messages.length > 0);
   const isVoiceOn = useStore(voiceWanted);
   const isBusy = status === 'submitted' || status === 'streaming';
   const last = messages.at(-1);
@@ -46,7 +47,6 @@ export function ChatView({ session }: { session: ChatSession }) {
     () => queue.filter(({ id }) => !messages.some((message) => message.id === id)),
     [queue, messages.length],
   );
-  const isEmpty = loading === 'ready' && messages.length === 0;
 
   useEffect(() => {
     if (messages.length > 0) prepareMarkdown();

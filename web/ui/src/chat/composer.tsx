@@ -1,7 +1,8 @@
 /** Where the user writes: text, pictures by paste, drop or choice; sending, queueing and stopping. */
-import { ArrowUp, ListPlus, Paperclip, Square } from 'lucide-react';
+import { ArrowUp, ListPlus, LoaderCircle, Paperclip, Square } from 'lucide-react';
 import { type ClipboardEvent, type KeyboardEvent, useEffect, useRef, useState } from 'react';
 
+import { isComposing } from '../lib/composing';
 import { keepDraft, keptDraft } from '../lib/kept';
 import { useTranslate } from '../lib/i18n';
 import { toast } from '../lib/toasts';
@@ -42,6 +43,8 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
     setSending(true);
     try {
       await session.send(text.trim(), files.map(({ file }) => file));
+      // The field may be gone by now, with another chat in its place.
+      keepDraft(session.id, '');
       setText('');
       release(files);
       setFiles([]);
@@ -56,8 +59,8 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
   };
 
   const onKeyDown = (event: KeyboardEvent) => {
-    // While a word is being composed (Japanese, Chinese), Enter belongs to that.
-    if (event.key === 'Enter' && !event.shiftKey && !event.nativeEvent.isComposing) {
+    if (isComposing(event.nativeEvent)) return;
+    if (event.key === 'Enter' && !event.shiftKey) {
       event.preventDefault();
       void send();
     } else if (event.key === 'Escape' && isBusy) {
@@ -102,6 +105,10 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
         aria-describedby="composer-hint"
         placeholder={placeholder}
         value={text}
+        dir="auto"
+        // While its files are on their way a message is as it was sent: what were added to it would be lost.
+        readOnly={isSending}
+        aria-busy={isSending}
         onChange={(event) => {
           setText(event.target.value);
           prepareMarkdown();
@@ -158,7 +165,7 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
             disabled={isEmpty || isSending}
             data-testid="send"
           >
-            <ArrowUp />
+            {isSending ? <LoaderCircle className="animate-spin" /> : <ArrowUp />}
           </IconButton>
         )}
       </div>

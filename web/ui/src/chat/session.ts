@@ -14,7 +14,7 @@ import { followServerTurns, type LiveChatTransport, transcriptionOf, withTranscr
 import type { FileUIPart, UIMessage } from 'ai';
 
 import { api, type AuditRow } from '../lib/api';
-import { chats, connection, recoveries, refresh } from '../lib/connection';
+import { chats, connection, listOpened, recoveries, refresh } from '../lib/connection';
 import { keepQueue, keptQueue, type Waiting } from '../lib/kept';
 import { dialect, type Mode } from '../lib/settings';
 import { createStore } from '../lib/store';
@@ -25,6 +25,7 @@ import { clientTools } from '../tools/client-tools';
 import { type CallRecord, recordsOf } from './call-records';
 import { type Call, hasOpenCalls, waitingCalls } from './calls';
 import { chatOptions } from './chat-options';
+import { textOf } from './message-actions';
 import { hasUnsentAnswers, isComplete, isNetworkFailure, lastUserMessage, reconciled } from './reconcile';
 
 export interface SessionState {
@@ -33,6 +34,13 @@ export interface SessionState {
   queue: Waiting[];
   audit: AuditRow[];
   records: ReadonlyMap<string, CallRecord>;
+}
+
+/** A message that is written anew. */
+interface Edit {
+  text: string;
+  files: FileUIPart[];
+  messageId: string;
 }
 
 /** So often a request is repeated while the server seems to be there; then the user decides. */
@@ -47,6 +55,8 @@ export class ChatSession {
   readonly #subscriptions: (() => void)[];
   #known = 0;
   #sending: string | undefined;
+  /** As long as the server does not have it. */
+  #edit: Edit | undefined;
   #isSyncing = false;
   #isOwnChange = false;
   #hasSent = false;
@@ -140,8 +150,9 @@ export class ChatSession {
     const files = await Promise.all(blobs.map((blob) => this.#upload(blob)));
     const queue = [...this.state.get().queue, { id: `user-${crypto.randomUUID()}`, text, files }];
     this.#setQueue(queue);
+    this.#leaveFailure();
     // What the user sends while a question is open is meant to go: it withdraws the question.
-    this.#sendNext({ evenWhileAsked: queue.length === 1 });
+    this.#sendNext({ evenWhileAsked: this.state.get().queue.length === 1 });
   }
 
   removeQueued(id: string): void {
@@ -183,9 +194,9 @@ export class ChatSession {
   /** A question ran out of time: the server has gone on without an answer. */
   readonly expired = (): void => void this.sync();
 
-  async edit(message: UIMessage, text: string): Promise<void> {
-    const files = message.parts.filter((part): part is FileUIPart => part.type === 'file');
-    await this.chat.sendMessage({ text, files, messageId: message.id });
+  async edit({ id, parts }: UIMessage, text: string): Promise<void> {
+    const files = parts.filter((part): part is FileUIPart => part.type === 'file');
+    await this.#sendEdit({ text, files, messageId: id });
   }
 
   async regenerate(messageId?: string): Promise<void> {
@@ -200,8 +211,10 @@ export class ChatSession {
       await this.recover();
       return;
     }
+    const edit = this.#edit;
     this.chat.clearError();
-    if (this.chat.messages.at(-1)?.role === 'assistant') await this.chat.regenerate();
+    if (edit !== undefined) await this.#sendEdit(edit);
+    else if (this.chat.messages.at(-1)?.role === 'assistant') await this.chat.regenerate();
     else await this.chat.sendMessage();
   }
 
@@ -215,9 +228,14 @@ export class ChatSession {
     const local = this.chat.messages;
     const stored = await api.chat(this.id, dialect).catch(() => undefined);
     if (stored === undefined) return;
+    const edit = this.#edit;
     this.chat.clearError();
     const typed = lastUserMessage(local);
     const known = stored?.messages ?? [];
+    if (edit !== undefined && !known.some((message) => message.id === edit.messageId && textOf(message) === edit.text)) {
+      await this.#sendEdit(edit);
+      return;
+    }
     const isLost = typed !== undefined && !known.some((message) => message.id === typed.id);
     if (isLost || hasUnsentAnswers(local.at(-1), known.at(-1))) {
       const last = isLost ? typed : local.at(-1);
@@ -260,6 +278,7 @@ export class ChatSession {
 
   async #fetchMessages(): Promise<void> {
     const stored = await api.chat(this.id, dialect);
+    if (stored !== null) listOpened(stored);
     if (stored === null || this.isBusy) return;
     this.#known = stored.updatedAt;
     const messages = reconciled(this.chat.messages, stored.messages);
@@ -301,9 +320,29 @@ export class ChatSession {
     void this.chat.sendMessage({ id: next.id, role: 'user', parts: [...next.files, ...text] });
   }
 
+  async #sendEdit(edit: Edit): Promise<void> {
+    this.#edit = edit;
+    await this.chat.sendMessage(edit);
+  }
+
+  /** Whoever writes on after a failure does not want to wait for another try of what failed. */
+  #leaveFailure(): void {
+    const { error } = this.chat;
+    if (error === undefined || this.chat.status !== 'error') return;
+    if (isNetworkFailure(error)) {
+      // What failed on its way goes first.
+      if (connection.get().phase === 'online') void this.retry();
+      return;
+    }
+    this.#edit = undefined;
+    this.#dropArrived(this.chat.messages);
+    this.chat.clearError();
+  }
+
   #accepted(): void {
     this.#recoveriesLeft = MAX_RECOVERIES;
     this.#sending = undefined;
+    this.#edit = undefined;
     this.#dropArrived(this.chat.messages);
   }
 

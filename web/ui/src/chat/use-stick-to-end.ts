@@ -11,10 +11,13 @@ interface Stick {
   toEnd: () => void;
 }
 
-export function useStickToEnd(chat: string): Stick {
+/** `isOn` is false for what is read from its beginning: a page that has no messages yet. */
+export function useStickToEnd(chat: string, isOn: boolean): Stick {
   const scroller = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
+  const isSticky = useRef(isOn);
+  isSticky.current = isOn;
   const [isAtEnd, setAtEnd] = useState(true);
 
   const toEnd = useCallback(() => {
@@ -24,7 +27,9 @@ export function useStickToEnd(chat: string): Stick {
     if (box) box.scrollTop = box.scrollHeight;
   }, []);
 
-  useEffect(() => toEnd(), [chat, toEnd]);
+  useEffect(() => {
+    if (isSticky.current) toEnd();
+  }, [chat, toEnd]);
 
   useEffect(() => {
     const box = scroller.current;
@@ -40,7 +45,7 @@ export function useStickToEnd(chat: string): Stick {
       setAtEnd(distance() <= NEAR_PIXELS);
     };
     const observer = new ResizeObserver(() => {
-      if (follows.current) box.scrollTop = box.scrollHeight;
+      if (follows.current && isSticky.current) box.scrollTop = box.scrollHeight;
       else setAtEnd(distance() <= NEAR_PIXELS);
     });
     observer.observe(inner);
@@ -52,5 +57,5 @@ export function useStickToEnd(chat: string): Stick {
     };
   }, []);
 
-  return { scroller, content, isAtEnd, toEnd };
+  return { scroller, content, isAtEnd: isAtEnd || !isOn, toEnd };
 }

@@ -3,6 +3,7 @@ import { Check, Copy, Pencil } from 'lucide-react';
 import type { UIMessage } from 'ai';
 import { useState } from 'react';
 
+import { isComposing } from '../lib/composing';
 import { useTranslate } from '../lib/i18n';
 import { Button, IconButton } from '../ui/button';
 import { useCopy } from '../ui/use-copy';
@@ -39,7 +40,7 @@ export function UserMessage({ message, session }: { message: UIMessage; session:
           </IconButton>
         </div>
         {text !== '' && (
-          <div className="min-w-0 rounded-2xl rounded-br-md bg-muted px-4 py-2.5 break-words whitespace-pre-wrap">
+          <div dir="auto" className="min-w-0 rounded-2xl rounded-br-md bg-muted px-4 py-2.5 break-words whitespace-pre-wrap">
             {text}
           </div>
         )}
@@ -68,11 +69,13 @@ function Editor({ text, onSend, onCancel }: { text: string; onSend: (text: strin
         autoFocus
         aria-label={t('editMessage')}
         value={draft}
+        dir="auto"
         rows={Math.min(10, draft.split('\n').length + 1)}
         onChange={(event) => setDraft(event.target.value)}
         onKeyDown={(event) => {
+          if (isComposing(event.nativeEvent)) return;
           if (event.key === 'Escape') onCancel();
-          if (event.key === 'Enter' && !event.shiftKey && !event.nativeEvent.isComposing) {
+          if (event.key === 'Enter' && !event.shiftKey) {
             event.preventDefault();
             send();
           }

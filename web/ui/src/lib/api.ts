@@ -32,9 +32,17 @@ export interface ChatRow {
   createdAt: number;
   updatedAt: number;
   pendingApprovals: number;
+  /** The client tools whose outputs are awaited. */
+  pendingOutputs: string[];
 }
 
-export interface StoredChat extends Omit<ChatRow, 'pendingApprovals'> {
+/** Some chats, and the address of those behind them. */
+export interface ChatPage {
+  rows: ChatRow[];
+  next: string | undefined;
+}
+
+export interface StoredChat extends Omit<ChatRow, 'pendingApprovals' | 'pendingOutputs'> {
   messages: UIMessage[];
 }
 
@@ -80,7 +88,11 @@ export const authorizedFetch: typeof fetch = (input, init) => {
 
 export const api = {
   agent: () => json<AgentInfo>('api/agent'),
-  chats: () => json<ChatRow[]>('api/chats'),
+  chats: async (query = ''): Promise<ChatPage> => {
+    const response = await checked(await authorizedFetch(`api/chats${query}`));
+    const next = /<([^>]*)>; rel="next"/.exec(response.headers.get('link') ?? '')?.[1];
+    return { rows: (await response.json()) as ChatRow[], next };
+  },
   /** A chat's messages; `null` for one that the server has not seen. */
   chat: (id: string, dialect: string) =>
     json<StoredChat>(`api/chats/${encodeURIComponent(id)}?dialect=${dialect}`).catch((problem: unknown) => {

@@ -12,7 +12,8 @@
  * The list is asked for again every few seconds: that tells of a lost connection, of other browsers' chats and of
  * approvals that wait, with no connection held open per tab (browsers allow six).
  */
-import { type AgentInfo, api, type ChatRow, Refusal } from './api';
+import { type AgentInfo, api, type ChatRow, Refusal, type StoredChat } from './api';
+import { merged, withOlder } from './chat-rows';
 import { createStore } from './store';
 import { onTabsChange } from './tabs';
 
@@ -27,10 +28,17 @@ const RETRY_MS = [1_000, 2_000, 4_000, 8_000, 15_000];
 
 export const connection = createStore<Connection>({ phase: 'connecting' });
 export const chats = createStore<ChatRow[] | null>(null);
+/** Whether there are chats behind those that are listed. */
+export const hasOlder = createStore(false);
 export const agent = createStore<AgentInfo | null>(null);
 /** Counts how often the server was lost and found again; `restarted` tells whether it is another process. */
 export const recoveries = createStore({ count: 0, restarted: false });
 
+/** The address of the chats behind those that are listed. */
+let next: string | undefined;
+let hasLoadedOlder = false;
+/** The chat that was there before the list. */
+let opened: ChatRow | undefined;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let failures = 0;
 let asking: Promise<void> | undefined;
@@ -57,12 +65,43 @@ export async function askAnew(): Promise<void> {
   await refresh();
 }
 
+/** Lists the chats behind those that are listed. They are not asked for again: one that changes becomes one of the newest. */
+export async function loadOlder(): Promise<void> {
+  if (next === undefined) return;
+  const page = await api.chats(next);
+  hasLoadedOlder = true;
+  setNext(page.next);
+  chats.set((before) => merged(page.rows, before ?? []));
+}
+
+/** Lists a chat that was opened by its address, however old it is. */
+export function listOpened({ id, title, createdAt, updatedAt }: StoredChat): void {
+  const row = { id, title, createdAt, updatedAt, pendingApprovals: 0, pendingOutputs: [] };
+  const listed = chats.get();
+  if (listed === null) opened = row;
+  else if (hasOlder.get() && !listed.some((other) => other.id === id)) chats.set(merged(listed, [row]));
+}
+
+/** What was done here to a chat that is not asked for again. */
+export function changeListed(id: string, change: (row: ChatRow) => ChatRow[]): void {
+  chats.set((before) => before?.flatMap((row) => (row.id === id ? change(row) : [row])) ?? null);
+}
+
+function setNext(address: string | undefined): void {
+  next = address;
+  hasOlder.set(address !== undefined);
+}
+
 async function ask(): Promise<void> {
   clearTimeout(timer);
   try {
     const lost = failures > 0 || agent.get() === null;
-    const [rows, info] = await Promise.all([api.chats(), lost ? api.agent() : null]);
-    chats.set((before) => (JSON.stringify(before) === JSON.stringify(rows) ? before : rows));
+    const [page, info] = await Promise.all([api.chats(), lost ? api.agent() : null]);
+    if (!hasLoadedOlder || page.next === undefined) setNext(page.next);
+    chats.set((before) => {
+      const rows = withOlder(page, before ?? (opened ? [opened] : []));
+      return JSON.stringify(before) === JSON.stringify(rows) ? before : rows;
+    });
     recovered(info);
     timer = setTimeout(() => void refresh(), document.hidden ? HIDDEN_POLL_MS : POLL_MS);
   } catch (problem) {

@@ -29,11 +29,6 @@ export function useStore<T>(store: Store<T>): T {
   return useSyncExternalStore(store.subscribe, store.get);
 }
 
-/** Follows a part of a store; renders only when that part changes. The part must be comparable by identity. */
-export function useSelected<T, S>(store: Store<T>, select: (value: T) => S): S {
-  return useSyncExternalStore(store.subscribe, () => select(store.get()));
-}
-
 /** A store whose value outlives the page, in this browser. */
 export function createKeptStore<T>(key: string, initial: T, isValid: (value: unknown) => value is T): Store<T> {
   const store = createStore(read(key, initial, isValid));

@@ -61,6 +61,7 @@ function Markdown({ text, isStreaming }: { text: string; isStreaming: boolean })
     <Streamdown
       className="prose-answer"
       components={components}
+      dir="auto"
       controls={CONTROLS}
       isAnimating={isStreaming}
       linkSafety={LINKS}

@@ -1,14 +1,15 @@
 /** One conversation in the list: a link, and a menu with what can be done with it. */
 import clsx from 'clsx';
 import { Link2, MoreHorizontal, Pencil, Trash2 } from 'lucide-react';
-import { useState } from 'react';
+import { useRef, useState } from 'react';
 
 import { api, type ChatRow } from '../lib/api';
-import { refresh } from '../lib/connection';
+import { changeListed, refresh } from '../lib/connection';
 import { useTranslate } from '../lib/i18n';
 import { linkTo } from '../lib/route';
 import { tellTabs } from '../lib/tabs';
 import { toast } from '../lib/toasts';
+import { questionsIn } from '../tools/asked';
 import { Button, IconButton } from '../ui/button';
 import { Dialog } from '../ui/dialog';
 import { Menu, MenuItem } from '../ui/menu';
@@ -17,13 +18,22 @@ import { deleteChat } from './deletion';
 export function ChatListItem({ chat, isOpen, onOpen }: { chat: ChatRow; isOpen: boolean; onOpen: () => void }) {
   const t = useTranslate();
   const [isRenaming, setRenaming] = useState(false);
+  const box = useRef<HTMLDivElement>(null);
   const title = chat.title ?? t('untitled');
+  const questions = questionsIn(chat);
   const copyLink = async () => {
     await navigator.clipboard.writeText(new URL(linkTo(chat.id), location.href).href);
     toast(t('linkCopied'));
   };
+  const remove = () => {
+    const next = neighbourOf(box.current);
+    deleteChat(chat);
+    // The menu gives the keyboard back to its button, which is gone by then.
+    setTimeout(() => document.activeElement === document.body && next?.focus());
+  };
   return (
     <div
+      ref={box}
       className={clsx(
         'group/item flex items-center rounded-lg pr-1 transition-colors',
         isOpen ? 'bg-accent' : 'hover:bg-accent/60',
@@ -37,13 +47,13 @@ export function ChatListItem({ chat, isOpen, onOpen }: { chat: ChatRow; isOpen: 
         className="flex min-w-0 flex-1 items-center gap-2 rounded-lg px-3 py-1.5 text-sm"
       >
         <span className="min-w-0 flex-1 truncate">{title}</span>
-        {chat.pendingApprovals > 0 && (
+        {questions > 0 && (
           <span
             className="rounded-full bg-warning px-1.5 text-xs font-semibold text-background tabular-nums"
             data-testid="chat-badge"
           >
-            <span aria-hidden>{chat.pendingApprovals}</span>
-            <span className="sr-only">{t('waitsForYou', { count: chat.pendingApprovals })}</span>
+            <span aria-hidden>{questions}</span>
+            <span className="sr-only">{t('waitsForYou', { count: questions })}</span>
           </span>
         )}
       </a>
@@ -64,7 +74,7 @@ export function ChatListItem({ chat, isOpen, onOpen }: { chat: ChatRow; isOpen: 
         <MenuItem icon={<Link2 />} onSelect={() => void copyLink()}>
           {t('copyLink')}
         </MenuItem>
-        <MenuItem icon={<Trash2 />} danger onSelect={() => deleteChat(chat)}>
+        <MenuItem icon={<Trash2 />} danger onSelect={remove}>
           {t('delete')}
         </MenuItem>
       </Menu>
@@ -73,12 +83,21 @@ export function ChatListItem({ chat, isOpen, onOpen }: { chat: ChatRow; isOpen: 
   );
 }
 
+/** The link of the chat below, or above where this is the last one. */
+function neighbourOf(item: HTMLElement | null): HTMLElement | null | undefined {
+  if (item === null) return null;
+  const all = [...document.querySelectorAll<HTMLElement>('[data-testid=chat-item]')];
+  const at = all.indexOf(item);
+  return (all[at + 1] ?? all[at - 1])?.querySelector('a');
+}
+
 function RenameDialog({ chat, onClose }: { chat: ChatRow; onClose: () => void }) {
   const t = useTranslate();
   const [title, setTitle] = useState(chat.title ?? '');
   const save = async () => {
     try {
       await api.rename(chat.id, title);
+      changeListed(chat.id, (row) => [{ ...row, title }]);
       tellTabs(chat.id);
       await refresh();
       onClose();

@@ -1,12 +1,14 @@
-/** The conversations, by age, with search, and a badge where an approval waits. */
+/** The conversations, by age, with search, and a badge where a question waits. */
 import { Search } from 'lucide-react';
-import { useMemo, useState } from 'react';
+import { useEffect, useMemo, useState } from 'react';
 
 import type { ChatRow } from '../lib/api';
-import { chats } from '../lib/connection';
+import { chats, hasOlder, loadOlder } from '../lib/connection';
 import { type AgeGroup, ageGroup } from '../lib/format';
 import { useTranslate } from '../lib/i18n';
 import { useStore } from '../lib/store';
+import { toast } from '../lib/toasts';
+import { Button } from '../ui/button';
 import { ChatListItem } from './chat-list-item';
 import { leaving } from './deletion';
 
@@ -16,7 +18,9 @@ export function ChatList({ openId, onOpen }: { openId: string; onOpen: () => voi
   const t = useTranslate();
   const all = useStore(chats);
   const gone = useStore(leaving);
+  const isMore = useStore(hasOlder);
   const [query, setQuery] = useState('');
+  const isSearching = query.trim() !== '';
   const found = useMemo(() => {
     const words = query.trim().toLocaleLowerCase().split(/\s+/);
     return (all ?? []).filter(({ id, title }) => {
@@ -24,6 +28,11 @@ export function ChatList({ openId, onOpen }: { openId: string; onOpen: () => voi
       return !gone.has(id) && words.every((word) => text.includes(word));
     });
   }, [all, gone, query]);
+
+  // All titles are searched: what is not here yet is fetched, page by page.
+  useEffect(() => {
+    if (isSearching && isMore) loadOlder().catch(() => {});
+  }, [isSearching, isMore, all?.length]);
 
   return (
     <>
@@ -43,7 +52,7 @@ export function ChatList({ openId, onOpen }: { openId: string; onOpen: () => voi
         />
       </label>
       <nav aria-label={t('chats')} className="scroll-quiet min-h-0 flex-1 overflow-y-auto px-2 pb-3" data-testid="chat-list">
-        {found.length === 0 && all !== null && (
+        {found.length === 0 && all !== null && !(isSearching && isMore) && (
           <p className="px-3 py-4 text-sm text-muted-foreground">
             {query === '' ? t('noChats') : t('noMatches', { query })}
           </p>
@@ -57,9 +66,22 @@ export function ChatList({ openId, onOpen }: { openId: string; onOpen: () => voi
             onOpen={onOpen}
           />
         ))}
+        {isMore && !isSearching && (
+          <Button look="ghost" className="mt-2 w-full" onClick={() => void showOlder()} data-testid="older-chats">
+            {t('olderChats')}
+          </Button>
+        )}
       </nav>
     </>
   );
+}
+
+async function showOlder(): Promise<void> {
+  try {
+    await loadOlder();
+  } catch (problem) {
+    toast(problem instanceof Error ? problem.message : String(problem), { tone: 'error' });
+  }
 }
 
 interface GroupProps {

@@ -1,7 +1,7 @@
 /** Deleting a chat with a way back: the server is told when the time for regret is over, or when the page closes. */
 import { dropSession } from '../chat/sessions';
 import { api, authorizedFetch, type ChatRow } from '../lib/api';
-import { refresh } from '../lib/connection';
+import { changeListed, refresh } from '../lib/connection';
 import { translate } from '../lib/i18n';
 import { forget } from '../lib/kept';
 import { currentChatId, openChat, openNewChat } from '../lib/route';
@@ -38,6 +38,7 @@ async function finish(id: string): Promise<void> {
   try {
     await api.delete(id);
     forget(id);
+    changeListed(id, () => []);
     tellTabs(id);
   } catch (problem) {
     toast(problem instanceof Error ? problem.message : String(problem), { tone: 'error' });

@@ -4,6 +4,7 @@ import { useEffect } from 'react';
 
 import icon from '../icon.svg';
 import { agent } from '../lib/connection';
+import { isComposing } from '../lib/composing';
 import { useTranslate } from '../lib/i18n';
 import { openNewChat } from '../lib/route';
 import { useStore } from '../lib/store';
@@ -22,7 +23,7 @@ export function Sidebar({ openId, isPhone, onClose }: Props) {
   const info = useStore(agent);
   useEffect(() => {
     if (!isPhone) return;
-    const onKey = (event: KeyboardEvent) => event.key === 'Escape' && onClose();
+    const onKey = (event: KeyboardEvent) => event.key === 'Escape' && !isComposing(event) && onClose();
     window.addEventListener('keydown', onKey);
     return () => window.removeEventListener('keydown', onKey);
   }, [isPhone, onClose]);

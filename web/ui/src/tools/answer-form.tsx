@@ -4,11 +4,12 @@ import { Braces, CornerDownLeft, X } from 'lucide-react';
 import { type FormEvent, useEffect, useId, useMemo, useRef, useState } from 'react';
 
 import type { Call } from '../chat/calls';
+import { isComposing } from '../lib/composing';
 import { type Key, useTranslate } from '../lib/i18n';
 import { keepForm, keptForm } from '../lib/kept';
 import { Button } from '../ui/button';
 import { questionOf, titleOf } from './asked';
-import { focusNextQuestion } from './focus-next';
+import { focusNextQuestion, useFocusAfter } from './focus-next';
 import { ReasonInput } from './reason-input';
 import { type Entered, type Entries, type Field, fieldsOf, type Problem, readEntries, readJson, wordsField } from './schema-fields';
 
@@ -35,6 +36,7 @@ export default function AnswerForm({ call, onAnswer }: { call: Call; onAnswer: (
   const [problems, setProblems] = useState<Readonly<Record<string, Problem>>>({});
   const [reason, setReason] = useState<string>();
   const box = useRef<HTMLFormElement>(null);
+  useFocusAfter(box);
   useEffect(() => keepForm(call.id, { entries, json }), [call.id, entries, json]);
 
   const finish = (outcome: Outcome) => {
@@ -238,7 +240,7 @@ function Control({ field, text, about, onChange }: ControlProps) {
             value={text}
             onChange={(event) => onChange(event.target.value)}
             onKeyDown={(event) => {
-              if (event.key !== 'Enter' || event.shiftKey || event.nativeEvent.isComposing) return;
+              if (event.key !== 'Enter' || event.shiftKey || isComposing(event.nativeEvent)) return;
               event.preventDefault();
               event.currentTarget.form?.requestSubmit();
             }}

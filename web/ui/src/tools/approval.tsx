@@ -4,6 +4,7 @@ import { type KeyboardEvent, useEffect, useRef, useState } from 'react';
 
 import type { Call } from '../chat/calls';
 import type { CallRecord } from '../chat/call-records';
+import { isComposing } from '../lib/composing';
 import { agent } from '../lib/connection';
 import { serverNow, useSecond } from '../lib/clock';
 import { clock, countdown } from '../lib/format';
@@ -11,7 +12,7 @@ import { humanName } from '../lib/human-name';
 import { useTranslate } from '../lib/i18n';
 import { useStore } from '../lib/store';
 import { Button } from '../ui/button';
-import { focusNextQuestion } from './focus-next';
+import { focusNextQuestion, useFocusAfter } from './focus-next';
 import { ReasonInput } from './reason-input';
 
 interface Props {
@@ -28,12 +29,15 @@ export function ApprovalQuestion({ call, record, place, runsHere, onRespond, onE
   const [reason, setReason] = useState<string>();
   const tool = humanName(call.name);
   const box = useRef<HTMLDivElement>(null);
+  useFocusAfter(box);
   const respond = (approved: boolean) => {
     if (box.current) focusNextQuestion(box.current);
     onRespond(approved, reason?.trim() || undefined);
   };
 
   const onKeyDown = (event: KeyboardEvent) => {
+    // In the field for a reason.
+    if (isComposing(event.nativeEvent)) return;
     const isOwn = event.target === event.currentTarget;
     if (event.key === 'Enter' && isOwn) respond(true);
     else if (event.key === 'Escape') respond(false);

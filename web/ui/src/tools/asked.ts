@@ -2,7 +2,7 @@
 import { getToolName, isToolUIPart, type UIMessage } from 'ai';
 
 import { type Call, callOf } from '../chat/calls';
-import type { AgentTool } from '../lib/api';
+import type { AgentTool, ChatRow } from '../lib/api';
 import { agent } from '../lib/connection';
 import { humanName } from '../lib/human-name';
 import type { Translate } from '../lib/i18n';
@@ -46,6 +46,11 @@ export function askedCalls(message: UIMessage | undefined): Call[] {
     .filter((part) => !clientTools.names.has(getToolName(part)) && part.providerExecuted !== true)
     .flatMap((part) => callOf(part, message) ?? [])
     .filter(({ name, state }) => (state === 'running' || state === 'approved') && !runsOnServer(name));
+}
+
+/** How many answers a chat of the list waits for: approvals, and outputs that no program of this page gives. */
+export function questionsIn({ pendingApprovals, pendingOutputs }: ChatRow): number {
+  return pendingApprovals + pendingOutputs.filter((name) => !clientTools.names.has(name)).length;
 }
 
 export function questionOf({ name, part }: Pick<Call, 'name' | 'part'>): Question {

@@ -1,4 +1,5 @@
-/** Where the keyboard goes when a question has been answered: to the next question, or back to the message field. */
+/** Where the keyboard goes when a question is gone: to the next one if it was answered, else to the message field. */
+import { type RefObject, useLayoutEffect } from 'react';
 
 /** Moves the focus only if the keyboard had it in `question`: a touch must not call up the phone's keyboard. */
 export function focusNextQuestion(question: HTMLElement): void {
@@ -7,4 +8,20 @@ export function focusNextQuestion(question: HTMLElement): void {
   const all = [...document.querySelectorAll<HTMLElement>('[data-question]')];
   const next = all[all.indexOf(question) + 1] ?? all.find((other) => other !== question);
   (next ?? document.getElementById('message'))?.focus();
+}
+
+/**
+ * Keeps the keyboard on the page when a question goes by itself: it ran out of time, or was answered elsewhere.
+ *
+ * The next question would be the wrong place: a key that was meant for this one would answer it.
+ */
+export function useFocusAfter(question: RefObject<HTMLElement | null>): void {
+  useLayoutEffect(() => {
+    const box = question.current;
+    return () => {
+      const { activeElement } = document;
+      if (box?.contains(activeElement) !== true || activeElement?.matches(':focus-visible') !== true) return;
+      document.getElementById('message')?.focus({ preventScroll: true });
+    };
+  }, [question]);
 }

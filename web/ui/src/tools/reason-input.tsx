@@ -1,6 +1,7 @@
 /** Where the user may say why: with an approval's answer, or with a form that is declined. */
 import clsx from 'clsx';
 
+import { isComposing } from '../lib/composing';
 import { useTranslate } from '../lib/i18n';
 
 interface ReasonInputProps {
@@ -23,10 +24,11 @@ export function ReasonInput({ value, onChange, onEnter, testId, className }: Rea
       aria-label={t('reason')}
       placeholder={t('reason')}
       value={value}
+      dir="auto"
       maxLength={MAX_CHARACTERS}
       onChange={(event) => onChange(event.target.value)}
       onKeyDown={(event) => {
-        if (onEnter === undefined || event.key !== 'Enter' || event.nativeEvent.isComposing) return;
+        if (onEnter === undefined || event.key !== 'Enter' || isComposing(event.nativeEvent)) return;
         event.preventDefault();
         onEnter();
       }}

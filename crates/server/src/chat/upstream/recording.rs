@@ -1,6 +1,6 @@
 //! What is kept of the sound of a turn: of the user from the first sound on, of both no more than a turn can be long.
 
-use adk_bridge_protocol::audio::{PcmFormat, wav_header};
+use adk_bridge_protocol::audio::{self, PcmFormat};
 use adk_bridge_protocol::base64;
 use adk_bridge_protocol::event::Event;
 
@@ -92,12 +92,9 @@ fn first_loud(pcm: &[u8]) -> Option<usize> {
 }
 
 fn wav(pcm: &[u8], format: PcmFormat) -> Option<Vec<u8>> {
-    if pcm.is_empty() {
-        return None;
-    }
-    let mut wav = wav_header(pcm.len(), format).ok()?.to_vec();
-    wav.extend_from_slice(pcm);
-    Some(wav)
+    (!pcm.is_empty())
+        .then(|| audio::wav(pcm, format).ok())
+        .flatten()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
 use super::journey::{Done, Journey};
+use super::messages::decode;
 use super::{from_sql, to_sql};
 use crate::store::{Before, Chat, ChatRef, ListedChat, MAX_LISTED, StoreError, Thing};
 
@@ -127,7 +128,11 @@ pub(super) async fn list(
     sqlx::query(
         "SELECT id, title, created_at, updated_at, generation,
                 (SELECT count(*) FROM approvals
-                 WHERE approvals.chat_id = chats.id AND approvals.state = 'requested') AS waiting
+                 WHERE approvals.chat_id = chats.id AND approvals.state = 'requested') AS waiting,
+                (SELECT json_group_array(call.value ->> '$.name')
+                 FROM messages, json_each(messages.reply, '$.calls') AS call
+                 WHERE messages.chat_id = chats.id AND messages.open = 1 AND messages.state = 'waiting'
+                   AND call.value ->> '$.state.is' = 'awaitingClient') AS owed
          FROM chats
          WHERE user = ?1 AND (updated_at, id) < (?2, ?3)
          ORDER BY updated_at DESC, id DESC
@@ -144,6 +149,7 @@ pub(super) async fn list(
         Ok(ListedChat {
             chat: read(row)?,
             waiting: from_sql(row.try_get("waiting")?),
+            owed: decode(row.try_get("owed")?, "the tools of a chat")?,
         })
     })
     .collect()

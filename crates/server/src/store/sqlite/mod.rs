@@ -204,10 +204,6 @@ impl Store for SqliteStore {
         read!(self, |connection| replies::open_in(connection, chat))
     }
 
-    fn open_reply<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Option<Record>> {
-        read!(self, |connection| replies::open(connection, chat))
-    }
-
     fn reply<'a>(&'a self, chat: ChatRef<'a>, message_id: &'a str) -> Pending<'a, Option<Record>> {
         read!(self, |connection| replies::of_message(
             connection, chat, message_id

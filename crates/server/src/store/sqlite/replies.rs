@@ -213,22 +213,6 @@ pub(super) async fn open_all(
     .collect()
 }
 
-pub(super) async fn open(
-    connection: &mut SqliteConnection,
-    chat: ChatRef<'_>,
-) -> Result<Option<Record>, StoreError> {
-    let row = sqlx::query(
-        "SELECT reply, body FROM chats
-         LEFT JOIN messages ON messages.chat_id = chats.id AND open = 1
-         WHERE chats.id = ?1 AND user = ?2 ORDER BY seq DESC LIMIT 1",
-    )
-    .bind(chat.id)
-    .bind(chat.user)
-    .fetch_optional(connection)
-    .await?;
-    record_of(row)
-}
-
 pub(super) async fn open_in(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,

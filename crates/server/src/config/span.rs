@@ -1,0 +1,82 @@
+//! A duration as people write it in a configuration.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// `"5m"`, `"2s"`, `"300ms"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span(pub Duration);
+
+impl Span {
+    /// In the unit of the protocol crate.
+    pub fn millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl std::str::FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let problem = || format!("{text:?} is no duration; write \"5m\", \"2s\" or \"300ms\"");
+        let digits = text.find(|char: char| !char.is_ascii_digit());
+        let (number, unit) = text.split_at(digits.ok_or_else(problem)?);
+        let number: u64 = number.parse().map_err(|_| problem())?;
+        let millis = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => return Err(problem()),
+        };
+        number
+            .checked_mul(millis)
+            .map(|millis| Self(Duration::from_millis(millis)))
+            .ok_or_else(problem)
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?
+            .parse()
+            .map_err(de::Error::custom)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&format!("{}ms", self.millis()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (text, millis) in [
+            ("5m", 300_000),
+            ("2s", 2_000),
+            ("300ms", 300),
+            ("0ms", 0),
+            ("1h", 3_600_000),
+        ] {
+            assert_eq!(text.parse::<Span>().map(Span::millis), Ok(millis));
+        }
+        for text in [
+            "",
+            "5",
+            "m",
+            "5 m",
+            "-1s",
+            "1.5s",
+            "99999999999999999999s",
+            "5d",
+        ] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,3 @@
+"""Agents that work at once, under one that is no model."""
+
+from . import agent
