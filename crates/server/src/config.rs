@@ -1,5 +1,6 @@
 //! Configuration: a TOML file, then environment variables `ADK_BRIDGE__SECTION__KEY`, then the command line.
 
+mod check;
 mod span;
 
 use std::collections::BTreeMap;
@@ -195,80 +196,6 @@ impl Config {
         config.check()?;
         Ok(config)
     }
-
-    fn check(&self) -> Result<(), ConfigError> {
-        let bad = |key, problem: &str| {
-            Err(ConfigError::Value {
-                key,
-                problem: problem.to_owned(),
-            })
-        };
-        if !self.server.listen.ip().is_loopback() && self.auth.api_keys.is_empty() {
-            return bad(
-                "server.listen",
-                "without auth.api_keys only a loopback address may be bound; set a key, or listen on 127.0.0.1",
-            );
-        }
-        let mut keys = BTreeMap::new();
-        for key in &self.auth.api_keys {
-            if key.key.len() < MIN_KEY_BYTES {
-                return bad("auth.api_keys", "a key must have at least 16 characters");
-            }
-            if key.user.is_empty() || keys.insert(&key.key, &key.user).is_some() {
-                return bad(
-                    "auth.api_keys",
-                    "every key needs a user, and no key may occur twice",
-                );
-            }
-        }
-        let origins = &self.server.allowed_origins;
-        if !origins.iter().all(|origin| is_origin(origin)) {
-            return bad(
-                "server.allowed_origins",
-                "write each as browsers send it, such as \"http://localhost:3000\", without a slash at the end",
-            );
-        }
-        if self.live.heartbeat.0.is_zero() {
-            return bad("live.heartbeat", "it must be longer than nothing");
-        }
-        if self.live.max_audio_bytes_per_second < SPEECH_BYTES_PER_SECOND {
-            return bad(
-                "live.max_audio_bytes_per_second",
-                "speech itself has 32000 bytes a second",
-            );
-        }
-        if self.live.max_video_bytes_per_second == 0 {
-            return bad("live.max_video_bytes_per_second", "it must be more than 0");
-        }
-        if self.agent.max_steps == 0 {
-            return bad("agent.max_steps", "at least one step is needed");
-        }
-        for tool in &self.agent.client_tools {
-            if !is_tool_name(&tool.name) {
-                return bad(
-                    "agent.client_tools.name",
-                    "a tool's name is made of letters, digits, '_', '-' and '.', at most 64 of them",
-                );
-            }
-        }
-        let is_address = |url: &str| url.starts_with("http://") || url.starts_with("https://");
-        if !self.agent.base_url.as_deref().is_none_or(is_address) {
-            return bad(
-                "agent.base_url",
-                "write an address that begins with http:// or https://",
-            );
-        }
-        if self.agent.kind == AgentKind::Gemini && std::env::var(&self.agent.api_key_env).is_err() {
-            return bad(
-                "agent.api_key_env",
-                "the environment variable that it names is not set; put the model's API key there",
-            );
-        }
-        if self.agent.kind == AgentKind::Adk {
-            return self.agent.check_adk();
-        }
-        Ok(())
-    }
 }
 
 impl Agent {
@@ -278,31 +205,6 @@ impl Agent {
             (None, AgentKind::Adk) => LOCAL_ADK,
             (None, AgentKind::Demo | AgentKind::Gemini) => GOOGLE,
         }
-    }
-
-    /// What an ADK server's agent has of its own cannot be set here.
-    fn check_adk(&self) -> Result<(), ConfigError> {
-        let (key, problem) = if self.app.as_deref().is_none_or(str::is_empty) {
-            (
-                "agent.app",
-                "name the app of the ADK server; GET /list-apps there lists them",
-            )
-        } else if !self.client_tools.is_empty() {
-            (
-                "agent.client_tools",
-                "an ADK agent has its own: make it a LongRunningFunctionTool there, and the front end runs it",
-            )
-        } else if self.tools.is_some() {
-            ("agent.tools", "an ADK agent has its own tools")
-        } else if self.instruction.is_some() {
-            ("agent.instruction", "an ADK agent has its own instruction")
-        } else {
-            return Ok(());
-        };
-        Err(ConfigError::Value {
-            key,
-            problem: problem.to_owned(),
-        })
     }
 }
 
@@ -340,25 +242,6 @@ fn without_secrets(error: figment::Error) -> ConfigError {
 
 /// 16-bit samples at 16 kHz.
 const SPEECH_BYTES_PER_SECOND: usize = 32_000;
-/// A shorter key can be guessed.
-const MIN_KEY_BYTES: usize = 16;
-
-fn is_tool_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 64
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
-}
-
-/// Whether a browser could send this: a scheme and a host, and nothing behind them.
-fn is_origin(text: &str) -> bool {
-    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '*', ' ']);
-    let named = text.split_once("://");
-    let whole = named.is_some_and(|(scheme, host)| !scheme.is_empty() && is_host(host));
-    // A page without a place, such as a file, has this one.
-    (whole || text == "null") && text == text.to_ascii_lowercase()
-}
 
 fn any_object() -> Value {
     serde_json::json!({"type": "object"})
@@ -456,6 +339,7 @@ impl std::fmt::Debug for ApiKey {
 
 #[cfg(test)]
 mod tests {
+    use super::check::is_origin;
     use super::*;
 
     #[test]
@@ -489,6 +373,34 @@ mod tests {
                 "agent.client_tools",
             ),
             ("[agent]\nheaders = { a = 1 }", "agent.headers"),
+            (
+                "[server]\nallowed_origins = [\"*\"]",
+                "server.allowed_origins",
+            ),
+            (
+                "[server]\nallowed_origins = [\"localhost:3000\"]",
+                "server.allowed_origins",
+            ),
+            (
+                "[server]\nallowed_origins = [\"http://a.example/\"]",
+                "server.allowed_origins",
+            ),
+            (
+                "[server]\nallowed_origins = [\"http://A.example\"]",
+                "server.allowed_origins",
+            ),
+            ("[server]\nmax_body_bytes = 0", "server.max_body_bytes"),
+            ("[server]\nmax_answer_bytes = 0", "server.max_answer_bytes"),
+            ("[approval]\ntimeout = \"0s\"", "approval.timeout"),
+            ("[tools]\ntimeout = \"0s\"", "tools.timeout"),
+            ("[tools]\nclient_timeout = \"0s\"", "tools.client_timeout"),
+            ("[agent]\nmodel = \"\"", "agent.model"),
+            ("[agent]\nbase_url = \"localhost:8000\"", "agent.base_url"),
+            ("[agent]\nbase_url = \"not an address\"", "agent.base_url"),
+            (
+                "[[agent.client_tools]]\nname = \"a\"\ninput_schema = \"b\"",
+                "agent.client_tools.input_schema",
+            ),
         ];
         for (toml, key) in cases {
             let figment =

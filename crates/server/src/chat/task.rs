@@ -265,15 +265,23 @@ impl Task {
     }
 
     pub(super) async fn load(&mut self) -> Result<(), StoreError> {
+        match self.read().await {
+            // Not there, or deleted while it was read.
+            Err(StoreError::NotFound(Thing::Chat)) => {
+                self.known = false;
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    async fn read(&mut self) -> Result<(), StoreError> {
         let store = self.shared.store.clone();
         let chat = ChatRef {
             user: &self.user,
             id: &self.chat_id,
         };
-        let mut messages = match store.messages(chat).await {
-            Err(StoreError::NotFound(Thing::Chat)) => return Ok(()),
-            messages => messages?,
-        };
+        let mut messages = store.messages(chat).await?;
         // A chat that has only files so far was begun by them.
         self.known = !messages.is_empty();
         let mut open = store.open_replies_of(chat).await?;
