@@ -21,6 +21,9 @@ pub(crate) const RUN_OVER: &str =
     "the outcome is unknown: the agent's run ended while the tool was running";
 pub(crate) const UNFINISHED: &str = "the model did not finish this call";
 
+/// In the hint that ADK gives where a tool has none of its own: it tells a program how to answer, and a human nothing.
+const FOR_PROGRAMS: &str = "by responding with a FunctionResponse";
+
 /// A question that a remote agent asks.
 pub(super) struct Question<'q> {
     pub(super) remote_id: &'q str,
@@ -380,7 +383,8 @@ impl Reply {
 impl Question<'_> {
     /// What a front end is told of it beside the call.
     fn shown(&self) -> Map<String, Value> {
-        let hint = Some(json!(self.hint)).filter(|_| !self.hint.is_empty());
+        let is_telling = !self.hint.is_empty() && !self.hint.contains(FOR_PROGRAMS);
+        let hint = is_telling.then(|| json!(self.hint));
         [("hint", hint), ("payload", self.payload.cloned())]
             .into_iter()
             .filter_map(|(key, value)| Some((key.to_owned(), value?)))

@@ -11,9 +11,6 @@ use crate::chunk::Chunk;
 use crate::event::{FunctionCall, REQUEST_CONFIRMATION};
 use crate::outbox::Page;
 
-/// In the hint that ADK gives where a tool has none of its own: it tells a program how to answer, and a human nothing.
-const FOR_PROGRAMS: &str = "by responding with a FunctionResponse";
-
 /// A call whose arguments are still being written.
 #[derive(Debug)]
 pub(super) struct StreamingCall {
@@ -146,7 +143,6 @@ pub(super) fn confirmation<'e>(call: &'e FunctionCall<'_>) -> Option<Fact<'e>> {
         hint: args
             .get("toolConfirmation")
             .and_then(|confirmation| string(confirmation, "hint"))
-            .filter(|hint| !hint.contains(FOR_PROGRAMS))
             .unwrap_or_default(),
         payload: args
             .get("toolConfirmation")

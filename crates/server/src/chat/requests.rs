@@ -45,7 +45,15 @@ impl Task {
             kept::recognise(&self.shared.files, self.chat(), theirs, ours).await;
         }
         let current = self.reply.as_ref().map(Reply::message);
-        match plan(&request, &self.history, current, self.known) {
+        let mut plan = plan(&request, &self.history, current, self.known);
+        // What is refused must be so before anything gives way to it.
+        if let Plan::Submit { messages, .. } = &plan
+            && let Some(last) = messages.last()
+            && let Err(error) = kept::check_files(&self.shared.files, self.chat(), last).await
+        {
+            plan = Plan::Refuse(error);
+        }
+        match plan {
             Plan::Answer(message) => {
                 self.begin_turn(via, request.dialect);
                 let reader = self
@@ -167,9 +175,6 @@ impl Task {
             user: &self.user,
             id: &self.chat_id,
         };
-        if let Some(last) = messages.last() {
-            kept::check_files(&self.shared.files, chat, last).await?;
-        }
         if !self.known && messages.iter().any(kept::has_files) {
             // Files need a chat that they belong to; one that has nothing else begins with its first message.
             store.create_chat(chat, now()).await?;

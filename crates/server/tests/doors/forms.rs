@@ -100,6 +100,28 @@ async fn the_content_of_a_file_is_found_in_every_form_of_a_data_url() {
     }
 }
 
+/// A new message takes back what is asked; one that is refused does not.
+#[tokio::test]
+async fn a_refused_message_takes_no_question_back() {
+    let bridge = Bridge::start();
+    let ask = "call process_payment {\"amount\": 5, \"recipient\": \"A\"}";
+    bridge.ask("asked", ask).await.events().await;
+    let asked = bridge.last_message("asked").await;
+    for url in [
+        "/api/files/00000000000000000000000000000000",
+        "blob:http://localhost/1",
+    ] {
+        let mut request = asking("asked", "say look");
+        let file = json!({"type": "file", "mediaType": "image/png", "url": url});
+        add_part(&mut request, &file);
+        let refused = bridge.post("/api/chat", &request).await;
+        assert_eq!(refused.status, 422, "{refused:?}");
+        assert_eq!(bridge.last_message("asked").await, asked);
+    }
+    let calls = asked["parts"].as_array().unwrap().iter();
+    assert!(calls.last().unwrap()["state"] == "approval-requested");
+}
+
 fn add_part(request: &mut Value, part: &Value) {
     let parts = request["messages"][0]["parts"].as_array_mut().unwrap();
     parts.push(part.clone());
