@@ -13,6 +13,8 @@ export default defineConfig({
     // Flows against the real server wait for tools and timeouts, and a busy machine starts it late.
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // They wait more than they work: two at a time, on two cores too.
+    maxWorkers: 2,
     projects: [
       { extends: true, test: { name: 'v7' } },
       {

@@ -164,7 +164,7 @@ pub struct Overrides {
 /// Why the configuration cannot be used; the message names the key.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    #[error("the configuration file {0} does not exist")]
+    #[error("{0} is no file; name a configuration file that is there")]
     Missing(PathBuf),
     #[error(transparent)]
     Bad(Box<figment::Error>),

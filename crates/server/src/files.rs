@@ -320,7 +320,7 @@ fn new_id() -> Result<String, StoreError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| StoreError::Io {
         doing: "asking the operating system for random bytes",
-        source: Box::new(error),
+        why: Box::new(error),
     })?;
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }

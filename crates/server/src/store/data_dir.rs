@@ -17,18 +17,20 @@ pub struct DataDir {
 impl DataDir {
     /// Makes the directory where it is missing, and takes it.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        create(path).map_err(StoreError::io("creating the data directory"))?;
+        let unusable = |why| StoreError::Unusable {
+            dir: path.to_owned(),
+            why,
+        };
+        create(path).map_err(unusable)?;
         // One name for the directory, whichever way it was reached.
-        let path = path
-            .canonicalize()
-            .map_err(StoreError::io("opening the data directory"))?;
+        let path = path.canonicalize().map_err(unusable)?;
         let mut lock = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .open(path.join("lock"))
-            .map_err(StoreError::io("opening the lock of the data directory"))?;
+            .map_err(unusable)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -38,10 +40,10 @@ impl DataDir {
                 });
             }
             Err(TryLockError::Error(error)) => {
-                return Err(StoreError::io("locking the data directory")(error));
+                return Err(unusable(error));
             }
         }
-        sign(&mut lock).map_err(StoreError::io("writing the lock of the data directory"))?;
+        sign(&mut lock).map_err(unusable)?;
         Ok(Self { path, _lock: lock })
     }
 

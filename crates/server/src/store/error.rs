@@ -37,11 +37,17 @@ pub enum StoreError {
     /// The operator has to restore the data.
     #[error("{what} cannot be read; restore it from a backup, or move it away")]
     Corrupt { what: String },
+    /// The operator has named a place that cannot be written to.
+    #[error(
+        "the data directory {} cannot be used ({why}); make it writable, or choose another with --data-dir",
+        dir.display()
+    )]
+    Unusable { dir: PathBuf, why: std::io::Error },
     /// The disk or the operating system failed.
-    #[error("{doing} failed: {source}")]
+    #[error("{doing} failed: {why}")]
     Io {
         doing: &'static str,
-        source: Box<dyn Error + Send + Sync>,
+        why: Box<dyn Error + Send + Sync>,
     },
 }
 
@@ -80,9 +86,9 @@ impl From<Conflict> for StoreError {
 impl StoreError {
     /// A failure of the operating system.
     pub(crate) fn io(doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
-        move |source| Self::Io {
+        move |error| Self::Io {
             doing,
-            source: Box::new(source),
+            why: Box::new(error),
         }
     }
 }

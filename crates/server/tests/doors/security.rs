@@ -401,3 +401,15 @@ async fn data_in_use_are_refused_to_a_second_bridge() {
         Value::from("ready")
     );
 }
+
+#[test]
+fn a_data_directory_that_is_none_is_named() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let data = directory.path().join("data");
+    std::fs::write(&data, "no directory").unwrap();
+    let said = refused_in(&directory, "", |_| {});
+    for word in [data.to_str().unwrap(), "--data-dir"] {
+        assert!(said.contains(word), "{said}");
+    }
+    assert_eq!(said.matches("os error").count(), 1, "said twice: {said}");
+}

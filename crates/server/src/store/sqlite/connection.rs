@@ -72,7 +72,7 @@ pub(super) async fn prepare(path: &Path) -> Result<(), StoreError> {
         }
         other => StoreError::Io {
             doing: "bringing the database up to date",
-            source: Box::new(other),
+            why: Box::new(other),
         },
     })?;
     pool.close().await;
@@ -309,7 +309,7 @@ fn explain(error: sqlx::Error, database: &Path) -> StoreError {
         },
         _ => StoreError::Io {
             doing: "using the database",
-            source: Box::new(error),
+            why: Box::new(error),
         },
     }
 }

@@ -78,7 +78,7 @@ pub(super) async fn parse(rows: Vec<Row>) -> Result<Vec<StoredMessage>, StoreErr
         .await
         .map_err(|error| StoreError::Io {
             doing: "parsing the history",
-            source: Box::new(error),
+            why: Box::new(error),
         })?
 }
 
@@ -307,7 +307,7 @@ impl MessageState {
 pub(super) fn encode(value: &impl Serialize) -> Result<String, StoreError> {
     let json = serde_json::to_string(value).map_err(|error| StoreError::Io {
         doing: "writing JSON",
-        source: Box::new(error),
+        why: Box::new(error),
     })?;
     fits(json.len())?;
     Ok(json)
