@@ -76,7 +76,8 @@ export class AudioRecorder extends AudioDevice<Report> {
     onClose(() => source.disconnect());
     const node = new AudioWorkletNode(context, 'adk-bridge-recorder', {
       numberOfOutputs: 0,
-      processorOptions: { chunkMs, preRollMs },
+      // With its first sample: an order on the way would come behind it.
+      processorOptions: { chunkMs, preRollMs, isMuted: this.#isMuted },
     });
     source.connect(node);
     return node;

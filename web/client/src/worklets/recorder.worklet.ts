@@ -5,6 +5,7 @@ import { RecorderCore, type Gate } from '../audio/recorder-core.js';
 interface RecorderOptions {
   chunkMs?: number;
   preRollMs?: number;
+  isMuted?: boolean;
 }
 
 type Order = { type: 'gate'; gate: Gate } | { type: 'mute'; isMuted: boolean } | { type: 'over' };
@@ -13,15 +14,16 @@ class RecorderProcessor extends AudioWorkletProcessor {
   readonly #core: RecorderCore;
   #isOver = false;
 
-  constructor({ processorOptions = {} }: { processorOptions?: RecorderOptions }) {
+  constructor({ processorOptions: { isMuted = false, ...options } = {} }: { processorOptions?: RecorderOptions }) {
     super();
     this.#core = new RecorderCore({
       sampleRate,
-      ...processorOptions,
+      ...options,
       onChunk: (chunk) => this.port.postMessage({ type: 'chunk', ...chunk }, [chunk.samples.buffer]),
       onLevel: (level) => this.port.postMessage({ type: 'level', level }),
       onSpeech: (event) => this.port.postMessage({ type: 'speech', event }),
     });
+    this.#core.isMuted = isMuted;
     this.port.onmessage = ({ data }: MessageEvent<Order>) => {
       if (data.type === 'gate') this.#core.gate = data.gate;
       else if (data.type === 'mute') this.#core.isMuted = data.isMuted;
