@@ -95,11 +95,15 @@ export const conversationTests = [
         for (const id of ['c1', 'c2', 'c3']) await server.say(id, `say ${id}`);
         const visit = await open({ server });
         const item = (id) => visit.get('chat-item').filter({ hasText: `say ${id}` });
+        const isOn = (name) => document.activeElement.role === 'menuitem' && document.activeElement.textContent.includes(name);
+        const stands = (name) => visit.until(() => visit.page.evaluate(isOn, name), `the focus in the menu, on ${name || 'anything'}`);
         const removes = async (id) => {
           await item(id).getByRole('button').focus();
           await visit.page.keyboard.press('Enter');
-          await visit.page.getByRole('menuitem', { name: 'Delete' }).waitFor();
+          // The menu takes the keyboard a moment after it is drawn.
+          await stands('');
           await visit.page.keyboard.press('End');
+          await stands('Delete');
           await visit.page.keyboard.press('Enter');
           await item(id).waitFor({ state: 'detached' });
         };
