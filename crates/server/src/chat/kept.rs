@@ -161,14 +161,15 @@ pub(super) async fn keep_messages(
                     continue;
                 }
             };
-            // What is not kept is told in the one form that models know.
-            file.url = inline_url(&file.media_type, &content);
             if let Some(made) = prepare(files, &file.media_type, content) {
                 let row = files
                     .store(chat, &made, file.filename.as_deref(), now())
                     .await?;
                 file.media_type = row.media_type;
                 file.url = url_of(&row.id);
+            } else if let Ok(Some(content)) = content_of(&file.url) {
+                // What is not kept is told in the one form that models know.
+                file.url = inline_url(&file.media_type, &content);
             }
         }
         for place in lost.into_iter().rev() {
