@@ -70,11 +70,7 @@ export const connectionTests = [
   [
     'connection: a browser without network says so, and sends when it is back',
     async (open) => {
-      const visit = await open();
-      await visit.say('say before');
-      await visit.answered();
-      await visit.context.setOffline(true);
-      await visit.get('connection').getByText('You are offline').waitFor();
+      const visit = await cutOff(open);
       await visit.say('say from the tunnel');
       await visit.get('error').waitFor();
       await visit.context.setOffline(false);
@@ -105,11 +101,7 @@ export const connectionTests = [
   [
     'connection: a message that was written anew without network is sent when it is back',
     async (open) => {
-      const visit = await open();
-      await visit.say('say before');
-      await visit.answered();
-      await visit.context.setOffline(true);
-      await visit.get('connection').getByText('You are offline').waitFor();
+      const visit = await cutOff(open);
       await rewritten(visit, 'say in other words');
       await visit.get('error').waitFor();
       await visit.context.setOffline(false);
@@ -182,6 +174,16 @@ export const connectionTests = [
     },
   ],
 ];
+
+/** A page with an answer whose browser has lost its network. */
+async function cutOff(open) {
+  const visit = await open();
+  await visit.say('say before');
+  await visit.answered();
+  await visit.context.setOffline(true);
+  await visit.get('connection').getByText('You are offline').waitFor();
+  return visit;
+}
 
 async function rewritten(visit, text) {
   await visit.get('message-user').hover();
