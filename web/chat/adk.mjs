@@ -1,4 +1,4 @@
-// Dialect `adk` with the predicate of ADR 0006: nothing is shown before the last answer, everything after it.
+// Dialect `adk` with the predicate of docs/adr/0009: nothing is shown before the last answer, everything after it.
 
 import assert from 'node:assert/strict';
 
@@ -23,7 +23,7 @@ export const adkTests = [
   ['adk, text and an image without a question', withoutQuestion],
   ['adk, an approved client tool sends its answer and its output at once', combined],
   ['adk, a client tool without approval', clientTool],
-  ['adk, an answered question beside an open client tool', answeredBesideOpen],
+  ['adk, an answered question next to an open client tool', answeredNextToOpen],
   ['adk, the user types on while a question waits', typesOn],
   ['adk, a chat of native read in adk', readInAdk],
 ];
@@ -83,7 +83,7 @@ async function clientTool(kit, { usual }) {
   await session.say('call pick_color {}');
   await session.output('pick_color', 'teal');
   await session.rest();
-  // The bare predicate knows no client tools: the page sends by itself.
+  // The bare predicate knows no client tools: the page sends automatically.
   assert.equal(session.posts.length, 1);
   void session.chat.sendMessage();
   await session.rest();
@@ -92,11 +92,11 @@ async function clientTool(kit, { usual }) {
 }
 
 /** The predicate stays true while nothing of the step is shown: the posts without news are held, and nothing is lost. */
-async function answeredBesideOpen(kit, { usual }) {
+async function answeredNextToOpen(kit, { usual }) {
   const session = new Session(usual, kit, { dialect: 'adk' });
   await session.say('call process_payment {"amount":50,"recipient":"Hanako"} && call pick_color {}');
   await session.answer('process_payment', true);
-  await session.until(() => session.posts.length >= 3, 'the client posts again by itself');
+  await session.until(() => session.posts.length >= 3, 'the client posts again automatically');
   await session.output('pick_color', 'teal');
   await session.rest();
   assert.match(session.text, /Paid 50.*teal/s);
@@ -119,7 +119,7 @@ async function readInAdk(kit, { usual }) {
   await native.say('call search_database {"query":"all users"}');
   const adk = await native.reload({ dialect: 'adk' });
   await adk.rest();
-  // It was loaded in the other dialect's form, so that it must be loaded anew.
+  // It was loaded in the other dialect's form, so it must be loaded again.
   adk.chat.messages = await usual.messages(native.id, '?dialect=adk');
   assert.deepEqual(adk.questions, native.questions);
   await adk.answer('search_database', true);

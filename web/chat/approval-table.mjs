@@ -1,6 +1,6 @@
 // Approvals as conversations in a table, for every client that is tried.
 
-const PAY = 'call process_payment {"amount":50,"recipient":"Hanako"}';
+export const PAY = 'call process_payment {"amount":50,"recipient":"Hanako"}';
 export const SEARCH = 'call search_database {"query":"all users"}';
 export const UPDATE = 'call update_database {"query":"all users","set":"status = inactive"}';
 const TRACK = 'call change_bgm {"track_name":"jazz"}';
@@ -67,7 +67,7 @@ export const APPROVALS = [
     text: /Paid 50.*Found 10 users.*declined update_database/,
   },
   {
-    name: 'a server tool beside a question',
+    name: 'a server tool next to a question',
     say: `${WEATHER} && ${PAY}`,
     rounds: [{ process_payment: true }],
     states: { get_weather: 'output-available', process_payment: 'output-available' },

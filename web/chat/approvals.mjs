@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 
-import { APPROVALS, SEARCH, UPDATE } from './approval-table.mjs';
+import { APPROVALS, PAY, SEARCH, UPDATE } from './approval-table.mjs';
 import { CONFIRMATION, Session, nameOf, toolsOf } from './session.mjs';
 
 export const approvalTests = [
@@ -17,6 +17,12 @@ export const approvalTests = [
       }
     },
   ]),
+  ...[undefined, 'adk'].flatMap((dialect) =>
+    [true, false].map((verdict) => [
+      `approvals, ${verdict ? 'approve' : 'deny'} one of two, then write, ${dialect ?? 'native'}`,
+      (kit, { usual }) => oneOfTwo(usual, kit, dialect, verdict),
+    ]),
+  ),
   ['approvals, approve and deny are the same requests in the same order', sameRequests],
 ];
 
@@ -38,6 +44,37 @@ export async function play(session, { say, rounds, states, text }) {
   const found = Object.fromEntries(calls.map((part) => [nameOf(part), part.state]));
   assert.deepEqual(found, states);
   assert.match(session.text.replaceAll('\n', ' '), text);
+}
+
+/** A decision that was made counts, although the client sends it with the next message only; the rest is superseded. */
+async function oneOfTwo(server, kit, dialect, verdict) {
+  const session = new Session(server, kit, { dialect });
+  await session.say(`${PAY} && ${SEARCH}`);
+  await session.answer('process_payment', verdict);
+  await session.rest();
+  assert.equal(session.posts.length, 1, 'the predicate waits for the other answer');
+  await session.say('say go on');
+  assert.equal(session.text, 'go on');
+  assert.equal(session.chat.messages.length, 4);
+  assert.equal(session.posts.length, 2);
+
+  const [, reply] = await server.messages(session.id);
+  const states = Object.fromEntries(toolsOf(reply).map((part) => [nameOf(part), part.state]));
+  assert.deepEqual(states, {
+    process_payment: verdict ? 'output-available' : 'output-denied',
+    search_database: 'output-error',
+  });
+  const rows = await server.audit(session.id);
+  const kinds = rows.map((row) => `${row.kind} ${row.toolName}`).filter((row) => !row.startsWith('approval.requested'));
+  const decided = verdict
+    ? ['approval.approved process_payment', 'tool.started process_payment', 'tool.finished process_payment']
+    : ['approval.denied process_payment'];
+  assert.deepEqual(kinds.sort(), [...decided, 'approval.superseded search_database'].sort());
+
+  // What the client still shows is repeated with the next message, and nothing comes of it.
+  await session.say('say again');
+  assert.equal(session.text, 'again');
+  assert.equal((await server.audit(session.id)).length, rows.length);
 }
 
 /** For both answers: the same bodies but for the answer itself. */

@@ -139,7 +139,7 @@ async function typesOn(kit, { usual }) {
   const before = await usual.messages(session.id);
   assert.equal(before[1].parts.at(-2).state, 'output-error');
 
-  // The client still shows the question; its answer does not send anything by itself, and changes nothing later.
+  // The client still shows the question; its answer does not send anything automatically, and changes nothing later.
   await session.chat.addToolApprovalResponse({ id, approved: true });
   await session.rest();
   assert.equal(session.posts.length, 2);
@@ -156,7 +156,7 @@ async function typesOn(kit, { usual }) {
 
 async function stopAndContinue(kit, { usual }) {
   const session = new Session(usual, kit);
-  void session.chat.sendMessage({ text: 'slow 30' });
+  void session.chat.sendMessage({ text: 'slow 10000' });
   await session.until(() => session.text.length > 0, 'the first words');
   assert.equal((await usual.stopTurn(session.id)).status, 204);
   await session.rest();
@@ -170,7 +170,7 @@ async function stopAndContinue(kit, { usual }) {
 
 async function stopInClient(kit, { usual }) {
   const session = new Session(usual, kit);
-  void session.chat.sendMessage({ text: 'slow 30' });
+  void session.chat.sendMessage({ text: 'slow 10000' });
   await session.until(() => session.text.length > 0, 'the first words');
   await session.chat.stop();
   await session.until(() => session.chat.status === 'ready', 'the client to stop');

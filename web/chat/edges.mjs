@@ -34,7 +34,7 @@ export const edgeTests = [
   ['edges, typed on while a tool runs', typedWhileRunning],
   ['edges, typed on while words stream', typedWhileStreaming],
   ['edges, reload while a turn is held for an output', reloadHeld],
-  ['edges, output through the door after the turn has ended', doorAlone],
+  ['edges, output through the endpoint after the turn has ended', endpointAlone],
   ['edges, edit before a question that waits', editBeforeQuestion],
   ['edges, the wallet across replies', wallet],
 ];
@@ -65,7 +65,7 @@ async function failedContinuation(kit, { usual }) {
   await session.rest();
   assert.equal(session.chat.status, 'error');
   assert.equal(session.tool('process_payment').output.balance, 950);
-  // A retry is a new reply: it asks anew, and pays what the user has consented to then.
+  // A retry is a new reply: it asks again, and pays what the user has consented to then.
   void session.chat.regenerate();
   await session.rest();
   await session.answer('process_payment', { approved: false, reason: 'once is enough' });
@@ -140,7 +140,7 @@ async function typedWhileRunning(kit, { usual }) {
 
 async function typedWhileStreaming(kit, { usual }) {
   const session = new Session(usual, kit);
-  void session.chat.sendMessage({ text: 'slow 30' });
+  void session.chat.sendMessage({ text: 'slow 10000' });
   await session.until(() => session.text.length > 0, 'the first words');
   const second = new Session(usual, kit, { id: session.id });
   await second.say('say something else');
@@ -157,20 +157,20 @@ async function reloadHeld(kit, { usual }) {
   await gone.until(() => gone.posts[1]?.status === 200, 'the turn to be held');
   await gone.disconnect();
   const loaded = await gone.reload();
-  // One that is told of the answer sends it again and again until there is an output, and never comes to rest.
-  const isTold = () => loaded.tools.some((part) => part.state === 'approval-responded');
-  await (kit.overSocket ? loaded.until(isTold, 'the answer') : loaded.rest());
-  // v6 cannot be told of the answer by a stream, and may ask again; the answer is the same.
+  // A page that receives the answer sends it again and again until there is an output, and never comes to rest. One that was
+  // loaded before the answer was stored, and resumes after the hold, has nothing to read and asks again; so does v6, which
+  // a stream cannot tell of an answer. The answer is the same.
+  await Promise.race([loaded.rest(), loaded.until(() => loaded.posts.length > 0, 'the answer to be sent again')]);
   if (loaded.questions.length > 0) await loaded.answer('change_bgm', true);
   await loaded.output('change_bgm', OUTPUT);
   await loaded.rest();
   assert.deepEqual(loaded.tool('change_bgm').output, OUTPUT);
   assert.match(loaded.text, /jazz/);
-  assert.ok(loaded.posts.length <= 4, `${loaded.posts.length} requests`);
+  loaded.checkHolds(0, { doubled: false });
   await loaded.check();
 }
 
-async function doorAlone(kit, { usual }) {
+async function endpointAlone(kit, { usual }) {
   const session = new Session(usual, kit);
   await session.say('call pick_color {}');
   const { toolCallId } = session.tool('pick_color');

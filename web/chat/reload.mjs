@@ -6,29 +6,32 @@ import { Session, comparable, toolsOf } from './session.mjs';
 
 const PAY = 'call process_payment {"amount":50,"recipient":"Hanako"}';
 
-/** Where a page may be when it is reloaded: what is said, what is answered, and when the moment has come. */
+/**
+ * Where a page may be when it is reloaded: what is said before the words that the model is kept at until the page has been
+ * reloaded, what is answered, and when the moment has come.
+ */
 const MOMENTS = [
-  { name: 'while the answer streams', say: 'slow 6', at: (session) => session.text.length > 0 },
+  { name: 'while the answer streams', say: [], at: (session) => session.text.length > 0 },
   {
     name: 'while words stream after a tool',
-    say: 'call get_weather {"location":"Tokyo"} then slow 6',
+    say: ['call get_weather {"location":"Tokyo"}'],
     at: (session) => session.text.length > 0,
   },
   {
     name: 'while the approved tool runs',
-    say: PAY,
+    say: [PAY],
     approve: true,
     at: (session) => session.posts[1]?.status === 200,
   },
   {
     name: 'after the answer, while words stream',
-    say: `say one moment then ${PAY} then slow 6`,
+    say: ['say one moment', PAY],
     approve: true,
     at: (session) => session.message.parts.filter((part) => part.type === 'text').length > 1,
   },
   {
     name: 'after a denial, while words stream',
-    say: `${PAY} then slow 6`,
+    say: [PAY],
     approve: false,
     at: (session) => session.text.length > 0,
   },
@@ -38,7 +41,7 @@ export const reloadTests = [
   ...[undefined, 'adk'].flatMap((dialect) =>
     MOMENTS.map((moment) => [
       `reload, ${dialect ?? 'native'}, ${moment.name}`,
-      (kit, { usual }) => reloadAt(kit, usual, { ...moment, dialect }),
+      (kit, context) => reloadAt(kit, context, { ...moment, dialect }),
     ]),
   ),
   ...[undefined, 'adk'].map((dialect) => [
@@ -55,21 +58,26 @@ export const reloadTests = [
   ['disconnect, and come back while it streams', comeBack],
 ];
 
-async function reloadAt(kit, server, { say, approve, at, dialect }) {
-  const stayed = new Session(server, kit, { dialect, sdk: kit.sdk === 7 ? 7 : undefined });
+async function reloadAt(kit, { gated, model }, { say, approve, at, dialect }) {
+  const gate = model.gate();
+  const text = [...say, `say begun ${gate.word} ended`].join(' then ');
+  const stayed = new Session(gated, kit, { dialect, sdk: kit.sdk === 7 ? 7 : undefined });
   if (approve === undefined) {
-    void stayed.chat.sendMessage({ text: say });
+    void stayed.chat.sendMessage({ text });
   } else {
-    await stayed.say(say);
+    await stayed.say(text);
     await stayed.answer('process_payment', approve);
   }
   // A client of the other dialect is shown nothing before the end: the moment is when its request is taken.
   const taken = () => stayed.posts.at(-1)?.status === 200 && stayed.chat.status !== 'ready';
   await stayed.until(() => (dialect === 'adk' ? taken() : at(stayed)), 'the moment');
   const loaded = await stayed.reload();
+  await loaded.until(() => loaded.requests[0]?.status !== undefined, 'the resumed stream');
+  gate.open();
   await Promise.all([stayed.rest(), loaded.rest()]);
-  assert.equal(loaded.requests.filter((request) => request.method === 'GET')[0].status, 200);
-  assert.equal(loaded.posts.length, 0, 'a reload sends nothing by itself');
+  assert.equal(loaded.requests[0].method, 'GET');
+  assert.equal(loaded.requests[0].status, 200);
+  assert.equal(loaded.posts.length, 0, 'a reload sends nothing automatically');
   await stayed.check();
   await loaded.check({ sameAsServer: kit.sdk === 7 });
   const verdicts = kit.sdk === 7;
@@ -134,12 +142,13 @@ async function reloadClientTool(kit, { usual }) {
 }
 
 /** Between the two requests of a page that loads, what it was not given may have come to its end. */
-async function endedMeanwhile(kit, { usual }) {
+async function endedMeanwhile(kit, { gated, model }) {
   for (const dialect of [undefined, 'adk']) {
-    const stayed = new Session(usual, kit, { dialect });
-    void stayed.chat.sendMessage({ text: 'slow 3' });
+    const gate = model.gate();
+    const stayed = new Session(gated, kit, { dialect });
+    void stayed.chat.sendMessage({ text: `say begun ${gate.word} ended` });
     await stayed.until(() => stayed.posts[0]?.status === 200, 'the turn to begin');
-    const loaded = await stayed.reload({ resume: () => stayed.rest() });
+    const loaded = await stayed.reload({ resume: () => (gate.open(), stayed.rest()) });
     assert.equal(loaded.chat.messages.length, 1);
     await loaded.rest();
     assert.deepEqual(comparable(loaded.chat.messages), comparable(stayed.chat.messages));
@@ -149,12 +158,13 @@ async function endedMeanwhile(kit, { usual }) {
   }
 }
 
-async function askedMeanwhile(kit, { usual }) {
+async function askedMeanwhile(kit, { gated, model }) {
   for (const dialect of [undefined, 'adk']) {
-    const stayed = new Session(usual, kit, { dialect });
-    void stayed.chat.sendMessage({ text: `slow 3 then ${PAY}` });
+    const gate = model.gate();
+    const stayed = new Session(gated, kit, { dialect });
+    void stayed.chat.sendMessage({ text: `say begun ${gate.word} ended then ${PAY}` });
     await stayed.until(() => stayed.posts[0]?.status === 200, 'the turn to begin');
-    const loaded = await stayed.reload({ resume: () => stayed.rest() });
+    const loaded = await stayed.reload({ resume: () => (gate.open(), stayed.rest()) });
     await loaded.rest();
     assert.deepEqual(comparable(loaded.chat.messages), comparable(stayed.chat.messages));
     await loaded.answer('process_payment', true);

@@ -96,7 +96,7 @@ export const agentTests = [
   }],
 ];
 
-/** What a form on the page does: it writes what the user entered beside the approval, and sends. */
+/** What a form on the page does: it writes what the user entered next to the approval, and sends. */
 async function fillIn(session, payload) {
   const messages = structuredClone(session.chat.messages);
   const part = toolsOf(messages.at(-1)).find((tool) => tool.state === 'approval-requested');

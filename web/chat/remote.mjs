@@ -198,18 +198,18 @@ const failureTests = [
   ['an unknown app', async (kit, { unknown }) => {
     const session = new Session(unknown, kit);
     await session.say('say hello');
-    assert.match(session.chat.error.message, /ADK server at http:\/\/\S+ .*no_such_app/);
+    assert.match(session.chat.error.message, /ADK server .*no_such_app/);
     assert.equal((await unknown.agent()).tools.length, 0);
     await session.until(() => /has no app "no_such_app", only .*scripted/.test(unknown.log()), 'a warning in the log');
   }],
   ['a server that is not there', async (kit, { nowhere }) => {
     const session = new Session(nowhere, kit);
     await session.say('say hello');
-    assert.match(session.chat.error.message, /ADK server at http:\/\/127\.0\.0\.1:\d+ cannot be reached/);
+    assert.match(session.chat.error.message, /ADK server cannot be reached/);
   }],
   ['stopped in the middle, and the same session goes on', async (kit, { scripted }) => {
     const session = new Session(scripted, kit);
-    void session.chat.sendMessage({ text: 'pause 20' });
+    void session.chat.sendMessage({ text: 'pause 60' });
     await session.until(() => session.text.includes('before'), 'the first words');
     await scripted.stopTurn(session.id);
     await session.rest();
@@ -391,7 +391,7 @@ export const restartTests = [
     await session.until(() => session.text.includes('before'), 'the first words');
     await adk.kill();
     await session.rest();
-    assert.match(session.chat.error.message, /ADK server at http:\/\/\S+ broke off/);
+    assert.match(session.chat.error.message, /connection to the ADK server broke/);
     session.chat.clearError();
     await session.say('say hello');
     assert.match(session.chat.error.message, /cannot be reached/);
@@ -421,7 +421,7 @@ async function askAll(kit, bridge) {
 }
 
 async function answerAll([yes, no, pick, both, input, plain]) {
-  // Nothing ran, and the model is told so: it may ask again.
+  // Nothing ran, and the model is informed: it may ask again.
   await yes.answer('pay', true);
   await yes.rest();
   assert.equal(yes.tool('pay').state, 'output-error');
@@ -449,31 +449,34 @@ async function answerAll([yes, no, pick, both, input, plain]) {
     await session.say('say still here');
     assert.equal(session.text.trim(), 'still here');
   }
-  // And the question can be asked anew.
+  // And the question can be asked again.
   await yes.say(PAY);
   await yes.answer('pay', true);
   await yes.rest();
   assert.match(yes.text, /"paid": 50/);
 }
 
-/** What the tests share. */
-export async function startShared(binary, python) {
+/** Fills `servers` with what the tests share; `ends` stop what was started. */
+export async function startShared(binary, python, servers, ends) {
   const adk = await startAdkServer(python);
-  const bridge = (app, toml) => startServer(binary, toml, agentOf(adk.url, app));
-  const servers = {
-    scripted: await bridge('scripted'),
-    resumable: await bridge('resumable'),
-    crew: await bridge('crew'),
-    flow: await bridge('flow'),
-    unknown: await bridge('no_such_app'),
-    guarded: await bridge('scripted', '[approval]\ntools = ["get_weather", "pick_color"]\n'),
-    hasty: await bridge('scripted', '[approval]\ntimeout = "1s"\n'),
-    nowhere: await startServer(binary, '', agentOf(`http://127.0.0.1:${await freePort()}`, 'scripted')),
+  ends.push(() => adk.kill());
+  servers.adk = adk;
+  const start = async (name, agent, toml = '') => {
+    servers[name] = await startServer(binary, toml, agent);
+    ends.push(servers[name].stop);
   };
-  return { adk, servers };
+  const of = (app) => agentOf(adk.url, app);
+  await start('scripted', of('scripted'));
+  await start('resumable', of('resumable'));
+  await start('crew', of('crew'));
+  await start('flow', of('flow'));
+  await start('unknown', of('no_such_app'));
+  await start('guarded', of('scripted'), '[approval]\ntools = ["get_weather", "pick_color"]\n');
+  await start('hasty', of('scripted'), '[approval]\ntimeout = "1s"\n');
+  await start('nowhere', agentOf(`http://127.0.0.1:${await freePort()}`, 'scripted'));
 }
 
-/** Servers of one test's own, ended after it; bridges stand before the ADK server that all share, unless told otherwise. */
+/** Servers of one test's own, ended after it; bridges stand before the ADK server that all share, unless configured otherwise. */
 export function alone(binary, python, shared, test) {
   return async (kit) => {
     const ends = [];

@@ -1,4 +1,4 @@
-// Starts the real binary on a fresh data directory, and asks its doors beside the chat.
+// Starts the real binary on a fresh data directory, and calls its other endpoints.
 
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -8,8 +8,8 @@ import { join } from 'node:path';
 // A debug build takes a few seconds to start, an ADK server ten, and many times as long on a busy machine.
 const START_LIMIT_MS = 120_000;
 
-/** Starts a server on a fresh data directory; `toml` is its configuration beside the agent's. */
-export async function startServer(binary, toml = '', agent = DEMO) {
+/** Starts a server on a fresh data directory; `toml` is its configuration in addition to the agent's, `env` is added to its environment. */
+export async function startServer(binary, toml = '', agent = DEMO, env = {}) {
   const directory = mkdtempSync(join(tmpdir(), 'adk-bridge-chat-'));
   const config = join(directory, 'adk-bridge.toml');
   writeFileSync(config, `${agent}\n${toml}`);
@@ -18,6 +18,7 @@ export async function startServer(binary, toml = '', agent = DEMO) {
       binary,
       ['serve', '--config', config, '--listen', listen, '--data-dir', join(directory, 'data')],
       /listening on (http:\/\/\S+)/,
+      { env: { ...process.env, ...env } },
     );
   let running = await launch('127.0.0.1:0');
   let earlier = '';
@@ -36,7 +37,7 @@ export async function startServer(binary, toml = '', agent = DEMO) {
       await between();
       running = await launch(url.slice('http://'.length));
     },
-    ...doors(url),
+    ...endpoints(url),
   };
 }
 
@@ -75,7 +76,7 @@ name = "pick_color"
 description = "Lets the user pick a color."
 `;
 
-function doors(url) {
+function endpoints(url) {
   const json = async (path) => {
     const response = await fetch(url + path);
     if (!response.ok) throw new Error(`GET ${path}: ${response.status} ${await response.text()}`);

@@ -21,12 +21,17 @@ export const KITS = [
 export const CONFIRMATION = 'adk_request_confirmation';
 const CLIENT_TOOLS = ['change_bgm', 'get_location', 'take_photo', 'pick_color'];
 
-// No flow takes longer, apart from those that wait for a timeout of the server's.
-const WAIT_LIMIT_MS = 15_000;
+// No flow takes so long, on a machine that has much else to do either.
+const WAIT_LIMIT_MS = 60_000;
 // No flow has so many requests: a client that sends more is going round in circles.
 const REQUEST_LIMIT = 12;
-// So often in a row a chat must be found at rest: what it sends by itself it sends within one turn of the event loop.
+// So often in a row a chat must be found at rest: what it sends automatically it sends within one turn of the event loop.
 const REST_CHECKS = 4;
+// How long the server holds a request that lacks an output, and at most; each one without news is held twice as long.
+const FIRST_HOLD_MS = 250;
+const LONGEST_HOLD_MS = 5_000;
+// The server counts whole milliseconds.
+const CLOCK_MS = 5;
 
 export class Session {
   /** `options`: id, messages, dialect, sdk (7: ask for v7's own chunks), limit, onToolCall. */
@@ -52,8 +57,12 @@ export class Session {
     });
   }
 
-  /** What the end of a connection is; over a socket a stop of the client's is one for the server too. */
+  /**
+   * What the end of a connection is; over a socket a stop of the client's is one for the server too. Between two requests
+   * there is nothing to stop: a post that the chat sends next does not arrive either.
+   */
   async disconnect() {
+    this.isCutOff = true;
     if (this.kit.overSocket) this.transport.close();
     else await this.chat.stop();
   }
@@ -95,7 +104,8 @@ export class Session {
   }
 
   #keep(request) {
-    this.requests.push(request);
+    if (this.isCutOff && request.method === 'POST') throw new Error('the connection is lost');
+    this.requests.push(Object.assign(request, { sentAt: performance.now() }));
     if (this.posts.length > (this.options.limit ?? REQUEST_LIMIT)) {
       this.looped = true;
       throw new Error('too many requests: the client is going round in circles');
@@ -158,7 +168,7 @@ export class Session {
     return this.chat.addToolOutput({ tool, toolCallId: this.tool(tool).toolCallId, output });
   }
 
-  /** Waits until nothing runs and the client has nothing to send by itself. */
+  /** Waits until nothing runs and the client has nothing to send automatically. */
   async rest(limit) {
     // A resume shows no status before its answer has come.
     await this.resumed;
@@ -204,6 +214,16 @@ export class Session {
     }
   }
 
+  /** Between two posts from `first` on the server held the earlier one, which keeps the client from going round in circles. */
+  checkHolds(first, { doubled = true } = {}) {
+    const sent = this.posts.slice(first).map(({ sentAt }) => sentAt);
+    for (const [index, at] of sent.slice(1).entries()) {
+      const hold = doubled ? Math.min(FIRST_HOLD_MS * 2 ** index, LONGEST_HOLD_MS) : FIRST_HOLD_MS;
+      const passed = at - sent[index];
+      assert.ok(passed >= hold - CLOCK_MS, `held for ${passed} ms, not ${hold} ms:\n${this.#summary()}`);
+    }
+  }
+
   #summary() {
     return this.posts
       .map(({ body, text }) => {
@@ -221,7 +241,7 @@ function stockPredicate(ai) {
     ai.lastAssistantMessageIsCompleteWithToolCalls(state);
 }
 
-/** The checks of ADR 0006 in their order, on the last step; an approved client tool waits for its output. */
+/** The checks of docs/adr/0009 in their order, on the last step; an approved client tool waits for its output. */
 function adkPredicate({ messages }) {
   const message = messages.at(-1);
   if (message?.role !== 'assistant') return false;

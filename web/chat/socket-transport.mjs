@@ -34,5 +34,5 @@ export function socketTransport(server, body, keep) {
     if (type === 'end') request.text += 'data: [DONE]\n\n';
   };
 
-  return new ai7.WebSocketChatTransport({ url: `${server.url}/api/chat/ws`, body, webSocket: KeptSocket });
+  return new ai7.WebSocketChatTransport({ url: `${server.url}/api/chat`, body, webSocket: KeptSocket });
 }

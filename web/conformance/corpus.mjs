@@ -1,6 +1,11 @@
-// What the checks share: reading a corpus, comparing JSON, counting and closing.
+// What the checks share: the cases of a corpus as tests, and comparing JSON.
 
+import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import { TARGET } from '../target.mjs';
 
 // Enough to see a pattern; the rest of a broken corpus says the same again.
 const SHOWN_FAILURES = 20;
@@ -8,43 +13,51 @@ const SHOWN_FAILURES = 20;
 // Long values hide the difference that they are printed for.
 const SHOWN_CHARACTERS = 300;
 
-/** Runs `check(testCase)`, which returns a list of problems, for each line of the corpus named on the command line. */
-export async function checkCorpus(name, check) {
-  const path = process.argv[2];
-  if (path === undefined) {
-    console.error(`usage: node ${name}.mjs CORPUS.jsonl`);
-    process.exit(2);
-  }
-  let passed = 0;
-  let failed = 0;
-  for (const [index, line] of readFileSync(path, 'utf8').split('\n').entries()) {
-    if (line.trim() === '') continue;
-    const { title, problems } = await checkLine(line, check);
-    if (problems.length === 0) {
-      passed += 1;
-      continue;
-    }
-    failed += 1;
-    if (failed <= SHOWN_FAILURES) {
-      console.log(`line ${index + 1}${title}`);
-      for (const problem of problems) console.log(`    ${problem.replaceAll('\n', '\n    ')}`);
-    } else if (failed === SHOWN_FAILURES + 1) {
-      console.log('more failures follow; they are only counted');
-    }
-  }
-  if (passed + failed === 0) console.log(`${path} holds no case`);
-  console.log(`${name}: ${passed} passed, ${failed} failed`);
-  process.exitCode = failed > 0 || passed === 0 ? 1 : 0;
+/** A file of the corpora that `cargo xtask test` writes. */
+export function corpusFile(name) {
+  return join(TARGET, 'conformance', name);
 }
 
-async function checkLine(line, check) {
-  let title = '';
+/** The cases of a corpus, one per line; `title` says where each is. */
+export function readCorpus(name) {
+  const path = corpusFile(name);
+  const cases = readFileSync(path, 'utf8')
+    .split('\n')
+    .flatMap((line, index) => {
+      if (line.trim() === '') return [];
+      const testCase = JSON.parse(line);
+      const title = `line ${index + 1}${testCase.name === undefined ? '' : `: ${testCase.name}`}`;
+      return [{ title, ...testCase }];
+    });
+  assert.notEqual(cases.length, 0, `${path} holds no case`);
+  return cases;
+}
+
+/**
+ * One test for each case, which has a `title`; `check(testCase)` returns a list of problems.
+ *
+ * The cases are checked before the first test is made: `node:test` follows every promise of a test, which makes reading the
+ * packages' streams many times as slow.
+ */
+export async function testEach(cases, check) {
+  const outcomes = [];
+  for (const testCase of cases) outcomes.push({ title: testCase.title, problems: await problemsOf(testCase, check) });
+  let failed = 0;
+  for (const { title, problems } of outcomes) {
+    if (problems.length > 0) failed += 1;
+    const shown = failed <= SHOWN_FAILURES ? problems.join('\n') : 'one more failure, whose problems are not shown';
+    test(title, () => {
+      // The stack would tell of this place only.
+      if (problems.length > 0) throw Object.assign(new Error(shown), { stack: shown });
+    });
+  }
+}
+
+async function problemsOf(testCase, check) {
   try {
-    const testCase = JSON.parse(line);
-    if (typeof testCase.name === 'string') title = `: ${testCase.name}`;
-    return { title, problems: await check(testCase) };
+    return await check(testCase);
   } catch (error) {
-    return { title, problems: [`the check broke: ${error.stack ?? error}`] };
+    return [`the check broke: ${error.stack ?? error}`];
   }
 }
 

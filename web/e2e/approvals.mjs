@@ -45,17 +45,39 @@ const everywhere = Object.entries(DIALECTS).flatMap(([dialect, query]) => [
     async (open) => {
       const visit = await open({ query });
       await visit.say('pay Hanako 50 dollars and Bob 20 dollars and Alice 5 dollars');
-      await visit.get('approval-bar').getByText('3 questions').waitFor();
+      await visit.get('approval-bar').getByText('3 approvals').waitFor();
       const places = await visit.get('approval-place').allInnerTexts();
       assert.deepEqual(places, ['1 of 3', '2 of 3', '3 of 3']);
       await visit.picture(`several-${dialect}`);
       await visit.get('deny').nth(1).click();
-      await visit.get('approval-bar').getByText('2 questions').waitFor();
+      await visit.get('approval-bar').getByText('2 approvals').waitFor();
       await visit.get('approve-all').click();
       await visit.sees('Paid 50 USD to Hanako');
       await visit.answered();
       const kinds = await visit.audit('approval.approved', 'approval.denied');
       assert.deepEqual(kinds.sort(), ['approval.approved', 'approval.approved', 'approval.denied']);
+    },
+  ],
+  [
+    `approvals: one of two is approved and the user writes on, in ${dialect}`,
+    async (open) => {
+      const visit = await open({ query });
+      await visit.say('pay Hanako 50 dollars and Bob 20 dollars');
+      await visit.get('approval').nth(1).waitFor();
+      await visit.get('approve').first().click();
+      await visit.until(async () => (await visit.audit('tool.finished')).length === 1, 'the payment to be made');
+      await visit.get('approval').nth(1).waitFor({ state: 'detached' });
+      assert.equal(await visit.get('approval').count(), 1, 'the other question stays');
+      // What is held back until the last answer in `adk` is shown at once in `native`.
+      if (dialect === 'native') await visit.get('tool-card').first().and(visit.page.locator('[data-state="done"]')).waitFor();
+      await visit.picture(`one-of-two-${dialect}`);
+      await visit.say('say never mind');
+      await visit.sees('never mind');
+      await visit.answered();
+      await visit.get('approval').waitFor({ state: 'detached' });
+      await visit.get('tool-card').first().and(visit.page.locator('[data-state="done"]')).waitFor();
+      const kinds = ['approval.approved', 'tool.started', 'tool.finished', 'approval.superseded', 'answer.refused'];
+      assert.deepEqual(await visit.audit(...kinds), kinds.slice(0, 4));
     },
   ],
   [
@@ -129,7 +151,7 @@ export const approvalTests = [
     },
   ],
   [
-    'approvals: a question that goes by itself leaves the keyboard on the page, and on no other question',
+    'approvals: a question that disappears on its own leaves the keyboard on the page, and on no other question',
     async (open, { servers }) => {
       const visit = await open({ server: servers.hasty });
       await visit.say('call process_payment {"amount":1,"recipient":"A"} && call process_payment {"amount":2,"recipient":"B"}');
@@ -153,7 +175,7 @@ export const approvalTests = [
       await visit.page.keyboard.press('Escape');
       await visit.sees('Paid 50 USD to Hanako');
       await visit.answered();
-      assert.equal(await visit.page.evaluate(() => document.activeElement?.id), 'message');
+      await visit.until(() => visit.page.evaluate(() => document.activeElement?.id === 'message'), 'the message field to have the focus');
       const kinds = await visit.audit('approval.approved', 'approval.denied');
       assert.deepEqual(kinds.sort(), ['approval.approved', 'approval.denied']);
     },
@@ -175,7 +197,7 @@ export const approvalTests = [
     },
   ],
   [
-    'approvals: a question that nobody answers expires by itself, and the page shows it',
+    'approvals: a question that nobody answers expires on its own, and the page shows it',
     async (open, world) => {
       const visit = await open({ server: world.servers.hasty });
       await visit.say('pay Hanako 50 dollars');

@@ -56,8 +56,8 @@ export const chatTests = [
         'coloured code',
       );
       await answer.locator('[data-streamdown=code-block]').getByRole('button', { name: 'Copy' }).click();
-      const copied = await visit.page.evaluate(() => navigator.clipboard.readText());
-      assert.match(copied, /^fn main\(\) \{ println!\("hello"\); \}\s*$/);
+      const code = /^fn main\(\) \{ println!\("hello"\); \}\s*$/;
+      await visit.until(async () => code.test(await visit.clipboard()), 'the code in the clipboard');
       await visit.picture('markdown');
     },
   ],
@@ -242,7 +242,7 @@ export const chatTests = [
       await visit.say('say copy **this**');
       await visit.answered();
       await visit.get('copy').click();
-      assert.equal(await visit.page.evaluate(() => navigator.clipboard.readText()), 'copy **this**');
+      await visit.until(async () => (await visit.clipboard()) === 'copy **this**', 'the answer in the clipboard');
     },
   ],
   [
@@ -278,7 +278,7 @@ export const chatTests = [
       assert.equal(await visit.get('queue').count(), 0);
       await visit.page.reload();
       await visit.sees('going on');
-      assert.equal(await visit.get('queue').count(), 0, 'what failed is not sent by itself later');
+      assert.equal(await visit.get('queue').count(), 0, 'what failed is not sent automatically later');
     },
   ]),
   [

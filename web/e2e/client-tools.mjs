@@ -82,7 +82,7 @@ export const clientToolTests = [
     },
   ],
   [
-    'client tools: a camera that is closed without a photo is told to the agent',
+    'client tools: a camera that is closed without a photo is reported to the agent',
     async (open) => {
       const visit = await open();
       await visit.say('take a photo');
@@ -93,7 +93,7 @@ export const clientToolTests = [
     },
   ],
   [
-    'client tools: a reload while the camera is open is told, and the tool is not run twice',
+    'client tools: a reload while the camera is open is reported, and the tool is not run twice',
     async (open) => {
       const visit = await open();
       await visit.say('take a photo');

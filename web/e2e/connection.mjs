@@ -24,7 +24,7 @@ export const connectionTests = [
     },
   ],
   [
-    'connection: a server that goes away is told with a countdown, and what was typed arrives when it is back',
+    'connection: a server that goes away is shown with a countdown, and what was typed arrives when it is back',
     async (open, world) => {
       const server = await startServer(world.binary);
       try {
@@ -37,9 +37,9 @@ export const connectionTests = [
         await visit.get('error').waitFor();
         assert.equal(await visit.get('queue').count(), 0, 'shown twice');
         await visit.picture('away');
-        await server.start();
-        await visit.sees('typed while away');
-        await visit.get('toasts').getByText('The server was restarted').waitFor();
+        // The note goes after a few seconds, so that it is looked for from the start.
+        const toast = visit.get('toasts').getByText('The server was restarted').waitFor();
+        await Promise.all([toast, server.start().then(() => visit.sees('typed while away'))]);
         const typed = (await visit.messages()).filter(({ role }) => role === 'user');
         assert.equal(typed.length, 2);
         assert.equal(await visit.get('message-user').count(), 2);
@@ -99,7 +99,7 @@ export const connectionTests = [
     },
   ],
   [
-    'connection: a message that was written anew without network is sent when it is back',
+    'connection: a message that was edited without network is sent when it is back',
     async (open) => {
       const visit = await cutOff(open);
       await rewritten(visit, 'say in other words');
@@ -111,7 +111,7 @@ export const connectionTests = [
     },
   ],
   [
-    'connection: a message that was written anew and arrived although its answer was lost is not sent again',
+    'connection: a message that was edited and arrived although its answer was lost is not sent again',
     async (open) => {
       const visit = await open();
       await visit.say('say before');
@@ -149,7 +149,7 @@ export const connectionTests = [
         const visit = await open({ server });
         await visit.get('key-field').fill('not the key');
         await visit.page.keyboard.press('Enter');
-        await visit.page.getByText('does not take this key').waitFor();
+        await visit.page.getByText('does not accept this key').waitFor();
         let release;
         const released = new Promise((resolve) => (release = resolve));
         const isOld = (request) => request.headers().authorization === 'Bearer not the key';

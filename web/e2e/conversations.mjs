@@ -76,9 +76,9 @@ export const conversationTests = [
         assert.equal(await items.count(), 205);
         await item(0).hover();
         await item(0).getByRole('button').click();
-        await visit.page.getByRole('menuitem', { name: 'Delete' }).click();
-        await visit.get('toasts').getByText('deleted').waitFor();
-        await visit.get('toasts').getByText('deleted').waitFor({ state: 'detached' });
+        const toast = visit.get('toasts').getByText('deleted');
+        await Promise.all([toast.waitFor(), visit.page.getByRole('menuitem', { name: 'Delete' }).click()]);
+        await toast.waitFor({ state: 'detached' });
         await visit.until(async () => (await server.json('/api/chats?before=c1&at=9999999999999')).every(({ id }) => id !== 'c0'), 'the server to have deleted it');
         await visit.looksAgain();
         assert.equal(await items.count(), 204);

@@ -30,7 +30,7 @@ export const deliveryTests = [
     },
   ],
   [
-    'delivery: assets are compressed, kept for ever, and the page is asked for again',
+    'delivery: assets are compressed, kept forever, and the page is asked for again',
     async (_open, { servers: { usual } }) => {
       const page = await fetch(usual.url, { headers: { 'accept-encoding': 'br' } });
       assert.equal(page.headers.get('content-encoding'), 'br');
@@ -89,8 +89,9 @@ export const deliveryTests = [
         await visit.get('suggestions').waitFor();
         await visit.say('say copied');
         await visit.answered();
-        await visit.get('copy').click();
-        await visit.page.getByRole('button', { name: 'Copied', exact: true }).waitFor();
+        // It says so for a moment only.
+        const copied = visit.page.getByRole('button', { name: 'Copied', exact: true }).waitFor();
+        await Promise.all([copied, visit.get('copy').click()]);
         await visit.get('composer').press('Control+v');
         assert.equal(await visit.get('composer').inputValue(), 'copied');
       } finally {

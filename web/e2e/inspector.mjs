@@ -41,7 +41,7 @@ export const inspectorTests = [
       await visit.get('replay-play').first().click();
       await visit.get('replay-message').getByText('approval-requested').waitFor();
       await visit.get('replay-picker').setInputFiles({ name: 'x.jsonl', mimeType: 'text/plain', buffer: Buffer.from('no') });
-      await visit.get('inspector').getByText('no chunk log').waitFor();
+      await visit.get('inspector').getByText('not a chunk log').waitFor();
     },
   ],
 ];

@@ -31,6 +31,30 @@ export const liveTests = [
     },
   ],
   [
+    'live: what is written before the history is there waits for it',
+    async (open) => {
+      const visit = await open();
+      await visit.say('say first');
+      await visit.answered();
+      let release;
+      const held = new Promise((resolve) => {
+        release = resolve;
+      });
+      await visit.page.route('**/api/chats/*', async (route) => {
+        await held;
+        await route.continue();
+      });
+      await switchTo(visit, 'Live');
+      await visit.say('say second');
+      release();
+      await visit.sees('second');
+      await visit.answered();
+      await visit.page.unrouteAll({ behavior: 'wait' });
+      assert.equal(await visit.get('message-user').count(), 2);
+      assert.equal((await visit.messages()).length, 4);
+    },
+  ],
+  [
     'live: the mode can be changed in the middle of an answer',
     async (open, { servers, model }) => {
       const visit = await open({ server: servers.gated });

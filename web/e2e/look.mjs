@@ -238,7 +238,7 @@ async function byKeysAlone(visit) {
     assert.fail(`the keyboard does not reach ${words}`);
   };
   // The message field has the focus from the start.
-  assert.equal(await focused(), 'Message');
+  await visit.until(async () => (await focused()) === 'Message', 'the message field to have the focus');
   await keyboard.type('pay Hanako 50 dollars');
   await keyboard.press('Enter');
   await visit.get('approval').waitFor();
@@ -247,7 +247,7 @@ async function byKeysAlone(visit) {
   await visit.sees('You declined');
   await visit.answered();
   await tabTo('Answer again', 'Shift+Tab');
-  await tabTo('Options of', 'Shift+Tab');
+  await tabTo('Options for', 'Shift+Tab');
   await keyboard.press('Enter');
   await visit.page.getByRole('menuitem', { name: 'Rename' }).waitFor();
   await tabTo('Rename', 'ArrowDown');

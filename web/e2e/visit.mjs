@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { openContext } from './browser.mjs';
 
 // Nothing that a test waits for takes so long, apart from what it names itself: not on a machine with other work either.
-const WAIT_MS = 45_000;
+const WAIT_MS = 90_000;
 
 export class Visit {
   static async open(world, options = {}) {
@@ -71,6 +71,10 @@ export class Visit {
   async audit(...kinds) {
     const rows = await this.server.json(`/api/audit?chat=${this.chat}`);
     return rows.filter(({ kind }) => kinds.length === 0 || kinds.includes(kind)).map(({ kind }) => kind);
+  }
+
+  clipboard() {
+    return this.page.evaluate(() => navigator.clipboard.readText());
   }
 
   async until(condition, what) {

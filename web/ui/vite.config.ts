@@ -19,7 +19,7 @@ export default defineConfig({
       '@adk-bridge/client/worklets': here('../client/src/worklets'),
       '@adk-bridge/client': here('../client/src/index.ts'),
     },
-    // The library's sources lie beside packages of their own.
+    // The library's sources have a node_modules of their own next to them.
     dedupe: ['ai', '@ai-sdk/react', 'react', 'react-dom'],
   },
   plugins: [react(), tailwindcss(), newFontsOnly(), compressed()],
@@ -45,7 +45,7 @@ function newFontsOnly(): Plugin {
   };
 }
 
-/** Leaves `NAME.br` and `NAME.gz` beside every text, so that the server compresses nothing. */
+/** Writes `NAME.br` and `NAME.gz` next to every text, so that the server compresses nothing. */
 function compressed(): Plugin {
   return {
     name: 'compressed',

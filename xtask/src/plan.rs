@@ -131,10 +131,8 @@ fn run(workspace: &Workspace, step: &Step, machine: &mut Machine) -> (Verdict, S
     if !matches!(verdict, Verdict::Failed(_)) {
         return (verdict, String::new());
     }
-    let output = log.text();
-    println!("----- output of {} -----", step.name());
-    print!("{output}");
-    println!("----- end of the output of {} -----", step.name());
+    let output = report::without_progress(&log.text());
+    print!("{}", report::output_of(step.name(), &output));
     (verdict, output)
 }
 

@@ -2,11 +2,9 @@
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::{
-    BufRead as _, BufReader, IsTerminal as _, Read as _, Seek as _, SeekFrom, Write as _,
-};
+use std::io::{IsTerminal as _, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::report;
@@ -104,47 +102,6 @@ impl Log {
                 Err(e) => return Err(format!("cannot wait for `{shown}`: {e}")),
             }
         }
-    }
-}
-
-/// A program that serves as long as this lives.
-pub(crate) struct Server {
-    child: Child,
-    /// What it said where it is.
-    pub(crate) address: String,
-}
-
-impl Server {
-    /// Starts a program and waits until it says `listening on ADDRESS`.
-    pub(crate) fn start(command: &mut Command) -> Result<Self, String> {
-        let shown = shown(command);
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|e| format!("cannot start `{shown}`: {e}"))?;
-        let mut line = String::new();
-        if let Some(out) = child.stdout.take() {
-            // A failed read leaves the line empty, which is reported below.
-            let _ = BufReader::new(out).read_line(&mut line);
-        }
-        let mut server = Self {
-            child,
-            address: String::new(),
-        };
-        line.trim()
-            .strip_prefix("listening on ")
-            .ok_or_else(|| format!("`{shown}` did not say where it listens"))?
-            .clone_into(&mut server.address);
-        Ok(server)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // One that has ended already needs no more than the wait.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -27,6 +27,58 @@ pub(crate) struct Line {
 const LAST_LINES: usize = 30;
 const LAST_WIDTH: usize = 300;
 
+/// Of the output of a failed step this much is printed first: who sees only the beginning of a long log sees the reason.
+const FIRST_SHOWN: usize = 60;
+
+/// What cargo does on its way, each on a line of its own, ending in this column.
+const PROGRESS: [&str; 11] = [
+    "Adding",
+    "Blocking",
+    "Checking",
+    "Compiling",
+    "Dirty",
+    "Downloaded",
+    "Downloading",
+    "Finished",
+    "Fresh",
+    "Locking",
+    "Updating",
+];
+const PROGRESS_COLUMN: usize = 12;
+
+/// The text without the lines in which cargo tells how far it is.
+pub(crate) fn without_progress(text: &str) -> String {
+    let lines = text.lines().filter(|line| !is_progress(line));
+    lines.fold(String::new(), |text, line| text + line + "\n")
+}
+
+fn is_progress(line: &str) -> bool {
+    let verb = line.get(..PROGRESS_COLUMN).unwrap_or_default();
+    PROGRESS.contains(&verb.trim_start()) && line[PROGRESS_COLUMN..].starts_with(' ')
+}
+
+/// The output of a failed step, its end first.
+pub(crate) fn output_of(step: &str, output: &str) -> String {
+    let lines: Vec<&str> = output.lines().collect();
+    let (before, last) = lines.split_at(lines.len().saturating_sub(FIRST_SHOWN));
+    let mut text = format!(
+        "----- output of {step}: its last {} lines -----\n",
+        last.len()
+    );
+    let mut write = |lines: &[&str]| {
+        for line in lines {
+            let _ = writeln!(text, "{line}");
+        }
+    };
+    write(last);
+    if !before.is_empty() {
+        write(&[&format!("----- output of {step}: what came before -----")]);
+        write(before);
+    }
+    write(&[&format!("----- end of the output of {step} -----")]);
+    text
+}
+
 /// Tells whether the run is good. In CI nothing may be missing.
 pub(crate) fn is_good(lines: &[Line], in_ci: bool) -> bool {
     count(lines, in_ci).1 == 0
@@ -126,6 +178,33 @@ mod tests {
         assert!(text.contains("  line 999.\n") && !text.contains("line 900."));
         assert!(text.find("it broke") < text.find("line 999."));
         assert!(text.ends_with("\n1 passed, 1 failed\n"));
+    }
+
+    #[test]
+    fn progress_of_cargo_is_left_out() {
+        let log = "$ cargo build\n  Downloaded ring v0.17.14\n   Compiling ring v0.17.14\n    Checking a v1 (/a)\n\
+            warning: unused\n     Running tests/crash.rs (target/crash)\n    Finished `dev` profile\n  Compiling is a word\n\
+            Compiling too\n   é Compiling\n";
+        let left = "$ cargo build\nwarning: unused\n     Running tests/crash.rs (target/crash)\n  Compiling is a word\n\
+            Compiling too\n   é Compiling\n";
+        assert_eq!(without_progress(log), left);
+    }
+
+    #[test]
+    fn the_end_of_the_output_comes_first() {
+        let said: String = (1..=100)
+            .map(|number| format!("line {number}.\n"))
+            .collect();
+        let text = output_of("chat", &said);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "----- output of chat: its last 60 lines -----");
+        assert_eq!((lines[1], lines[60]), ("line 41.", "line 100."));
+        assert_eq!(lines[61], "----- output of chat: what came before -----");
+        assert_eq!((lines[62], lines[101]), ("line 1.", "line 40."));
+        assert_eq!(lines[102], "----- end of the output of chat -----");
+        assert_eq!(lines.len(), 103);
+        let short = output_of("chat", "broken\n");
+        assert_eq!(short.lines().count(), 3);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Sets up what the checks need: Node.js and its packages, Google's Python packages, Chromium, a voice.
+//! Sets up what the checks need: Node.js and its packages, Google's Python packages, Chromium, a voice, proxies.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,18 +14,27 @@ pub(crate) enum Need {
     Python,
     Chromium,
     Espeak,
+    Proxies,
 }
 
 /// Everything that can be set up, in order.
-pub(crate) const NEEDS: &[Need] = &[Need::Node, Need::Python, Need::Chromium, Need::Espeak];
+pub(crate) const NEEDS: &[Need] = &[
+    Need::Node,
+    Need::Python,
+    Need::Chromium,
+    Need::Espeak,
+    Need::Proxies,
+];
 
 /// Where npm packages are asked for: the checks that are written in JavaScript, the library and the page.
-const NODE_PACKAGES: [&str; 5] = [
+const NODE_PACKAGES: [&str; 7] = [
     "web/conformance",
     "web/chat",
     "web/client",
     "web/ui",
     "web/e2e",
+    "web/proxies",
+    "web/assistant-ui",
 ];
 
 /// What Vite asks for; the AI SDK packages run on it, although the newest ones ask for more.
@@ -49,6 +58,7 @@ impl Need {
             Self::Python => "python",
             Self::Chromium => "chromium",
             Self::Espeak => "espeak",
+            Self::Proxies => "nginx",
         }
     }
 
@@ -58,6 +68,7 @@ impl Need {
             Self::Python => "set up a Python environment with Google's packages",
             Self::Chromium => "set up Chromium for the browser tests",
             Self::Espeak => "set up espeak-ng, which speaks in the tests of audio",
+            Self::Proxies => "set up nginx and Caddy, which the bridge is put behind",
         }
     }
 }
@@ -84,6 +95,7 @@ impl Machine {
             Need::Python => self.python(workspace, log),
             Need::Chromium => self.chromium(log),
             Need::Espeak => self.espeak(log),
+            Need::Proxies => self.proxies(log),
         };
         match outcome {
             Ok(detail) => Verdict::Passed(detail),
@@ -135,8 +147,8 @@ impl Machine {
         Ok(format!("python {version}, packages installed"))
     }
 
-    /// Makes the virtual environment anew: by Python's own module, by `virtualenv`, or after
-    /// installing what Debian's Python leaves out.
+    /// Creates the virtual environment again: by Python's own module, by `virtualenv`, or after installing what
+    /// Debian's Python leaves out.
     fn make_venv(&mut self, workspace: &Workspace, log: &mut Log) -> Result<(), Lack> {
         if python_version("python3").is_none() {
             self.install(&["python3", "python3-venv"], "Python 3", log)?;
@@ -176,6 +188,24 @@ impl Machine {
         }
         self.install(&["espeak-ng"], "espeak-ng", log)?;
         version().ok_or_else(|| Lack::Broken("espeak-ng was installed but does not start".into()))
+    }
+
+    fn proxies(&mut self, log: &mut Log) -> Result<String, Lack> {
+        // nginx tells its version elsewhere, and ends well without a word.
+        let nginx = || process::answer("nginx", &["-v"]);
+        let caddy = || process::answer("caddy", &["version"]);
+        if nginx().is_none() {
+            self.install(&["nginx-light"], "nginx", log)?;
+        }
+        if caddy().is_none() {
+            self.install(&["caddy"], "Caddy", log)?;
+        }
+        match (nginx(), caddy()) {
+            (Some(_), Some(version)) => Ok(format!("nginx, Caddy {version}")),
+            _ => Err(Lack::Broken(
+                "nginx and Caddy were installed but do not start".into(),
+            )),
+        }
     }
 
     /// Installs Debian packages where this process may.

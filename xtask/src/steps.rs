@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::process::{self, Log, Server};
+use crate::process::{self, Log};
 use crate::report::Verdict;
 use crate::setup::Need;
 use crate::workspace::Workspace;
 
 /// One check: programs that are run one after the other until one fails.
 ///
-/// `{target}` stands for the build output directory, `{python}` for the interpreter that has
-/// Google's packages, `{address}` for the address of the server that runs beside the last program.
+/// `{target}` stands for the build output directory. `node-test` is `node --test`, `pytest` that of
+/// the environment that has Google's packages, and both write a report.
 pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
@@ -19,19 +19,18 @@ pub(crate) struct Check {
     /// Files that the programs write, removed first so that an old one is never checked.
     writes: &'static [&'static str],
     programs: &'static [&'static [&'static str]],
-    /// A server that is started before the last program and ended after it. It says where it is in
-    /// a line `listening on ADDRESS`.
-    server: Option<&'static [&'static str]>,
     tally: Tally,
 }
 
-/// How the log tells how much was looked at. A check that looked at nothing has failed.
+/// What tells how much was looked at. A check that looked at nothing has failed.
 enum Tally {
     /// The exit code is all there is.
     None,
     /// Cargo's `test result:` lines.
     CargoTest,
-    /// A line `NAME: N passed, M failed`, NAME being the check's own.
+    /// The report of `node-test` or `pytest`, in JUnit's form.
+    Report,
+    /// A line `NAME: N passed, M failed` of the log, NAME being the check's own.
     Named,
 }
 
@@ -43,12 +42,11 @@ pub(crate) const CHECKS: &[Check] = &[
         needs: &[],
         writes: &[],
         programs: &[&["cargo", "fmt", "--all", "--check"]],
-        server: None,
         tally: Tally::None,
     },
     Check {
         name: "clippy",
-        what: "clippy has nothing to say",
+        what: "clippy reports nothing",
         needs: &[],
         writes: &[],
         programs: &[&[
@@ -60,7 +58,6 @@ pub(crate) const CHECKS: &[Check] = &[
             "-D",
             "warnings",
         ]],
-        server: None,
         tally: Tally::None,
     },
     Check {
@@ -68,13 +65,29 @@ pub(crate) const CHECKS: &[Check] = &[
         what: "the Rust tests",
         needs: &[],
         writes: &[],
-        programs: &[&["cargo", "test", "--workspace"]],
-        server: None,
+        programs: &[&["cargo", "test", "--workspace", "--no-fail-fast"]],
+        tally: Tally::CargoTest,
+    },
+    Check {
+        name: "lean",
+        what: "the bridge without the demo, as a library and as a program",
+        needs: &[],
+        writes: &[],
+        programs: &[&[
+            "cargo",
+            "test",
+            "--package=adk-bridge",
+            "--no-default-features",
+            "--lib",
+            "--test=builder",
+            "--test=examples",
+            "--test=without_demo",
+        ]],
         tally: Tally::CargoTest,
     },
     Check {
         name: "kill",
-        what: "the release build, killed at random moments, loses nothing that it has told",
+        what: "the release build, killed at random moments, loses nothing that it has sent",
         needs: &[],
         writes: &[],
         programs: &[
@@ -89,7 +102,6 @@ pub(crate) const CHECKS: &[Check] = &[
                 "killed_at_random",
             ],
         ],
-        server: None,
         tally: Tally::CargoTest,
     },
     Check {
@@ -102,20 +114,15 @@ pub(crate) const CHECKS: &[Check] = &[
                 "cargo",
                 "run",
                 "--release",
-                "--package=adk-bridge-protocol",
-                "--example=fold_corpus",
+                "--package=adk-bridge-conformance",
                 "--",
+                "fold",
                 "{target}/conformance/fold.jsonl",
                 "1",
             ],
-            &[
-                "node",
-                "web/conformance/fold.mjs",
-                "{target}/conformance/fold.jsonl",
-            ],
+            &["node-test", "web/conformance/fold.test.mjs"],
         ],
-        server: None,
-        tally: Tally::Named,
+        tally: Tally::Report,
     },
     Check {
         name: "ws",
@@ -130,31 +137,23 @@ pub(crate) const CHECKS: &[Check] = &[
                 "cargo",
                 "run",
                 "--release",
-                "--package=adk-bridge-protocol",
-                "--example=ws_frames",
+                "--package=adk-bridge-conformance",
                 "--",
-                "write",
+                "ws-frames",
                 "{target}/conformance/ws.jsonl",
             ],
-            &[
-                "node",
-                "web/conformance/ws.mjs",
-                "{target}/conformance/ws.jsonl",
-                "{target}/conformance/ws-client.jsonl",
-            ],
+            &["node-test", "web/conformance/ws.test.mjs"],
             &[
                 "cargo",
                 "run",
                 "--release",
-                "--package=adk-bridge-protocol",
-                "--example=ws_frames",
+                "--package=adk-bridge-conformance",
                 "--",
-                "check",
+                "ws-check",
                 "{target}/conformance/ws-client.jsonl",
             ],
         ],
-        server: None,
-        tally: Tally::Named,
+        tally: Tally::Report,
     },
     Check {
         name: "streams",
@@ -166,19 +165,14 @@ pub(crate) const CHECKS: &[Check] = &[
                 "cargo",
                 "run",
                 "--release",
-                "--package=adk-bridge-protocol",
-                "--example=stream_corpus",
+                "--package=adk-bridge-conformance",
                 "--",
+                "streams",
                 "{target}/conformance/streams.jsonl",
             ],
-            &[
-                "node",
-                "web/conformance/streams.mjs",
-                "{target}/conformance/streams.jsonl",
-            ],
+            &["node-test", "web/conformance/streams.test.mjs"],
         ],
-        server: None,
-        tally: Tally::Named,
+        tally: Tally::Report,
     },
     Check {
         name: "predicates",
@@ -190,19 +184,14 @@ pub(crate) const CHECKS: &[Check] = &[
                 "cargo",
                 "run",
                 "--release",
-                "--package=adk-bridge-protocol",
-                "--example=predicate_corpus",
+                "--package=adk-bridge-conformance",
                 "--",
+                "predicates",
                 "{target}/conformance/predicates.jsonl",
             ],
-            &[
-                "node",
-                "web/conformance/predicates.mjs",
-                "{target}/conformance/predicates.jsonl",
-            ],
+            &["node-test", "web/conformance/predicates.test.mjs"],
         ],
-        server: None,
-        tally: Tally::Named,
+        tally: Tally::Report,
     },
     Check {
         name: "chat",
@@ -211,10 +200,9 @@ pub(crate) const CHECKS: &[Check] = &[
         writes: &[],
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],
-            &["node", "web/chat/run.mjs", "{target}/debug/adk-bridge"],
+            &["node-test", "web/chat/chat.test.mjs"],
         ],
-        server: None,
-        tally: Tally::Named,
+        tally: Tally::Report,
     },
     Check {
         name: "adk",
@@ -223,15 +211,9 @@ pub(crate) const CHECKS: &[Check] = &[
         writes: &[],
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],
-            &[
-                "node",
-                "web/chat/run-remote.mjs",
-                "{target}/debug/adk-bridge",
-                "{python}",
-            ],
+            &["node-test", "web/chat/remote.test.mjs"],
         ],
-        server: None,
-        tally: Tally::Named,
+        tally: Tally::Report,
     },
     Check {
         name: "client",
@@ -246,8 +228,18 @@ pub(crate) const CHECKS: &[Check] = &[
                 "{target}/debug/adk-bridge",
             ],
         ],
-        server: None,
         tally: Tally::Named,
+    },
+    Check {
+        name: "proxies",
+        what: "answers stream through Next.js, Vite, Express, nginx and Caddy, configured as README.md shows",
+        needs: &[Need::Node, Need::Proxies],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["node-test", "web/proxies/proxies.test.mjs"],
+        ],
+        tally: Tally::Report,
     },
     Check {
         name: "ui",
@@ -259,16 +251,21 @@ pub(crate) const CHECKS: &[Check] = &[
             &["npm", "run", "test", "--prefix", "web/ui"],
             &["npm", "run", "build", "--prefix", "web/ui"],
             &["cargo", "build", "--package=adk-bridge"],
-            &[
-                "node",
-                "web/e2e/run.mjs",
-                "{target}/debug/adk-bridge",
-                "{target}/e2e",
-                "{python}",
-            ],
+            &["node-test", "web/e2e/page.test.mjs"],
         ],
-        server: None,
-        tally: Tally::Named,
+        tally: Tally::Report,
+    },
+    Check {
+        name: "assistant-ui",
+        what: "assistant-ui in a real browser, from another origin and with a key",
+        needs: &[Need::Node, Need::Chromium],
+        writes: &[],
+        programs: &[
+            &["npm", "run", "build", "--prefix", "web/assistant-ui"],
+            &["cargo", "build", "--package=adk-bridge"],
+            &["node-test", "web/assistant-ui/assistant-ui.test.mjs"],
+        ],
+        tally: Tally::Report,
     },
     Check {
         name: "google",
@@ -283,20 +280,14 @@ pub(crate) const CHECKS: &[Check] = &[
                 "cargo",
                 "run",
                 "--release",
-                "--package=adk-bridge-protocol",
-                "--example=google_corpus",
+                "--package=adk-bridge-conformance",
                 "--",
+                "google",
                 "{target}/conformance/google",
             ],
-            &[
-                "{python}",
-                "python/check_google.py",
-                "{target}/conformance/google/contents.jsonl",
-                "{target}/conformance/google/events.jsonl",
-            ],
+            &["pytest", "python/test_google.py"],
         ],
-        server: None,
-        tally: Tally::Named,
+        tally: Tally::Report,
     },
     Check {
         name: "gemini",
@@ -305,10 +296,9 @@ pub(crate) const CHECKS: &[Check] = &[
         writes: &[],
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],
-            &["{python}", "python/check_gemini.py", "{address}"],
+            &["pytest", "python/test_gemini.py"],
         ],
-        server: Some(&["{target}/debug/adk-bridge", "fake-gemini", "--pace=0ms"]),
-        tally: Tally::Named,
+        tally: Tally::Report,
     },
     Check {
         name: "live",
@@ -317,46 +307,46 @@ pub(crate) const CHECKS: &[Check] = &[
         writes: &[],
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],
-            &["{python}", "python/check_live.py", "{address}"],
+            &["pytest", "python/test_live.py"],
         ],
-        server: Some(&["{target}/debug/adk-bridge", "fake-gemini", "--pace=0ms"]),
-        tally: Tally::Named,
+        tally: Tally::Report,
     },
     Check {
         name: "adk-live",
-        what: "a real ADK server is spoken with through the bridge, its model being the scripted Gemini",
+        what: "voice conversations with a real ADK server, whose model is the scripted Gemini",
         needs: &[Need::Python],
         writes: &[],
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],
-            &[
-                "{python}",
-                "python/check_adk_live.py",
-                "{target}/debug/adk-bridge",
-                "{address}",
-            ],
+            &["pytest", "python/test_adk_live.py"],
         ],
-        server: Some(&["{target}/debug/adk-bridge", "fake-gemini", "--pace=0ms"]),
-        tally: Tally::Named,
+        tally: Tally::Report,
     },
 ];
 
 impl Check {
     /// Runs the check, its output going to the log.
     pub(crate) fn run(&self, workspace: &Workspace, log: &mut Log) -> Verdict {
+        let report = workspace.report(self.name);
         let outcome = self
-            .clear_way(workspace)
-            .and_then(|()| self.run_programs(workspace, log))
-            .and_then(|()| self.tally.read(self.name, &log.text()));
-        match outcome {
-            Ok(detail) => Verdict::Passed(detail),
-            Err(reason) => Verdict::Failed(reason),
+            .clear_way(workspace, &report)
+            .and_then(|()| self.run_programs(workspace, &report, log));
+        // A program that fails may have said why in its report.
+        let counts = self.tally.read(self.name, &log.text(), &report);
+        match (outcome, counts) {
+            (Ok(()), Ok(detail)) => Verdict::Passed(detail),
+            (Ok(()), Err(reason)) => Verdict::Failed(reason),
+            (Err(problem), Err(reason)) if self.tally.is_report() && report.exists() => {
+                Verdict::Failed(format!("{reason}: {problem}"))
+            }
+            (Err(problem), _) => Verdict::Failed(problem),
         }
     }
 
-    fn clear_way(&self, workspace: &Workspace) -> Result<(), String> {
-        for path in self.writes {
-            let path = workspace.root.join(fill(path, workspace));
+    fn clear_way(&self, workspace: &Workspace, report: &Path) -> Result<(), String> {
+        let writes = self.writes.iter();
+        let written = writes.map(|path| workspace.root.join(fill(path, workspace)));
+        for path in written.chain([report.to_path_buf()]) {
             if let Some(parent) = path.parent() {
                 std::fs::create_dir_all(parent)
                     .map_err(|e| format!("cannot create {}: {e}", parent.display()))?;
@@ -371,27 +361,31 @@ impl Check {
         Ok(())
     }
 
-    fn run_programs(&self, workspace: &Workspace, log: &mut Log) -> Result<(), String> {
-        let Some((last, before)) = self.programs.split_last() else {
-            return Ok(());
-        };
-        for words in before {
-            log.run(&mut command(words, "", workspace))?;
+    fn run_programs(
+        &self,
+        workspace: &Workspace,
+        report: &Path,
+        log: &mut Log,
+    ) -> Result<(), String> {
+        for words in self.programs {
+            log.run(&mut command(words, report, workspace))?;
         }
-        let server = match self.server {
-            Some(words) => Some(Server::start(&mut command(words, "", workspace))?),
-            None => None,
-        };
-        let address = server.as_ref().map_or("", |server| server.address.as_str());
-        log.run(&mut command(last, address, workspace))
+        Ok(())
     }
 }
 
 impl Tally {
-    fn read(&self, name: &str, log: &str) -> Result<String, String> {
+    fn is_report(&self) -> bool {
+        matches!(self, Self::Report)
+    }
+
+    fn read(&self, name: &str, log: &str, report: &Path) -> Result<String, String> {
         let (passed, failed) = match self {
             Self::None => return Ok(String::new()),
             Self::CargoTest => cargo_tally(log),
+            Self::Report => std::fs::read_to_string(report)
+                .map(|xml| report_tally(&xml))
+                .map_err(|e| format!("it left no report at {}: {e}", report.display()))?,
             Self::Named => named_tally(name, log)
                 .ok_or_else(|| format!("it did not close with `{name}: N passed, M failed`"))?,
         };
@@ -403,28 +397,58 @@ impl Tally {
     }
 }
 
-fn command(words: &[&str], address: &str, workspace: &Workspace) -> Command {
-    let mut words = words
-        .iter()
-        .map(|word| fill(word, workspace).replace("{address}", address));
-    let program = words.next().unwrap_or_default();
-    let mut command = match program.as_str() {
+fn command(words: &[&str], report: &Path, workspace: &Workspace) -> Command {
+    let (program, arguments) = words.split_first().unwrap_or((&"", &[]));
+    let mut command = match *program {
         "cargo" => process::cargo(),
         "npm" => process::script("npm"),
-        _ => Command::new(program),
+        "node-test" => node_test(report, workspace),
+        "pytest" => pytest(report, workspace),
+        other => Command::new(fill(other, workspace)),
     };
-    command.args(words).current_dir(&workspace.root);
+    command
+        .args(arguments.iter().map(|word| fill(word, workspace)))
+        .current_dir(&workspace.root);
     command
 }
 
-/// Puts in the paths, from the project's root where they lie below it: programs run there.
+/// Node's own test runner: what it says to the log, its counts to the report.
+fn node_test(report: &Path, workspace: &Workspace) -> Command {
+    let mut command = Command::new("node");
+    command
+        .args(["--test", "--test-reporter=spec"])
+        .args([
+            "--test-reporter-destination=stdout",
+            "--test-reporter=junit",
+        ])
+        .arg(format!(
+            "--test-reporter-destination={}",
+            short(report, workspace)
+        ))
+        .env("CARGO_TARGET_DIR", &workspace.target)
+        // What was built is tested, whatever somebody tried by hand before.
+        .env_remove("ADK_BRIDGE_BINARY")
+        .env_remove("ADK_BRIDGE_PYTHON");
+    command
+}
+
+fn pytest(report: &Path, workspace: &Workspace) -> Command {
+    let mut command = Command::new(short(&workspace.python(), workspace));
+    command
+        .args(["-m", "pytest"])
+        .arg(format!("--junit-xml={}", short(report, workspace)))
+        .env("CARGO_TARGET_DIR", &workspace.target);
+    command
+}
+
 fn fill(word: &str, workspace: &Workspace) -> String {
-    let short = |path: &Path| {
-        let path = path.strip_prefix(&workspace.root).unwrap_or(path);
-        path.to_string_lossy().into_owned()
-    };
-    word.replace("{target}", &short(&workspace.target))
-        .replace("{python}", &short(&workspace.python()))
+    word.replace("{target}", &short(&workspace.target, workspace))
+}
+
+/// A path from the project's root where it lies below it: programs run there.
+fn short(path: &Path, workspace: &Workspace) -> String {
+    let path = path.strip_prefix(&workspace.root).unwrap_or(path);
+    path.to_string_lossy().into_owned()
 }
 
 /// Adds up lines such as `test result: ok. 3 passed; 0 failed; 0 ignored; …`.
@@ -443,6 +467,31 @@ fn cargo_tally(log: &str) -> (u64, u64) {
                 failed + number_before("failed"),
             )
         })
+}
+
+/// Counts the tests of a report in JUnit's form; a skipped one is neither passed nor failed.
+fn report_tally(xml: &str) -> (u64, u64) {
+    // Markup in names and messages is escaped, so that this begins a test wherever it is found.
+    let tests = xml.split("<testcase ").skip(1);
+    tests.fold((0, 0), |(passed, failed), test| {
+        let test = test.split("</testcase>").next().unwrap_or_default();
+        if test.contains("<failure") || test.contains("<error") {
+            (passed, failed + 1)
+        } else if test.contains("<skipped") || is_file(test) {
+            (passed, failed)
+        } else {
+            (passed + 1, failed)
+        }
+    })
+}
+
+/// Node reports a file that holds no test as one that passed.
+fn is_file(test: &str) -> bool {
+    let name = test
+        .split("name=\"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next());
+    name.is_some_and(|name| name.ends_with(".test.mjs"))
 }
 
 /// Finds the last line of the form `NAME: N passed, M failed`.
@@ -466,7 +515,9 @@ mod tests {
             test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
             test result: FAILED. 4 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.20s\n";
         assert_eq!(cargo_tally(log), (7, 2));
-        assert_eq!(Tally::CargoTest.read("test", log), Err("2 failed".into()));
+        let none = Path::new("no report");
+        let counts = Tally::CargoTest.read("test", log, none);
+        assert_eq!(counts, Err("2 failed".into()));
     }
 
     #[test]
@@ -493,7 +544,42 @@ mod tests {
         ];
         for (log, expected) in cases {
             let expected = expected.map(String::from).map_err(String::from);
-            assert_eq!(Tally::Named.read("fold", log), expected, "{log:?}");
+            let none = Path::new("no report");
+            assert_eq!(Tally::Named.read("fold", log, none), expected, "{log:?}");
         }
+    }
+
+    #[test]
+    fn reports_of_both_runners_are_counted() {
+        let node = r#"<testsuites>
+            <testsuite name="chat" tests="3" failures="1" skipped="1">
+                <testcase name="one &lt;testcase " time="0.1" classname="test"/>
+                <testcase name="two" time="0.1" classname="test" failure="no">
+                    <failure type="testCodeFailure" message="no">&lt;testcase </failure>
+                </testcase>
+                <testcase name="three" time="0.1" classname="test"><skipped type="skipped"/></testcase>
+            </testsuite>
+            <testcase name="four" time="0.1" classname="test"/>
+            </testsuites>"#;
+        assert_eq!(report_tally(node), (2, 1));
+        let pytest = r#"<testsuite name="pytest" errors="1" failures="1" tests="3"><testcase classname="a"
+            name="one" time="1" /><testcase classname="a" name="two" time="1"><failure message="no">no</failure></testcase
+            ><testcase classname="a" name="three" time="1"><error message="no">no</error></testcase></testsuite>"#;
+        assert_eq!(report_tally(pytest), (1, 2));
+    }
+
+    #[test]
+    fn a_file_without_tests_does_not_count() {
+        let case =
+            r#"<testcase name="/project/web/chat/chat.test.mjs" time="0.2" classname="test""#;
+        assert_eq!(report_tally(&format!("{case}/>")), (0, 0));
+        let broken = format!("{case}><failure>test failed</failure></testcase>");
+        assert_eq!(report_tally(&broken), (0, 1));
+    }
+
+    #[test]
+    fn a_check_without_a_report_has_failed() {
+        let missing = Tally::Report.read("chat", "", Path::new("no report"));
+        assert!(missing.is_err_and(|reason| reason.starts_with("it left no report")));
     }
 }

@@ -34,6 +34,11 @@ impl Workspace {
         self.target.join("venv")
     }
 
+    /// What the test runner of the named step reports.
+    pub(crate) fn report(&self, step: &str) -> PathBuf {
+        self.target.join("xtask").join(format!("{step}.xml"))
+    }
+
     /// The output of the named step.
     pub(crate) fn log(&self, step: &str) -> PathBuf {
         self.target.join("xtask").join(format!("{step}.log"))

@@ -1,133 +1,241 @@
-//! Agent: who answers.
+//! The trait of an agent, and the requests that it gets.
 //!
-//! A run is one model call, or a whole run of a remote ADK server. The agents are a closed set, and a piece of an answer
-//! passes through here for every few words: an enum hands it on without a box or a virtual call.
+//! ```text
+//!   Agent::start(AgentRequest) ──▶ AgentRun ──▶ read() ──▶ events(piece, sink) ──▶ … ──▶ finish(sink)
+//! ```
+//!
+//! A run is one model call, or a whole run of a remote agent. A piece from the network is given back to the run that
+//! read it, which passes its events to a sink by reference: nothing is copied. Every piece costs a virtual call and a
+//! box, which is little compared with reading it from the network.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use adk_bridge_protocol::event::{Content, Event};
+use adk_bridge_protocol::id::{ChatId, UserId};
+use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::Response;
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::adk_server::{AdkRun, AdkServer};
-use crate::gemini::{Gemini, GeminiRun};
+use crate::error::AgentError;
+use crate::live::LiveAgent;
 use crate::tool::ToolSpec;
 
-/// Who answers.
-#[derive(Debug, Clone)]
-pub enum Agent {
-    Gemini(Gemini),
-    Adk(AdkServer),
-}
+/// What the traits return instead of `async fn`, so that they can be used as objects.
+pub use futures_util::future::BoxFuture;
 
-/// One answer of an agent, as it comes.
-#[derive(Debug)]
-pub enum AgentRun {
-    Gemini(GeminiRun),
-    Adk(AdkRun),
-}
-
-/// An answer that is being asked for. Dropping it takes the question back.
-pub type Starting = Pin<Box<dyn Future<Output = Result<AgentRun, AgentError>> + Send>>;
-
-/// What an agent is asked that is told everything every time.
-#[derive(Debug)]
-pub struct Request<'r> {
-    pub contents: Vec<Content<'r>>,
-    pub tools: &'r [ToolSpec],
-}
-
-/// What an agent is asked that remembers what it was told.
-pub struct SessionRequest {
-    pub chat_id: String,
-    pub user: String,
-    /// How often the history was cut: every cut makes the agent's own memory void.
-    pub generation: u64,
-    pub news: News,
-    pub memory: Arc<dyn Memory>,
-}
-
-/// What has happened since an agent was asked last.
-#[derive(Debug)]
-pub enum News {
-    /// The user has written this content.
-    Message(Value),
-    Responses(Vec<Response>),
-}
-
-/// What is kept of a chat for an agent that remembers; read when the agent has forgotten.
-pub trait Memory: Send + Sync {
-    /// How the agent knows this generation of the conversation, in its own words; nothing where it does not yet.
-    fn session(&self) -> Recall<'_, Option<Value>>;
-    fn set_session(&self, session: Value) -> Recall<'_, ()>;
-    /// Everything before the news, oldest first; the reply that the news belong to comes last.
-    fn past(&self) -> Recall<'_, Vec<Past>>;
-}
-
-/// One message of the past.
-#[derive(Debug)]
-pub struct Past {
-    pub message: Message,
-    /// What the agent said in it and was told in between, as it went over the wire.
-    pub said: Vec<String>,
-}
-
-pub type Recall<'m, T> = Pin<Box<dyn Future<Output = Result<T, String>> + Send + 'm>>;
-
-/// Why an agent did not answer. The message is for the user, the detail for the log.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}")]
-pub struct AgentError {
-    pub message: String,
-    pub detail: String,
-}
+/// A run that is being started. Dropping it cancels the request.
+pub type Starting = BoxFuture<'static, Result<Box<dyn AgentRun>, AgentError>>;
 
 /// Takes the events of a run as they are read. They borrow from the read buffer.
 pub type EventSink<'s> = &'s mut (dyn FnMut(&Event<'_>) + Send);
 
-impl Agent {
-    /// The model behind it, where that is known.
-    pub fn model(&self) -> Option<&str> {
-        match self {
-            Self::Gemini(gemini) => Some(gemini.model()),
-            Self::Adk(_) => None,
+/// An agent. One value answers in all chats.
+pub trait Agent: Send + Sync {
+    fn info(&self) -> AgentInfo;
+
+    /// How much of a conversation it needs; decides which [`AgentRequest`] it gets.
+    fn memory(&self) -> MemoryModel;
+
+    /// Starts a run. The future outlives the request, so it must copy what it needs before it is returned.
+    fn start(&self, request: AgentRequest<'_>) -> Starting;
+
+    /// Its support for speech, if it has any. Both share what it remembers of a chat.
+    fn live(&self) -> Option<&dyn LiveAgent> {
+        None
+    }
+
+    /// The tools that it runs itself, as far as it lists them, without those of the bridge.
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<ToolSpec>, AgentError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// Deletes what the agent has of a deleted chat. The user does not wait for it, and failures are only logged.
+    fn forget(&self, _chat: DeletedChat) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// A shared agent is an agent, too.
+impl<A: Agent + ?Sized> Agent for Arc<A> {
+    fn info(&self) -> AgentInfo {
+        (**self).info()
+    }
+
+    fn memory(&self) -> MemoryModel {
+        (**self).memory()
+    }
+
+    fn start(&self, request: AgentRequest<'_>) -> Starting {
+        (**self).start(request)
+    }
+
+    fn live(&self) -> Option<&dyn LiveAgent> {
+        (**self).live()
+    }
+
+    fn tools(&self) -> BoxFuture<'_, Result<Vec<ToolSpec>, AgentError>> {
+        (**self).tools()
+    }
+
+    fn forget(&self, chat: DeletedChat) -> BoxFuture<'static, ()> {
+        (**self).forget(chat)
+    }
+}
+
+/// One run of an agent, read as it comes.
+pub trait AgentRun: Send {
+    /// The next piece of the answer, as it comes from the network; nothing at its end. Cancel-safe.
+    fn read(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, AgentError>>;
+
+    /// Passes the events of a piece to the sink.
+    fn events(&mut self, piece: &[u8], sink: EventSink<'_>) -> Result<(), AgentError>;
+
+    /// Passes the events that the end of the answer completes, and fails if the answer is incomplete.
+    fn finish(&mut self, _sink: EventSink<'_>) -> Result<(), AgentError> {
+        Ok(())
+    }
+
+    /// The events of the run to store since the last call; see [`PastMessage::said`].
+    fn take_said(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// What an agent says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AgentInfo {
+    /// Names it among the agents of a server.
+    pub id: String,
+    /// What users see.
+    pub name: String,
+    /// Its `agent.kind`.
+    pub kind: String,
+    /// The model behind it, if known.
+    pub model: Option<String>,
+    /// What it cannot do, unlike other agents: each is a phrase that follows "it cannot".
+    pub limitations: Vec<String>,
+    /// How many files of this process one turn keeps open.
+    pub descriptors_per_turn: usize,
+}
+
+impl AgentInfo {
+    /// An agent with the name of its kind. The other fields can be changed.
+    pub fn new(kind: impl Into<String>) -> Self {
+        let kind = kind.into();
+        Self {
+            id: kind.clone(),
+            name: kind.clone(),
+            kind,
+            model: None,
+            limitations: Vec::new(),
+            descriptors_per_turn: 1,
         }
     }
 }
 
-impl AgentRun {
-    /// The next piece of the answer, as the network brings it; nothing at its end. May be dropped and called again.
-    pub async fn read(&mut self) -> Result<Option<Bytes>, AgentError> {
+/// How much of a conversation an agent must be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryModel {
+    /// Everything, every time. The bridge runs its tools.
+    Stateless,
+    /// Only what is new: it remembers the rest in a session, and runs its own tools.
+    Session,
+}
+
+/// A request to an agent, in the form of its [`MemoryModel`].
+#[derive(Debug)]
+pub enum AgentRequest<'r> {
+    /// For [`MemoryModel::Stateless`].
+    Conversation(ConversationRequest<'r>),
+    /// For [`MemoryModel::Session`].
+    Session(SessionRequest),
+}
+
+impl<'r> AgentRequest<'r> {
+    /// The request of a stateless agent.
+    pub fn into_conversation(self) -> Result<ConversationRequest<'r>, AgentError> {
         match self {
-            Self::Gemini(run) => run.read().await,
-            Self::Adk(run) => run.read().await,
+            Self::Conversation(request) => Ok(request),
+            Self::Session(_) => Err(AgentError::wrong_form("Stateless")),
         }
     }
 
-    /// Hands the events of a piece to the sink.
-    pub fn events(&mut self, piece: &[u8], sink: EventSink<'_>) -> Result<(), AgentError> {
+    /// The request of an agent with a session.
+    pub fn into_session(self) -> Result<SessionRequest, AgentError> {
         match self {
-            Self::Gemini(run) => run.events(piece, sink),
-            Self::Adk(run) => run.events(piece, sink),
+            Self::Session(request) => Ok(request),
+            Self::Conversation(_) => Err(AgentError::wrong_form("Session")),
         }
     }
+}
 
-    /// Hands over what the end of the answer completes.
-    pub fn finish(&mut self, sink: EventSink<'_>) -> Result<(), AgentError> {
-        match self {
-            Self::Gemini(run) => run.finish(sink),
-            Self::Adk(run) => run.finish(),
-        }
-    }
+/// A whole conversation, to be answered.
+#[derive(Debug)]
+pub struct ConversationRequest<'r> {
+    pub chat: ChatKey,
+    pub contents: Vec<Content<'r>>,
+    /// What the model may call; the bridge runs it.
+    pub tools: &'r [ToolSpec],
+}
 
-    /// What is to be remembered of the run since the last time; see [`Past::said`].
-    pub fn take_said(&mut self) -> Vec<String> {
-        match self {
-            Self::Gemini(_) => Vec::new(),
-            Self::Adk(run) => run.take_said(),
-        }
+/// What is new in a conversation that the agent remembers.
+pub struct SessionRequest {
+    pub chat: ChatKey,
+    /// How often the history was cut: every cut invalidates the agent's own memory.
+    pub generation: u64,
+    pub input: NewInput,
+    pub store: Arc<dyn SessionStore>,
+}
+
+/// Identifies a chat: two users may have chats with the same id.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ChatKey {
+    pub user: UserId,
+    pub id: ChatId,
+}
+
+/// A deleted chat, and the sessions that [`SessionStore::set_session`] stored for it.
+#[derive(Debug, Clone)]
+pub struct DeletedChat {
+    pub chat: ChatKey,
+    pub sessions: Vec<Value>,
+}
+
+/// What has happened since the last run.
+#[derive(Debug)]
+pub enum NewInput {
+    /// The user has written this content.
+    Message(Json),
+    Responses(Vec<Response>),
+}
+
+/// What is stored of a chat for an agent with a session; read when the agent has lost the session.
+pub trait SessionStore: Send + Sync {
+    /// The agent's own id of the session for this generation of the conversation, if there is one yet.
+    fn session(&self) -> BoxFuture<'_, Result<Option<Value>, String>>;
+    fn set_session(&self, session: Value) -> BoxFuture<'_, Result<(), String>>;
+    /// Everything before the new input, oldest first; the reply that the input belongs to comes last.
+    fn past(&self) -> BoxFuture<'_, Result<Vec<PastMessage>, String>>;
+}
+
+/// One message of the past.
+#[derive(Debug)]
+pub struct PastMessage {
+    pub message: Message,
+    /// The raw events of the agent in this message, and what it was sent in between.
+    pub said: Vec<String>,
+}
+
+/// Shows the chat, never its content.
+impl std::fmt::Debug for SessionRequest {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("SessionRequest")
+            .field("chat", &self.chat)
+            .field("generation", &self.generation)
+            .finish_non_exhaustive()
     }
 }

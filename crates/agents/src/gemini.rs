@@ -1,7 +1,7 @@
 //! Gemini over REST: one run is one `streamGenerateContent`, read as ADK events.
 //!
 //! Text and thoughts come as partial events, complete calls as non-partial ones, and a last event says why the model
-//! stopped; nothing is repeated. A call that fails before its first byte is tried again where Google says that helps.
+//! stopped; nothing is repeated. A call that fails before its first byte is tried again if Google says that this helps.
 
 mod request;
 mod response;
@@ -11,22 +11,37 @@ use std::time::Duration;
 
 use adk_bridge_protocol::wire::sse::{Ending, MAX_EVENT_BYTES, SseError, SseParser};
 use bytes::Bytes;
+use reqwest::Url;
 
-use crate::agent::{AgentError, EventSink, Request};
+use crate::agent::{
+    Agent, AgentInfo, AgentRequest, AgentRun, BoxFuture, ConversationRequest, EventSink,
+    MemoryModel, Starting,
+};
+use crate::error::{AgentError, AgentErrorKind, shortened, withheld};
+use crate::gemini_live::GeminiLive;
+use crate::live::LiveAgent;
+use crate::loopback::is_loopback;
+use crate::silence::{Patience, SilenceError};
 use response::Assembly;
+
+pub(crate) use response::Refusal;
 
 /// How often a call is tried; with the waits below a user waits at most four seconds for a busy model.
 const TRIES: u32 = 4;
 /// The first wait; each further one is twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// A longer wait that Google asks for is not worth the user's time: better to say that the model is busy.
+/// If Google asks for a longer wait, it is better to report that the model is busy.
 const LONGEST_WAIT: Duration = Duration::from_secs(8);
-/// A connection that does not stand by then will not.
+/// A connection that is not open by then never will be.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A model that thinks may be silent for long, but not for ever.
+/// A model that thinks may be silent for long, but not without end.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Google's longest errors, which name every field of a request that is wrong, have a few KB.
+/// How many idle connections are kept, and for how long: a burst of calls must not leave as many behind.
+const MAX_IDLE: usize = 32;
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Google's longest errors, which name every wrong field of a request, have a few KB.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 /// A model behind Google's REST interface.
@@ -34,68 +49,103 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 pub struct Gemini {
     client: reqwest::Client,
     settings: Settings,
+    silence: Duration,
+    live: Option<GeminiLive>,
 }
 
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Up to and without `/v1beta`.
+    /// Without `/v1beta`.
     pub base_url: String,
     pub model: String,
     pub api_key: String,
     pub instruction: Option<String>,
 }
 
-/// One answer of the model, as it comes.
+/// One model call, read as it comes.
 #[derive(Debug)]
 pub struct GeminiRun {
     response: reqwest::Response,
     url: String,
+    patience: Patience,
     parser: SseParser,
     assembly: Assembly,
 }
 
 impl Gemini {
     pub fn new(settings: Settings) -> Result<Self, AgentError> {
-        let client = reqwest::Client::builder()
+        let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(SILENCE_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE)
+            .pool_idle_timeout(IDLE_TIMEOUT)
             .tcp_nodelay(true)
-            // The key is for the host that was named, and for no other.
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|error| AgentError {
-                message: "the connection to the model cannot be set up".into(),
-                detail: error.to_string(),
-            })?;
-        Ok(Self { client, settings })
+            // The key must not be sent to any other host.
+            .redirect(reqwest::redirect::Policy::none());
+        // The demo's model, and a local stand-in for Google's.
+        if Url::parse(&settings.base_url).is_ok_and(|url| is_loopback(&url)) {
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| {
+            AgentError::broken(
+                "the connection to the model cannot be set up",
+                error.to_string(),
+            )
+        })?;
+        Ok(Self {
+            client,
+            settings,
+            silence: SILENCE_TIMEOUT,
+            live: None,
+        })
     }
 
-    pub fn model(&self) -> &str {
-        &self.settings.model
+    /// Adds speech, by this model of the same server.
+    #[must_use]
+    pub fn with_live_model(self, model: impl Into<String>) -> Self {
+        let spoken = Settings {
+            model: model.into(),
+            ..self.settings.clone()
+        };
+        Self {
+            live: Some(GeminiLive::new(spoken)),
+            ..self
+        }
+    }
+
+    /// Gives up a call that is silent for this long, instead of three minutes.
+    #[must_use]
+    pub fn patient_for(self, silence: Duration) -> Self {
+        Self { silence, ..self }
     }
 
     /// Asks the model. Dropping the future, or the run, stops it.
-    pub fn start(
+    fn ask(
         &self,
-        request: &Request<'_>,
+        request: ConversationRequest<'_>,
     ) -> impl Future<Output = Result<GeminiRun, AgentError>> + Send + use<> {
-        let body = request::body(request, self.settings.instruction.as_deref());
+        let body = request::body(request, &self.settings);
         let url = format!(
             "{}/v1beta/models/{}:streamGenerateContent?alt=sse",
             self.settings.base_url.trim_end_matches('/'),
             self.settings.model
         );
         let (client, key) = (self.client.clone(), self.settings.api_key.clone());
+        let model = self.settings.model.clone();
+        let silence = self.silence;
         async move {
             let body = Bytes::from(body?);
             let mut wait = FIRST_WAIT;
             let mut attempt = 1;
             loop {
-                match send(&client, &url, &key, body.clone()).await {
+                let mut patience = Patience::new(silence);
+                let sent = send(&client, &url, &key, &model, body.clone());
+                let sent = patience.wait_for(sent).await;
+                match sent.map_err(|silent| silence_of(&silent, &url))? {
                     Ok(response) => {
                         return Ok(GeminiRun {
                             response,
                             url,
+                            patience: Patience::new(silence),
                             parser: SseParser::new(MAX_EVENT_BYTES),
                             assembly: Assembly::default(),
                         });
@@ -104,7 +154,7 @@ impl Gemini {
                         let pause = again.map(|asked| asked.unwrap_or(wait));
                         match pause {
                             Some(pause) if attempt < TRIES && pause <= LONGEST_WAIT => {
-                                tracing::warn!(attempt, detail = %error.detail, "the model is tried again");
+                                tracing::warn!(attempt, kind = %error.kind(), detail = error.detail(), "retrying the model");
                                 tokio::time::sleep(pause).await;
                                 wait *= 2;
                                 attempt += 1;
@@ -118,49 +168,75 @@ impl Gemini {
     }
 }
 
-impl GeminiRun {
-    /// The next piece of the answer, as the network brings it; nothing at its end. May be dropped and called again.
-    pub async fn read(&mut self) -> Result<Option<Bytes>, AgentError> {
-        self.response.chunk().await.map_err(|error| AgentError {
-            message: "the connection to the model broke in the middle of the answer; try again"
-                .into(),
-            detail: format!("{}: {error:?}", self.url),
+impl Agent for Gemini {
+    fn info(&self) -> AgentInfo {
+        let mut info = AgentInfo::new("gemini");
+        info.model = Some(self.settings.model.clone());
+        info
+    }
+
+    fn memory(&self) -> MemoryModel {
+        MemoryModel::Stateless
+    }
+
+    fn start(&self, request: AgentRequest<'_>) -> Starting {
+        let run = request
+            .into_conversation()
+            .map(|conversation| self.ask(conversation));
+        Box::pin(async move { Ok(Box::new(run?.await?) as Box<dyn AgentRun>) })
+    }
+
+    fn live(&self) -> Option<&dyn LiveAgent> {
+        self.live.as_ref().map(|live| live as &dyn LiveAgent)
+    }
+}
+
+impl AgentRun for GeminiRun {
+    fn read(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, AgentError>> {
+        Box::pin(async {
+            let read = self.patience.wait_for(self.response.chunk()).await;
+            let read = read.map_err(|silent| silence_of(&silent, &self.url))?;
+            read.map_err(|error| {
+                AgentError::unreachable(
+                    "the connection to the model broke in the middle of the answer; try again",
+                    format!("{}: {error:?}", self.url),
+                )
+            })
         })
     }
 
-    /// Hands the events of a piece to the sink.
-    pub fn events(&mut self, piece: &[u8], sink: EventSink<'_>) -> Result<(), AgentError> {
+    fn events(&mut self, piece: &[u8], sink: EventSink<'_>) -> Result<(), AgentError> {
         let mut rest = piece;
         while let Some(event) = self.parser.next(&mut rest).map_err(unreadable)? {
+            self.patience.renew();
             self.assembly.chunk(event.data, sink)?;
         }
         Ok(())
     }
 
-    /// Hands over what the end of the answer completes.
-    pub fn finish(&mut self, sink: EventSink<'_>) -> Result<(), AgentError> {
+    fn finish(&mut self, sink: EventSink<'_>) -> Result<(), AgentError> {
         if let Some(kind) = other_kind(&self.response)
             && !self.assembly.has_begun()
         {
-            return Err(AgentError {
-                message: format!(
-                    "what answers at {} is no Gemini model: it sent {kind}, not events; check agent.base_url",
-                    host(&self.url)
+            return Err(AgentError::broken(
+                format!(
+                    "the configured server is not a Gemini model: it sent {} instead of events; check agent.base_url",
+                    shortened(kind)
                 ),
-                detail: format!("{}: {kind}", self.url),
-            });
+                format!("{}: another kind of answer, {}", self.url, withheld(kind)),
+            ));
         }
         if let Ending::Truncated { .. } = self.parser.finish().map_err(unreadable)? {
-            return Err(AgentError {
-                message: "the model's answer was cut off; try again".into(),
-                detail: format!("{}: the stream ended in the middle of an event", self.url),
-            });
+            return Err(AgentError::broken(
+                "the model's answer was cut off; try again",
+                format!("{}: the stream ended in the middle of an event", self.url),
+            ));
         }
         self.assembly.finish(sink)
     }
 }
 
-/// The content type of an answer that says to be something else than a stream of events.
+/// The content type of an answer, if it is not a stream of events.
 fn other_kind(response: &reqwest::Response) -> Option<&str> {
     let kind = response.headers().get("content-type")?.to_str().ok()?;
     let kind = kind.split(';').next()?.trim();
@@ -168,13 +244,10 @@ fn other_kind(response: &reqwest::Response) -> Option<&str> {
 }
 
 fn unreadable(error: SseError) -> AgentError {
-    AgentError {
-        message: "the model's answer cannot be read".into(),
-        detail: error.to_string(),
-    }
+    AgentError::broken("the model's answer cannot be parsed", error.to_string())
 }
 
-/// Why a call did not begin, and whether (and after which pause) it may be tried again.
+/// Why a call failed to begin, and whether (and after which pause) it may be tried again.
 struct Failure {
     error: AgentError,
     again: Option<Option<Duration>>,
@@ -184,6 +257,7 @@ async fn send(
     client: &reqwest::Client,
     url: &str,
     key: &str,
+    model: &str,
     body: Bytes,
 ) -> Result<reqwest::Response, Failure> {
     let response = client
@@ -194,42 +268,61 @@ async fn send(
         .send()
         .await
         .map_err(|error| Failure {
-            again: (error.is_connect() || error.is_request()).then_some(None),
-            error: AgentError {
-                message: format!("the model at {} cannot be reached", host(url)),
-                detail: format!("{error:?}"),
-            },
+            // A timeout would only be repeated.
+            again: (!error.is_timeout() && (error.is_connect() || error.is_request()))
+                .then_some(None),
+            error: AgentError::unreachable(
+                "the model cannot be reached; try again",
+                format!("{url}: {error:?}"),
+            ),
         })?;
     let status = response.status();
     if status.is_success() {
         return Ok(response);
     }
-    let text = beginning(response).await;
-    let (message, retry_after) = response::error_of(&text);
+    let text = read_error_body(response).await;
+    let refusal = Refusal::read(&text);
+    let retry_after = refusal.retry_after;
     let again = matches!(status.as_u16(), 429 | 500 | 503).then_some(retry_after);
-    let said = message.unwrap_or_else(|| status.to_string());
+    let kind = match status.as_u16() {
+        401 | 403 => AgentErrorKind::Unauthorized,
+        400 if refusal.is_about_the_key => AgentErrorKind::Unauthorized,
+        429 => AgentErrorKind::Quota { retry_after },
+        500..=599 => AgentErrorKind::Unreachable,
+        _ => AgentErrorKind::Rejected,
+    };
+    // It may quote the request, and with it content.
+    tracing::debug!(%status, answer = shortened(&text), "the model's refusal");
+    let said = refusal.message;
+    let said = said.map_or_else(|| status.to_string(), |said| shortened(&said));
     let advice = match status.as_u16() {
-        300..=399 => format!(
-            "{} sends the request elsewhere ({said}); correct agent.base_url",
-            host(url)
-        ),
+        300..=399 => {
+            format!("the model's server redirects the request ({said}); correct agent.base_url")
+        }
         401 | 403 => format!("the model refuses the API key: {said}"),
-        404 => format!("the model is unknown at {}: {said}", host(url)),
+        404 => format!(
+            "the model {model:?} is unknown or has been retired: {said}; set agent.model to one that exists"
+        ),
         429 => format!("the model's quota is used up, try again later: {said}"),
+        // A model that was shut down may always answer with this status.
+        503 => format!(
+            "the model {model:?} is not available, try again, or set agent.model to another: {said}"
+        ),
         500..=599 => format!("the model is not available, try again: {said}"),
         _ => format!("the model refused the request: {said}"),
     };
     Err(Failure {
-        error: AgentError {
-            message: advice,
-            detail: format!("{url}: {status}: {text}"),
-        },
+        error: AgentError::new(
+            kind,
+            advice,
+            format!("{url}: {status}, {} bytes", text.len()),
+        ),
         again,
     })
 }
 
-/// What an error answer says, as far as anybody will read it.
-async fn beginning(mut response: reqwest::Response) -> String {
+/// The beginning of an error's body.
+async fn read_error_body(mut response: reqwest::Response) -> String {
     let mut text = Vec::new();
     while let Ok(Some(piece)) = response.chunk().await {
         let room = MAX_ERROR_BYTES - text.len();
@@ -241,8 +334,12 @@ async fn beginning(mut response: reqwest::Response) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// What a user may see of an address.
-fn host(url: &str) -> &str {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    rest.split(['/', '?']).next().unwrap_or(rest)
+fn silence_of(SilenceError(time): &SilenceError, url: &str) -> AgentError {
+    AgentError::unreachable(
+        format!(
+            "the model sent nothing for {} seconds; try again",
+            time.as_secs_f64()
+        ),
+        format!("{url}: silent"),
+    )
 }

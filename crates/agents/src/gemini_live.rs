@@ -1,34 +1,34 @@
-//! Gemini Live: one upstream connection held open for speech, read as ADK events.
+//! Gemini Live: one open connection for speech, read as ADK events.
 //!
-//! Everything is read as [`Incoming`]: events in the form in which ADK's `run_live` gives them, and notices about the
-//! connection itself. Renewing a connection is decided in [`renewal`]; nothing here reconnects by itself.
+//! Everything is read as [`Incoming`](crate::live::Incoming): events in the form of ADK's `run_live`, and notices about
+//! the connection itself.
 
 mod incoming;
 mod outgoing;
-pub mod renewal;
 
 use std::future::Future;
 use std::time::Duration;
 
-use adk_bridge_protocol::event::{Content, Event};
-use adk_bridge_protocol::outbox::Response;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
+use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
+use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, StatusCode};
 
-use crate::agent::AgentError;
-use crate::gemini::Settings;
+use crate::agent::BoxFuture;
+use crate::error::{AgentError, AgentErrorKind, shortened, withheld};
+use crate::gemini::{Refusal, Settings};
+use crate::live::{
+    ConnectError, Connecting, IncomingSink, LiveAgent, LiveConnection, LiveInput, LiveRequest,
+    LiveSetup, Modality, Read, Speaker,
+};
 use crate::live_socket::LiveSocket;
-use crate::tool::ToolSpec;
 use incoming::Assembly;
 
-pub use crate::live_socket::{NO_CODE, Read};
-
-/// A connection that does not stand by then, setup included, will not.
+/// A connection that is not open and set up by then never will be.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// Models of the second family say that their turn is complete right after a call; only if nothing follows our response
-/// for so long was it meant.
+/// Models of the second family say that their turn is complete right after a call; it is true only if nothing follows
+/// our response for this long.
 const QUIET: Duration = Duration::from_secs(5);
 const PATH: &str = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent";
 
@@ -38,97 +38,15 @@ pub struct GeminiLive {
     settings: Settings,
 }
 
-/// How a connection begins.
+/// One connection to such a model.
 #[derive(Debug)]
-pub struct LiveSetup<'s> {
-    /// What was said before: everything, or, with a handle, what its session does not know.
-    pub contents: Vec<Content<'s>>,
-    /// Whether the model shall answer these contents.
-    pub answer: bool,
-    pub modality: Modality,
-    pub activity: Activity,
-    pub tools: &'s [ToolSpec],
-    /// The session to take up again.
-    pub handle: Option<&'s str>,
-}
-
-/// How the model answers. A connection has one for all its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Modality {
-    Audio,
-    Text,
-}
-
-/// Who says where the user's speech begins and ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Activity {
-    /// The model hears it.
-    Detected,
-    /// The user says it, by a key.
-    Explicit,
-}
-
-/// What is sent.
-#[derive(Debug)]
-pub enum LiveInput<'i> {
-    /// PCM16 mono, 16 kHz.
-    Audio(&'i [u8]),
-    Video {
-        media_type: &'i str,
-        data: &'i [u8],
-    },
-    /// The user's written words.
-    Text(&'i str),
-    /// Turns of the conversation, to be answered or only to be known.
-    Contents {
-        turns: &'i [Content<'i>],
-        answer: bool,
-    },
-    ActivityStart,
-    ActivityEnd,
-    /// No more audio for the time being.
-    AudioStreamEnd,
-    /// The results of all calls that are open.
-    Responses(&'i [Response]),
-}
-
-/// What a connection brings.
-#[derive(Debug)]
-pub enum Incoming<'e> {
-    Event(&'e Event<'e>),
-    /// The connection is closed in this time.
-    GoAway(Duration),
-    /// The newest handle; without one, the session cannot be taken up at this moment.
-    Resumable(Option<String>),
-    /// The model does not wait for the results of these calls any more.
-    Cancelled(Vec<String>),
-}
-
-/// One side of the conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speaker {
-    User,
-    Model,
-}
-
-/// Takes what a connection brings; it borrows from the message.
-pub type IncomingSink<'s> = &'s mut (dyn FnMut(Incoming<'_>) + Send);
-
-#[derive(Debug)]
-pub struct LiveConnection {
+pub struct GeminiConnection {
     socket: LiveSocket,
     assembly: Assembly,
     modality: Modality,
-    /// Models of the third family take written words as realtime input only.
+    /// Models of the third family accept text only as realtime input.
     text_is_realtime: bool,
-}
-
-/// Why a connection was not opened, and with which code the other side closed it.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub struct ConnectError {
-    pub error: AgentError,
-    pub code: Option<u16>,
+    model: String,
 }
 
 impl GeminiLive {
@@ -137,23 +55,23 @@ impl GeminiLive {
         Self { settings }
     }
 
-    pub fn model(&self) -> &str {
-        &self.settings.model
-    }
-
     /// Opens a connection. Dropping the future gives up.
-    pub fn connect(
+    pub fn open(
         &self,
         setup: &LiveSetup<'_>,
-    ) -> impl Future<Output = Result<LiveConnection, ConnectError>> + Send + use<> {
+    ) -> impl Future<Output = Result<GeminiConnection, ConnectError>> + Send + use<> {
         let settings = self.settings.clone();
         let opening = Opening::new(&settings, setup);
         async move {
             let asked = opening.modality;
             match opening.open(&settings, asked).await {
-                // A model that can only speak says so by refusing; what it says can be read all the same.
+                // A model that can only speak refuses text; its speech has a transcription that can be used instead.
                 Err(refused) if asked == Modality::Text && refused.code == Some(INVALID) => {
-                    tracing::info!(model = settings.model, detail = %refused.error.detail, "the live model does not write; its words are read from its speech");
+                    tracing::info!(
+                        model = settings.model,
+                        detail = refused.error.detail(),
+                        "the live model does not write text; its speech is transcribed"
+                    );
                     opening.open(&settings, Modality::Audio).await
                 }
                 opened => opened,
@@ -162,27 +80,36 @@ impl GeminiLive {
     }
 }
 
-/// The code for a message that was not understood.
+/// The codes for a message that was not understood, and for a model or a session that does not exist.
 const INVALID: u16 = 1007;
+const NOT_FOUND: u16 = 1008;
+/// Models of the third family do not answer the history of a new connection, only new input; Google's own agent kit
+/// sends the same text to make them answer.
+const ANSWER_TRIGGER: &str = ".";
 
-/// What is sent first, in both modalities.
+/// The first messages, in both modalities.
 struct Opening {
     modality: Modality,
     spoken: Vec<u8>,
     written: Vec<u8>,
     contents: Option<Vec<u8>>,
+    /// What makes the model answer these contents, if they alone do not.
+    trigger: Option<Vec<u8>>,
     model_spoke_last: bool,
 }
 
 impl Opening {
     fn new(settings: &Settings, setup: &LiveSetup<'_>) -> Self {
         let contents = &setup.contents;
+        let is_history = outgoing::has_history(settings, setup);
         Self {
             modality: setup.modality,
             spoken: outgoing::setup(settings, setup, Modality::Audio),
             written: outgoing::setup(settings, setup, Modality::Text),
+            // The model waits until a history is complete.
             contents: (!contents.is_empty() || setup.answer)
-                .then(|| outgoing::contents(contents, setup.answer)),
+                .then(|| outgoing::contents(contents, setup.answer || is_history)),
+            trigger: (setup.answer && is_history).then(|| outgoing::text(ANSWER_TRIGGER, true)),
             model_spoke_last: contents
                 .last()
                 .is_some_and(|content| content.role.as_deref() == Some("model")),
@@ -193,10 +120,14 @@ impl Opening {
         &self,
         settings: &Settings,
         modality: Modality,
-    ) -> Result<LiveConnection, ConnectError> {
+    ) -> Result<GeminiConnection, ConnectError> {
         match timeout(CONNECT_TIMEOUT, self.try_open(settings, modality)).await {
             Ok(opened) => opened,
-            Err(_) => Err(unreachable(settings, "it did not answer in time")),
+            Err(_) => Err(not_opened(
+                settings,
+                AgentErrorKind::Unreachable,
+                "it did not answer in time",
+            )),
         }
     }
 
@@ -204,51 +135,51 @@ impl Opening {
         &self,
         settings: &Settings,
         modality: Modality,
-    ) -> Result<LiveConnection, ConnectError> {
+    ) -> Result<GeminiConnection, ConnectError> {
         let url = address(&settings.base_url);
         let mut request = url
             .as_str()
             .into_client_request()
-            .map_err(|error| unreachable(settings, &error.to_string()))?;
-        let key = HeaderValue::from_str(&settings.api_key)
-            .map_err(|_| unreachable(settings, "the API key cannot be sent in a header"))?;
+            .map_err(|error| not_opened(settings, AgentErrorKind::Rejected, &error.to_string()))?;
+        let key = HeaderValue::from_str(&settings.api_key).map_err(|_| {
+            let detail = "the API key cannot be sent in a header";
+            not_opened(settings, AgentErrorKind::Unauthorized, detail)
+        })?;
         request
             .headers_mut()
             .insert(HeaderName::from_static("x-goog-api-key"), key);
         let socket = LiveSocket::open(request)
             .await
-            .map_err(|error| unreachable(settings, &error.to_string()))?;
-        let mut connection = LiveConnection {
+            .map_err(|error| refused_handshake(settings, &error))?;
+        let mut connection = GeminiConnection {
             socket,
             assembly: Assembly::new(modality != self.modality, self.model_spoke_last),
             modality,
-            text_is_realtime: settings.model.contains("gemini-3"),
+            text_is_realtime: is_third_family(&settings.model),
+            model: settings.model.clone(),
         };
         let setup = match modality {
             Modality::Audio => &self.spoken,
             Modality::Text => &self.written,
         };
-        // A refusal may come faster than the setup is sent: its reason is what counts.
+        // A refusal may come before the setup is sent; its reason is the error that counts.
         let sent = connection.write(setup.clone()).await;
         loop {
             match connection.read().await {
                 Read::Message(message) if incoming::is_setup_complete(&message) => break,
                 Read::Message(_) | Read::Quiet => {}
                 Read::Closed { code, reason } => {
-                    let detail = sent.err().map(|error| error.detail).unwrap_or_default();
-                    return Err(ConnectError {
-                        error: AgentError {
-                            message: format!("the live model refused the connection: {reason}"),
-                            detail: format!("closed with {code}: {reason} {detail}"),
-                        },
-                        code: Some(code),
-                    });
+                    let mut refused = refused(&settings.model, code, &reason);
+                    if let Err(unsent) = sent {
+                        refused.error = refused.error.and_detail(unsent.detail());
+                    }
+                    return Err(refused);
                 }
             }
         }
-        if let Some(contents) = &self.contents {
+        for message in self.contents.iter().chain(&self.trigger) {
             connection
-                .write(contents.clone())
+                .write(message.clone())
                 .await
                 .map_err(|error| ConnectError { error, code: None })?;
         }
@@ -256,22 +187,34 @@ impl Opening {
     }
 }
 
-impl LiveConnection {
-    /// How the model really answers: one that only speaks is read where it was asked to write.
+impl GeminiConnection {
+    /// How the model really answers: one that only speaks is used by its transcription if text was requested.
     pub fn modality(&self) -> Modality {
         self.modality
     }
 
-    /// Whether the other side waits for the result of this call, named by its own id.
-    pub fn knows(&self, call: &str) -> bool {
-        self.assembly.knows(call)
+    async fn write(&mut self, message: Vec<u8>) -> Result<(), AgentError> {
+        self.socket.write(message).await
+    }
+}
+
+impl LiveAgent for GeminiLive {
+    fn model(&self) -> Option<&str> {
+        Some(&self.settings.model)
     }
 
-    pub fn open_calls(&self) -> &[String] {
+    fn connect(&self, request: LiveRequest<'_>) -> Connecting {
+        let opening = request.into_conversation().map(|setup| self.open(&setup));
+        Box::pin(async move { Ok(Box::new(opening?.await?) as Box<dyn LiveConnection>) })
+    }
+}
+
+impl LiveConnection for GeminiConnection {
+    fn open_calls(&self) -> &[String] {
         self.assembly.open_calls()
     }
 
-    pub async fn send(&mut self, input: LiveInput<'_>) -> Result<(), AgentError> {
+    fn send<'c>(&'c mut self, input: LiveInput<'c>) -> BoxFuture<'c, Result<(), AgentError>> {
         let message = match &input {
             LiveInput::Audio(pcm) => outgoing::audio(pcm),
             LiveInput::Video { media_type, data } => outgoing::video(media_type, data),
@@ -288,16 +231,18 @@ impl LiveConnection {
         if !matches!(input, LiveInput::Audio(_) | LiveInput::Video { .. }) {
             self.socket.quiet_at = None;
         }
-        self.write(message).await
+        Box::pin(self.write(message))
     }
 
-    /// The next message. May be dropped and called again. After [`Read::Closed`] there is nothing more.
-    pub async fn read(&mut self) -> Read {
-        self.socket.read().await
+    fn read(&mut self) -> BoxFuture<'_, Read> {
+        Box::pin(self.socket.read())
     }
 
-    /// Hands over what a message says.
-    pub fn events(&mut self, message: &[u8], sink: IncomingSink<'_>) -> Result<(), AgentError> {
+    fn speaker(&self, message: &[u8]) -> Option<Speaker> {
+        incoming::speaker(message)
+    }
+
+    fn events(&mut self, message: &[u8], sink: IncomingSink<'_>) -> Result<(), AgentError> {
         if self.assembly.message(message, sink)? {
             self.socket.quiet_at = Some(Instant::now() + QUIET);
         } else if !self.assembly.awaits_words() {
@@ -306,27 +251,86 @@ impl LiveConnection {
         Ok(())
     }
 
-    /// Nothing followed our response: the turn that was said to be complete was.
-    pub fn quiet(&mut self, sink: IncomingSink<'_>) {
-        self.assembly.quiet(sink);
+    /// Nothing followed our response: the turn is complete.
+    fn on_quiet(&mut self, sink: IncomingSink<'_>) {
+        self.assembly.on_quiet(sink);
     }
 
-    /// Says goodbye. The other side is not waited for.
-    pub async fn close(self) {
-        self.socket.close().await;
+    /// Only if another try would fail in the same way, because the model is not available.
+    fn explain_close(&self, code: u16, reason: &str) -> Option<ConnectError> {
+        is_about_model(&self.model, code, reason).then(|| refused(&self.model, code, reason))
     }
 
-    async fn write(&mut self, message: Vec<u8>) -> Result<(), AgentError> {
-        self.socket.write(message).await
+    /// Does not wait for the other side.
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(self.socket.close())
     }
 }
 
-/// Who speaks in a message, if anybody does: where nobody spoke, a turn begins with it.
-pub fn speaker(message: &[u8]) -> Option<Speaker> {
-    incoming::speaker(message)
+/// The error of a connection that was closed before it was set up.
+fn refused(model: &str, code: u16, reason: &str) -> ConnectError {
+    let said = shortened(reason);
+    let message = match is_about_model(model, code, reason) {
+        true => retired(model, &said),
+        false => format!("the live model refused the connection: {said}"),
+    };
+    let detail = format!("closed with {code}, {}", withheld(reason));
+    ConnectError {
+        error: AgentError::new(kind_of_close(code, reason), message, detail),
+        code: Some(code),
+    }
 }
 
-/// Where the live interface is, given where the model is.
+/// Whether the model does not exist, which is an error of the configuration, rather than a session.
+fn is_about_model(model: &str, code: u16, reason: &str) -> bool {
+    let reason = reason.to_lowercase();
+    code == NOT_FOUND && (reason.contains("model") || reason.contains(&model.to_lowercase()))
+}
+
+fn retired(model: &str, said: &str) -> String {
+    format!(
+        "the live model {model:?} is unknown or has been retired: {said}; set agent.live_model to one that exists"
+    )
+}
+
+/// The error of a refused handshake, in the words for refused requests.
+fn refused_handshake(settings: &Settings, error: &Error) -> ConnectError {
+    let Error::Http(response) = error else {
+        return not_opened(settings, AgentErrorKind::Unreachable, &error.to_string());
+    };
+    let (status, model) = (response.status(), &settings.model);
+    let body = response.body().as_deref().unwrap_or_default();
+    let body = String::from_utf8_lossy(body);
+    let refusal = Refusal::read(&body);
+    let kind = kind_of(status, &refusal);
+    let said = refusal
+        .message
+        .map_or_else(|| status.to_string(), |said| shortened(&said));
+    let message = match status.as_u16() {
+        300..=399 => format!(
+            "the live model's server redirects the request ({said}); correct agent.base_url"
+        ),
+        401 | 403 => format!("the live model refuses the API key: {said}"),
+        404 => retired(model, &said),
+        429 => format!("the live model's quota is used up, try again later: {said}"),
+        500..=599 => format!(
+            "the live model {model:?} is not available, try again, or set agent.live_model to another: {said}"
+        ),
+        _ => format!("the live model refused the connection: {said}"),
+    };
+    let is_final = status.is_redirection() || status.is_client_error() && status.as_u16() != 429;
+    let detail = format!("{}: {status}, {}", host(settings), withheld(&body));
+    ConnectError {
+        error: AgentError::new(kind, message, detail),
+        code: is_final.then_some(NOT_FOUND),
+    }
+}
+
+fn is_third_family(model: &str) -> bool {
+    model.contains("gemini-3")
+}
+
+/// The URL of the live interface, given that of the model.
 fn address(base: &str) -> String {
     let base = base.trim_end_matches('/');
     let base = match base.split_once("://") {
@@ -337,20 +341,49 @@ fn address(base: &str) -> String {
     base + PATH
 }
 
-fn unreachable(settings: &Settings, detail: &str) -> ConnectError {
-    let base = &settings.base_url;
-    let host = base.split_once("://").map_or(base.as_str(), |it| it.1);
-    let host = host.split(['/', '?']).next().unwrap_or(host);
+/// The error of a connection that failed without a reason from the other side.
+fn not_opened(settings: &Settings, kind: AgentErrorKind, detail: &str) -> ConnectError {
     ConnectError {
-        error: AgentError {
-            message: format!("the live model at {host} cannot be reached"),
-            detail: detail.to_owned(),
-        },
+        error: AgentError::new(
+            kind,
+            "the live model cannot be reached; try again",
+            format!("{}: {detail}", host(settings)),
+        ),
         code: None,
     }
 }
 
-/// Google's name for a response's token count in a live session, and the one that everybody else uses.
+fn host(settings: &Settings) -> &str {
+    let base = &settings.base_url;
+    let host = base.split_once("://").map_or(base.as_str(), |it| it.1);
+    host.split(['/', '?']).next().unwrap_or(host)
+}
+
+/// The kind of error of a failed handshake.
+fn kind_of(status: StatusCode, refusal: &Refusal) -> AgentErrorKind {
+    match status.as_u16() {
+        401 | 403 => AgentErrorKind::Unauthorized,
+        _ if refusal.is_about_the_key => AgentErrorKind::Unauthorized,
+        429 => AgentErrorKind::Quota {
+            retry_after: refusal.retry_after,
+        },
+        300..=499 => AgentErrorKind::Rejected,
+        _ => AgentErrorKind::Unreachable,
+    }
+}
+
+/// The kind of error of a connection that is closed before it is set up. Google has no codes for keys and quotas, only
+/// words.
+fn kind_of_close(code: u16, reason: &str) -> AgentErrorKind {
+    match code {
+        _ if reason.contains("quota") => AgentErrorKind::Quota { retry_after: None },
+        _ if reason.contains("API key") => AgentErrorKind::Unauthorized,
+        INVALID | NOT_FOUND => AgentErrorKind::Rejected,
+        _ => AgentErrorKind::Unreachable,
+    }
+}
+
+/// Google's name for a response's token count in a live session, and the name that is used everywhere else.
 const USAGE_NAMES: [(&str, &str); 2] = [
     ("responseTokenCount", "candidatesTokenCount"),
     ("responseTokensDetails", "candidatesTokensDetails"),
@@ -370,6 +403,38 @@ fn usage(mut usage: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::NO_CODE;
+
+    #[test]
+    fn a_close_says_what_can_be_done() {
+        let quota = AgentErrorKind::Quota { retry_after: None };
+        for (code, reason, kind) in [
+            (
+                INVALID,
+                "Request contains an invalid argument.",
+                AgentErrorKind::Rejected,
+            ),
+            (
+                INVALID,
+                "API key not valid. Please pass one.",
+                AgentErrorKind::Unauthorized,
+            ),
+            (NOT_FOUND, "models/x is not found", AgentErrorKind::Rejected),
+            (1011, "You exceeded your current quota", quota),
+            (
+                1011,
+                "Internal error encountered.",
+                AgentErrorKind::Unreachable,
+            ),
+            (
+                NO_CODE,
+                "the connection was cut",
+                AgentErrorKind::Unreachable,
+            ),
+        ] {
+            assert_eq!(kind_of_close(code, reason), kind, "{code}: {reason}");
+        }
+    }
 
     #[test]
     fn addresses() {

@@ -1,10 +1,29 @@
-//! Who answers: the agents that the bridge can talk to.
+//! The traits of an agent and of a tool, and the agents that come with the bridge.
+//!
+//! | module | knows |
+//! |---|---|
+//! | [`agent`], [`error`] | what an agent is, what it is asked, and why it does not answer |
+//! | [`live`] | agents that support speech |
+//! | [`tool`], [`tool_registry`] | what a tool is; the tools that a server is built with |
+//! | [`gemini`], [`gemini_live`] | a Gemini model, over REST and live |
+//! | [`adk_server`] | an app of any ADK server |
+//! | [`secrets`] | hides secrets in foreign texts, and the agent's address from users |
 
 pub mod adk_server;
 pub mod agent;
-pub mod demo;
+pub mod error;
 pub mod gemini;
 pub mod gemini_live;
 pub mod live;
 mod live_socket;
+mod loopback;
+pub mod secrets;
+mod silence;
 pub mod tool;
+pub mod tool_registry;
+
+pub use agent::{Agent, AgentInfo, AgentRequest, AgentRun, BoxFuture, MemoryModel};
+pub use error::{AgentError, AgentErrorKind};
+pub use live::{LiveAgent, LiveConnection};
+pub use tool::{ServerTool, ToolCall, ToolSpec};
+pub use tool_registry::ToolRegistry;

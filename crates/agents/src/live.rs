@@ -1,120 +1,207 @@
-//! Who is spoken with: a model of Google's live interface, or an ADK server.
+//! Speech: agents that support a voice conversation over an open connection.
 //!
-//! A closed set, as the agents are. Both are read as ADK events, and both take the same inputs.
+//! ```text
+//!   LiveAgent::connect(LiveRequest) ──▶ LiveConnection ──▶ send(input), read() ──▶ events(message, sink)
+//! ```
+//!
+//! All live agents emit ADK events and take the same inputs. [`renewal`] decides when a connection is renewed;
+//! implementations of these traits never reconnect on their own.
 
+pub mod renewal;
+
+use std::time::Duration;
+
+use adk_bridge_protocol::event::{Content, Event};
 use adk_bridge_protocol::outbox::Response;
 
-use crate::adk_server::{AdkConnection, AdkServer};
-use crate::agent::AgentError;
-use crate::gemini_live::{self, GeminiLive};
+#[cfg(doc)]
+use crate::agent::MemoryModel;
+use crate::agent::{BoxFuture, SessionRequest};
+use crate::error::AgentError;
+use crate::tool::ToolSpec;
 
-pub use crate::gemini_live::{
-    Activity, ConnectError, Incoming, IncomingSink, LiveInput, LiveSetup, Modality, Speaker,
-};
 pub use crate::live_socket::{NO_CODE, Read};
 
-/// Who is spoken with.
-#[derive(Debug, Clone)]
-pub enum Voice {
-    Gemini(GeminiLive),
-    Adk(AdkServer),
+/// A connection that is being opened. Dropping it cancels that.
+pub type Connecting = BoxFuture<'static, Result<Box<dyn LiveConnection>, ConnectError>>;
+
+/// Takes what a connection receives; it borrows from the message.
+pub type IncomingSink<'s> = &'s mut (dyn FnMut(Incoming<'_>) + Send);
+
+/// The part of an [`Agent`](crate::agent::Agent) that supports speech.
+pub trait LiveAgent: Send + Sync {
+    /// The model that speaks, if known.
+    fn model(&self) -> Option<&str>;
+
+    /// Opens a connection. The future outlives the request, so it must copy what it needs before it is returned.
+    fn connect(&self, request: LiveRequest<'_>) -> Connecting;
 }
 
-/// One connection held open for speech.
-#[derive(Debug)]
-pub enum LiveConnection {
-    Gemini(gemini_live::LiveConnection),
-    Adk(AdkConnection),
-}
+/// One open connection for speech.
+pub trait LiveConnection: Send {
+    /// The calls whose results the other side waits for, by its own ids.
+    fn open_calls(&self) -> &[String];
 
-impl Voice {
-    /// The model that speaks, where that is known.
-    pub fn model(&self) -> Option<&str> {
-        match self {
-            Self::Gemini(gemini) => Some(gemini.model()),
-            Self::Adk(_) => None,
-        }
+    fn send<'c>(&'c mut self, input: LiveInput<'c>) -> BoxFuture<'c, Result<(), AgentError>>;
+
+    /// The next message. Cancel-safe. Nothing follows [`Read::Closed`].
+    fn read(&mut self) -> BoxFuture<'_, Read>;
+
+    /// Who speaks in a message, if anyone does: after silence, a turn begins with it.
+    fn speaker(&self, message: &[u8]) -> Option<Speaker>;
+
+    /// Passes what a message says to the sink.
+    fn events(&mut self, message: &[u8], sink: IncomingSink<'_>) -> Result<(), AgentError>;
+
+    /// Called after [`Read::Quiet`]: nothing more will come of the turn.
+    fn on_quiet(&mut self, _sink: IncomingSink<'_>) {}
+
+    /// The events to store since the last call; see [`crate::agent::PastMessage::said`].
+    fn take_said(&mut self) -> Vec<String> {
+        Vec::new()
     }
-}
 
-impl LiveConnection {
+    /// Why it ended, for the user, if the other side gives a reason; with a code if another try is pointless.
+    fn explain_close(&self, _code: u16, _reason: &str) -> Option<ConnectError> {
+        None
+    }
+
+    /// Whether the other side automatically answers what was left unanswered in its session.
+    fn answers_history(&self) -> bool {
+        false
+    }
+
+    /// Expects an answer to what was asked before the connection was open.
+    fn expect_answer(&mut self) {}
+
+    /// Closes the connection. Waits for the other side if its session has one writer at a time.
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()>;
+
     /// Whether the other side waits for the result of this call, named by its own id.
-    pub fn knows(&self, call: &str) -> bool {
+    fn knows(&self, call: &str) -> bool {
         self.open_calls().iter().any(|open| open == call)
     }
 
     /// Whether it waits for all of these results.
-    pub fn knows_all(&self, responses: &[Response]) -> bool {
+    fn knows_all(&self, responses: &[Response]) -> bool {
         responses.iter().all(|response| self.knows(&response.id))
     }
+}
 
-    pub fn open_calls(&self) -> &[String] {
+/// How a connection begins, in the form of the agent's [`MemoryModel`].
+#[derive(Debug)]
+pub enum LiveRequest<'r> {
+    /// For [`MemoryModel::Stateless`].
+    Conversation(LiveSetup<'r>),
+    /// For [`MemoryModel::Session`]: in the session of the chat.
+    Session {
+        request: SessionRequest,
+        modality: Modality,
+    },
+}
+
+impl<'r> LiveRequest<'r> {
+    /// The request of a stateless agent.
+    pub fn into_conversation(self) -> Result<LiveSetup<'r>, ConnectError> {
         match self {
-            Self::Gemini(connection) => connection.open_calls(),
-            Self::Adk(connection) => connection.open_calls(),
+            Self::Conversation(setup) => Ok(setup),
+            Self::Session { .. } => Err(wrong_form("Stateless")),
         }
     }
 
-    pub async fn send(&mut self, input: LiveInput<'_>) -> Result<(), AgentError> {
+    /// The request of an agent with a session.
+    pub fn into_session(self) -> Result<(SessionRequest, Modality), ConnectError> {
         match self {
-            Self::Gemini(connection) => connection.send(input).await,
-            Self::Adk(connection) => connection.send(input).await,
+            Self::Session { request, modality } => Ok((request, modality)),
+            Self::Conversation(_) => Err(wrong_form("Session")),
         }
     }
+}
 
-    /// The next message. May be dropped and called again. After [`Read::Closed`] there is nothing more.
-    pub async fn read(&mut self) -> Read {
-        match self {
-            Self::Gemini(connection) => connection.read().await,
-            Self::Adk(connection) => connection.read().await,
-        }
+fn wrong_form(memory: &str) -> ConnectError {
+    ConnectError {
+        error: AgentError::wrong_form(memory),
+        code: None,
     }
+}
 
-    /// Who speaks in a message, if anybody does: where nobody spoke, a turn begins with it.
-    pub fn speaker(&self, message: &[u8]) -> Option<Speaker> {
-        match self {
-            Self::Gemini(_) => gemini_live::speaker(message),
-            Self::Adk(connection) => connection.speaker(message),
-        }
-    }
+/// The setup of a connection that is sent the conversation.
+#[derive(Debug)]
+pub struct LiveSetup<'s> {
+    /// The conversation so far or, with a handle, the part that its session does not know.
+    pub contents: Vec<Content<'s>>,
+    /// Whether the model should answer these contents.
+    pub answer: bool,
+    pub modality: Modality,
+    pub activity: Activity,
+    pub tools: &'s [ToolSpec],
+    /// The session to resume.
+    pub handle: Option<&'s str>,
+}
 
-    /// Hands over what a message says.
-    pub fn events(&mut self, message: &[u8], sink: IncomingSink<'_>) -> Result<(), AgentError> {
-        match self {
-            Self::Gemini(connection) => connection.events(message, sink),
-            Self::Adk(connection) => connection.events(message, sink),
-        }
-    }
+/// How the model answers. It cannot change during a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Modality {
+    Audio,
+    Text,
+}
 
-    /// Nothing came in the time in which something must: what was said is all.
-    pub fn quiet(&mut self, sink: IncomingSink<'_>) {
-        match self {
-            Self::Gemini(connection) => connection.quiet(sink),
-            Self::Adk(connection) => connection.quiet(sink),
-        }
-    }
+/// How the bounds of the user's speech are known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activity {
+    /// The model detects them.
+    Detected,
+    /// The user marks them with a key.
+    Explicit,
+}
 
-    /// What is to be remembered since the last time; see [`crate::agent::Past::said`].
-    pub fn take_said(&mut self) -> Vec<String> {
-        match self {
-            Self::Gemini(_) => Vec::new(),
-            Self::Adk(connection) => connection.take_said(),
-        }
-    }
+/// What is sent.
+#[derive(Debug)]
+pub enum LiveInput<'i> {
+    /// PCM16 mono, 16 kHz.
+    Audio(&'i [u8]),
+    Video {
+        media_type: &'i str,
+        data: &'i [u8],
+    },
+    /// The user's written words.
+    Text(&'i str),
+    /// Turns of the conversation, to be answered or only to be remembered.
+    Contents {
+        turns: &'i [Content<'i>],
+        answer: bool,
+    },
+    ActivityStart,
+    ActivityEnd,
+    /// No more audio for now.
+    AudioStreamEnd,
+    /// The results of all calls that are open.
+    Responses(&'i [Response]),
+}
 
-    /// Why it ended, for the user, where the other side says so.
-    pub fn lost(&self, reason: &str) -> Option<AgentError> {
-        match self {
-            Self::Gemini(_) => None,
-            Self::Adk(connection) => Some(connection.lost(reason)),
-        }
-    }
+/// What a connection receives.
+#[derive(Debug)]
+pub enum Incoming<'e> {
+    Event(&'e Event<'e>),
+    /// The connection is closed in this time.
+    GoAway(Duration),
+    /// The newest handle; without one, the session cannot be resumed at the moment.
+    Resumable(Option<String>),
+    /// The model no longer waits for the results of these calls.
+    Cancelled(Vec<String>),
+}
 
-    /// Says goodbye. An ADK server is waited for: its session has one writer at a time.
-    pub async fn close(self) {
-        match self {
-            Self::Gemini(connection) => connection.close().await,
-            Self::Adk(connection) => connection.close().await,
-        }
-    }
+/// One side of the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaker {
+    User,
+    Model,
+}
+
+/// Why a connection was not opened, and with which code the other side closed it.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct ConnectError {
+    pub error: AgentError,
+    pub code: Option<u16>,
 }

@@ -1,4 +1,4 @@
-//! The socket of a connection held open for speech: bounded both ways, and never silent without notice.
+//! The socket of a live connection: bounded in both directions, and silence is noticed.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 
-use crate::agent::AgentError;
+use crate::error::AgentError;
 
-/// A message that the other side does not take by then never arrives.
+/// A message that the other side has not taken by then will never arrive.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-/// After so much silence the other side is asked whether it is there, and after twice as much it is not.
+/// After this much silence the other side is pinged, and after twice as much it is considered gone.
 const SILENCE: Duration = Duration::from_secs(20);
-/// How long a goodbye may take: somebody else may wait for the line.
+/// How long closing may take: another connection may wait for the session.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Small, since most connections are silent most of the time; a message may be longer.
 const READ_BUFFER_BYTES: usize = 8 * 1024;
@@ -27,14 +27,14 @@ const MAX_WRITE_BUFFER_BYTES: usize = 16 * 1024 * 1024;
 /// The longest message that is read: some seconds of speech are half a megabyte.
 const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
 
-/// A close without a code, as when the line is cut.
+/// A close without a code, as when the connection is lost.
 pub const NO_CODE: u16 = 1006;
 
 /// One read of a connection.
 #[derive(Debug)]
 pub enum Read {
     Message(Bytes),
-    /// Nothing came in the time in which something must.
+    /// Nothing came although something was due.
     Quiet,
     Closed {
         code: u16,
@@ -47,7 +47,7 @@ pub(crate) struct LiveSocket {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     heard_at: Instant,
     asked: bool,
-    /// When something must have come; [`Read::Quiet`] tells that nothing has.
+    /// When something is due; [`Read::Quiet`] reports that nothing has come.
     pub(crate) quiet_at: Option<Instant>,
 }
 
@@ -68,7 +68,7 @@ impl LiveSocket {
         })
     }
 
-    /// The next message. May be dropped and called again. After [`Read::Closed`] there is nothing more.
+    /// The next message. Cancel-safe. Nothing follows [`Read::Closed`].
     pub(crate) async fn read(&mut self) -> Read {
         loop {
             let deadline = self.heard_at + if self.asked { 2 * SILENCE } else { SILENCE };
@@ -89,7 +89,7 @@ impl LiveSocket {
                         }
                         Some(Ok(_)) => {}
                         Some(Err(error)) => return Read::Closed { code: NO_CODE, reason: error.to_string() },
-                        None => return Read::Closed { code: NO_CODE, reason: "the line was cut".into() },
+                        None => return Read::Closed { code: NO_CODE, reason: "the connection was cut".into() },
                     }
                 }
                 () = sleep_until(quiet_at), if self.quiet_at.is_some() => {
@@ -98,7 +98,7 @@ impl LiveSocket {
                 }
                 () = sleep_until(deadline) => {
                     if self.asked {
-                        return Read::Closed { code: NO_CODE, reason: "the live model has gone silent".into() };
+                        return Read::Closed { code: NO_CODE, reason: "the live model does not respond any more".into() };
                     }
                     self.asked = true;
                     if let Err(error) = self.socket.send(Message::Ping(Bytes::new())).await {
@@ -117,16 +117,16 @@ impl LiveSocket {
             // The close frame that explains it is still to be read.
             Ok(Err(Error::ConnectionClosed | Error::AlreadyClosed)) => Err(broken("it is closed")),
             Ok(Err(error)) => Err(broken(&error.to_string())),
-            Err(_) => Err(broken("it does not take what is sent")),
+            Err(_) => Err(broken("it does not read what is sent")),
         }
     }
 
-    /// Says goodbye. The other side is not waited for.
+    /// Closes without waiting for the other side.
     pub(crate) async fn close(mut self) {
         let _ = timeout(CLOSE_TIMEOUT, self.socket.close(None)).await;
     }
 
-    /// Says goodbye and waits for the other side to do so, as far as it does.
+    /// Closes and waits a moment for the other side to close too.
     pub(crate) async fn hang_up(mut self) {
         let goodbye = async {
             let _ = self.socket.close(None).await;
@@ -137,8 +137,5 @@ impl LiveSocket {
 }
 
 fn broken(detail: &str) -> AgentError {
-    AgentError {
-        message: "the connection to the live model broke".into(),
-        detail: detail.to_owned(),
-    }
+    AgentError::unreachable("the connection to the live model broke", detail)
 }

@@ -1,14 +1,16 @@
-//! Tool: what a model may call, where it runs, and what holds for it.
+//! Tools: what a model may call, where it runs, and its rules.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use adk_bridge_protocol::calls::{Outcome, RunsOn};
+use adk_bridge_protocol::id::{CallId, ChatId, UserId};
+use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::reply::ToolRule;
 use serde_json::Value;
 
-/// What a model is told about a tool, and what holds for it.
+use crate::agent::BoxFuture;
+
+/// The description of a tool for the model, and its rules.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolSpec {
     pub name: String,
@@ -25,12 +27,13 @@ pub struct ToolSpec {
 pub trait ServerTool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
     /// Runs once with the arguments that were stored when the call was made. Dropping the future cancels it.
-    fn run(&self, call: ToolCall) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>>;
-    /// A chat is deleted: what the tool has of it outside of the chat's state goes too.
+    fn run(&self, call: ToolCall) -> BoxFuture<'_, Outcome>;
+    /// Deletes what the tool has of a deleted chat outside of the chat's state.
     fn forget<'t>(
         &'t self,
-        _chat_id: &'t str,
-    ) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 't>> {
+        _user: &'t UserId,
+        _chat_id: &'t ChatId,
+    ) -> BoxFuture<'t, Result<(), String>> {
         Box::pin(async { Ok(()) })
     }
 }
@@ -38,27 +41,66 @@ pub trait ServerTool: Send + Sync {
 /// One run of a tool.
 #[derive(Clone)]
 pub struct ToolCall {
-    pub chat_id: String,
-    pub call_id: String,
-    pub input: Value,
+    /// The owner of the chat: two users may have chats with the same id.
+    pub user: UserId,
+    pub chat_id: ChatId,
+    pub call_id: CallId,
+    pub input: Json,
     /// What the tools of a chat remember between calls.
     pub state: Arc<dyn ChatState>,
 }
 
-/// From the stored value to the value to store and what the caller gets.
+/// Maps the stored value to the value to store and the value to return.
 pub type StateChange<'s> = Box<dyn FnOnce(Option<Value>) -> (Option<Value>, Value) + Send + 's>;
 
 /// The state of one chat, kept by the store.
 pub trait ChatState: Send + Sync {
-    /// Reads a value, changes it and stores it, with nothing in between. Returns what `change` returned.
+    /// Reads a value, changes it and stores it, atomically. Returns what `change` returned.
     fn update<'s>(
         &'s self,
         key: &'s str,
         change: StateChange<'s>,
-    ) -> Pin<Box<dyn Future<Output = Result<Value, String>> + Send + 's>>;
+    ) -> BoxFuture<'s, Result<Value, String>>;
 }
 
 impl ToolSpec {
+    /// A tool that runs in the bridge, without approval.
+    pub fn server(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input_schema: Value,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            input_schema,
+            runs_on: RunsOn::Server,
+            needs_approval: false,
+            idempotent: false,
+        }
+    }
+
+    /// A tool that the front end runs.
+    pub fn client(
+        name: impl Into<String>,
+        description: impl Into<String>,
+        input_schema: Value,
+    ) -> Self {
+        Self {
+            runs_on: RunsOn::Client,
+            ..Self::server(name, description, input_schema)
+        }
+    }
+
+    /// The same, with approval by a human.
+    #[must_use]
+    pub fn with_approval(self) -> Self {
+        Self {
+            needs_approval: true,
+            ..self
+        }
+    }
+
     pub fn rule(&self) -> ToolRule {
         ToolRule {
             runs_on: self.runs_on,

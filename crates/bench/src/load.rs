@@ -1,4 +1,4 @@
-//! The load: what is asked of a server, and what it cost.
+//! The load on a server, and the measured costs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ const CONNECTIONS: usize = 8;
 const FLOOD_DELTAS: usize = 1_000;
 const SHORT_DELTAS: usize = 20;
 const LONG_DELTAS: usize = 4_000;
-/// 30 deltas a second: what production looks like.
+/// 30 deltas per second, a typical rate in production.
 const PACE: Duration = Duration::from_micros(33_333);
 const PACED_TURNS: usize = 10;
-/// How long a history is, in messages, before the question.
+/// The lengths of histories, in messages before the question.
 const HISTORIES: [usize; 2] = [2, 400];
 const LARGE_DELTAS: usize = 200_000;
-/// Shorter than the time after which a server may let go of its reader.
+/// Shorter than the time after which a server may disconnect its reader.
 const STALL: Stall = Stall {
     after: LARGE_DELTAS / 10,
     pause: Duration::from_secs(20),
 };
 
-/// How much is asked. CPU time is counted in steps of ten milliseconds: a scenario should use a second or more.
-#[derive(Debug, Clone, Copy)]
+/// The amount of load. CPU time is counted in steps of ten milliseconds, so a scenario should use at least a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
     flood_turns: usize,
     short_turns: usize,
@@ -58,7 +58,7 @@ impl Size {
     };
 }
 
-/// What a server cost: CPU in microseconds, memory in megabytes.
+/// The costs of a server: CPU in microseconds, memory in megabytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Measured {
     pub(crate) flood: f64,
@@ -71,7 +71,7 @@ pub(crate) struct Measured {
     pub(crate) large: Option<Large>,
 }
 
-/// How much memory grew during one large answer, with a reader that keeps up and with one that stops.
+/// How much memory grows during one large answer, and how much a stalled reader adds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Large {
     pub(crate) steady: f64,
@@ -99,12 +99,12 @@ impl Load {
         })
     }
 
-    pub(crate) async fn measure(&self, kind: Kind) -> anyhow::Result<Measured> {
+    pub(crate) async fn measure(&self, kind: &Kind) -> anyhow::Result<Measured> {
         let server = Server::start(kind, self.stand_in)?;
         let idle = server.resident()?;
         let say = |what: &str| println!("{}: {what}", kind.name());
         say("flood");
-        // Once before it counts: connections, statements and memory are made on first use.
+        // A first run does not count: connections, statements and memory are created on first use.
         self.fresh_chats(&server, CONNECTIONS, 5, FLOOD_DELTAS)
             .await?;
         let turns = self.size.flood_turns;
@@ -130,9 +130,10 @@ impl Load {
         drop(server);
         let large = if self.size.large {
             say("a large answer, then one whose reader stops");
+            let steady = self.large(kind, None).await?;
             Some(Large {
-                steady: self.large(kind, None).await?,
-                stalled: self.large(kind, Some(STALL)).await?,
+                steady,
+                stalled: self.large(kind, Some(STALL)).await? - steady,
             })
         } else {
             None
@@ -148,7 +149,7 @@ impl Load {
         })
     }
 
-    /// Turns back to back on every connection, each in a chat of its own. Returns the CPU time.
+    /// Turns back to back on every connection, each in a new chat. Returns the CPU time.
     async fn fresh_chats(
         &self,
         server: &Server,
@@ -176,7 +177,7 @@ impl Load {
         let expected = Tally::expected(deltas);
         let before = server.cpu()?;
         try_join_all((0..PACED_TURNS).map(|turn| async move {
-            // Apart from each other, as users are.
+            // Start at different times, as users do.
             tokio::time::sleep(PACE * u32::try_from(turn)? / u32::try_from(PACED_TURNS)?).await;
             let mut reader = Reader::connect(server.address, server.shape, false).await?;
             verify(
@@ -188,8 +189,8 @@ impl Load {
         Ok(server.cpu()? - before)
     }
 
-    /// What a delta costs in a chat with a history: the difference between long and short turns, so that what a turn
-    /// costs by itself does not count.
+    /// The cost of a delta in a chat with a history: the difference between long and short turns, which excludes the
+    /// fixed cost of a turn.
     async fn per_delta(&self, server: &Server, history: usize) -> anyhow::Result<f64> {
         let chats: Vec<String> = (0..CONNECTIONS).map(|_| self.id()).collect();
         let turns = self.size.history_turns;
@@ -229,8 +230,8 @@ impl Load {
         Ok(server.cpu()? - before)
     }
 
-    /// How much the memory of a fresh server grows at most during one large answer.
-    async fn large(&self, kind: Kind, stall: Option<Stall>) -> anyhow::Result<f64> {
+    /// The largest growth of a fresh server's memory during one large answer.
+    async fn large(&self, kind: &Kind, stall: Option<Stall>) -> anyhow::Result<f64> {
         let server = Server::start(kind, self.stand_in)?;
         self.fresh_chats(&server, 1, 3, FLOOD_DELTAS).await?;
         self.script.set(LARGE_DELTAS, Duration::ZERO);
@@ -241,12 +242,12 @@ impl Load {
         Ok(server.peak()? - before)
     }
 
-    /// A request as `useChat` sends it: everything that was said, and a question.
+    /// A request as `useChat` sends it: the whole history, and a question.
     fn post(&self, chat: &str, history: usize) -> String {
         let mut messages: Vec<Value> = (0..history)
             .map(|index| {
                 let role = if index % 2 == 0 { "user" } else { "assistant" };
-                let text = "What was said before is told to the model again with every question. "
+                let text = "What was said before is sent to the model again with every question. "
                     .repeat(4);
                 message(&format!("{chat}-{index}"), role, &text)
             })

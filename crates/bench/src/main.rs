@@ -1,8 +1,10 @@
-//! What the server costs: its CPU per text delta and per turn, and its memory, beside a bare translator and nginx.
+//! Measures the costs of the server: its CPU per text delta and per turn, and its memory, compared with a bare
+//! translator and nginx.
 //!
-//! `cargo xtask bench server [--quick] [nginx] [translator] [adk-bridge]`, or `cargo xtask bench server voice` for what
-//! speech costs. The load, the stand-in for Gemini and every reader live in this process, on one core; the server under
-//! test has the other. Only its CPU time counts, so that a busy machine makes the run longer, not the numbers larger.
+//! `cargo xtask bench server [--quick] [--rounds N] [--also PATH] [nginx] [translator] [adk-bridge]`, or `cargo xtask
+//! bench server voice` for the cost of speech. `--also` measures another build of the bridge as well. The load, the
+//! stand-in for Gemini and all readers run in this process on one core; the server under test has the other. Only its
+//! CPU time counts, so a busy machine makes the run longer but not the numbers larger.
 
 #![allow(
     clippy::print_stdout,
@@ -10,6 +12,7 @@
 )]
 
 mod load;
+mod plan;
 mod reader;
 mod server;
 mod stand_in;
@@ -20,10 +23,9 @@ mod words;
 
 use std::process::ExitCode;
 
-use anyhow::bail;
-
-use load::{Load, Size};
-use server::Kind;
+use load::Load;
+use plan::Plan;
+use table::Row;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -51,35 +53,19 @@ fn measure_voice() -> anyhow::Result<()> {
 }
 
 fn measure(words: &[&str]) -> anyhow::Result<()> {
-    let (flags, names): (Vec<&str>, Vec<&str>) =
-        words.iter().partition(|word| word.starts_with('-'));
-    let size = match flags.as_slice() {
-        [] => Size::FULL,
-        ["--quick"] => Size::QUICK,
-        _ => bail!("usage: bench [--quick] [nginx] [translator] [adk-bridge], or bench voice"),
-    };
-    if let Some(unknown) = names
-        .iter()
-        .find(|name| Kind::ALL.iter().all(|kind| kind.name() != **name))
-    {
-        bail!("there is no server named {unknown:?}; name nginx, translator or adk-bridge");
-    }
+    let plan = Plan::read(words)?;
     server::pin_load();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let load = Load::new(size).await?;
-        let mut rows = Vec::new();
-        for kind in Kind::ALL {
-            if !names.is_empty() && !names.contains(&kind.name()) {
-                continue;
+        let load = Load::new(plan.size).await?;
+        let mut rows: Vec<Row> = plan.servers.iter().map(Row::new).collect();
+        // The servers take turns, so that other work on the machine affects all of them.
+        for _ in 0..plan.rounds {
+            for row in rows.iter_mut().filter(|row| row.obstacle.is_none()) {
+                row.rounds.push(load.measure(row.kind).await?);
             }
-            let measured = match kind.obstacle() {
-                Some(reason) => Err(reason),
-                None => Ok(load.measure(kind).await?),
-            };
-            rows.push((kind, measured));
         }
         print!("{}", table::render(&rows));
         Ok(())

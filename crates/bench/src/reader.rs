@@ -12,16 +12,16 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::words::Tally;
 
-/// So small that a server notices at once when its reader stops.
+/// So small that a server notices immediately when its reader stops.
 const SMALL_WINDOW: u32 = 64 * 1024;
 const READ: usize = 64 * 1024;
 
-/// What the answer of a server looks like.
+/// The form of a server's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A UI message stream.
     Chunks,
-    /// The events of the model, passed on.
+    /// The model's events, passed on.
     Gemini,
 }
 
@@ -147,7 +147,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Takes a piece of the body, which may end anywhere in a line.
+    /// Takes a piece of the body, which may end in the middle of a line.
     fn piece(&mut self, mut piece: &[u8], tally: &mut Tally) -> anyhow::Result<()> {
         while let Some(end) = memchr(b'\n', piece) {
             if self.line.is_empty() {
@@ -187,7 +187,7 @@ fn check(shape: Shape, line: &[u8], tally: &mut Tally) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where a chunked body stands.
+/// The position in a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pieces {
     Size,
@@ -196,7 +196,7 @@ enum Pieces {
 }
 
 impl Pieces {
-    /// Hands on the data in the input, and says how much of the input is used up.
+    /// Passes on the data in the input, and returns how much of the input was used.
     fn take(
         &mut self,
         input: &[u8],
@@ -212,7 +212,7 @@ impl Pieces {
                     };
                     let digits = std::str::from_utf8(&rest[..end])?;
                     let size = usize::from_str_radix(digits, 16)
-                        .with_context(|| format!("{digits:?} is no size of a chunk"))?;
+                        .with_context(|| format!("{digits:?} is not a chunk size"))?;
                     if size == 0 {
                         if rest.len() < end + 4 {
                             return Ok(at);

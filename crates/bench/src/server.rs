@@ -1,45 +1,49 @@
-//! The servers under test: each a process of its own, on a core of its own, whose CPU time and memory are read from the
-//! operating system.
+//! The servers under test: each runs in its own process on its own core, and the operating system reports its CPU time
+//! and memory.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use adk_bridge_testkit::process::Process;
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 
 use crate::reader::Shape;
 
-/// The cores of the server and of the load, where there are two and `taskset` is installed.
+/// The cores of the server and of the load, if there are two and `taskset` is installed.
 const SERVER_CORE: &str = "0";
 const LOAD_CORE: &str = "1";
 
-/// Linux counts CPU time for programs in hundredths of a second, on every machine that this runs on.
+/// On all machines that this runs on, Linux reports CPU time in hundredths of a second.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Which server is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     Nginx,
     Translator,
     Bridge,
+    /// Another build of the bridge.
+    Other(PathBuf),
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Nginx, Self::Translator, Self::Bridge];
+    /// The servers that have a name.
+    pub(crate) const KNOWN: [Self; 3] = [Self::Nginx, Self::Translator, Self::Bridge];
 
-    pub(crate) fn name(self) -> &'static str {
+    pub(crate) fn name(&self) -> String {
         match self {
-            Self::Nginx => "nginx",
-            Self::Translator => "translator",
-            Self::Bridge => "adk-bridge",
+            Self::Nginx => "nginx".to_owned(),
+            Self::Translator => "translator".to_owned(),
+            Self::Bridge => "adk-bridge".to_owned(),
+            Self::Other(path) => path.display().to_string(),
         }
     }
 
-    /// Why it cannot be measured here, if it cannot.
-    pub(crate) fn obstacle(self) -> Option<String> {
+    /// Why it cannot be measured on this machine, if so.
+    pub(crate) fn obstacle(&self) -> Option<String> {
         let found = match self {
             Self::Nginx => Command::new("nginx")
                 .arg("-v")
@@ -48,44 +52,32 @@ impl Kind {
                 .is_ok(),
             Self::Translator => true,
             Self::Bridge => bridge().is_ok_and(|path| path.is_file()),
+            Self::Other(path) => path.is_file(),
         };
         (!found).then(|| match self {
             Self::Bridge => "not built: cargo build --release -p adk-bridge".to_owned(),
-            _ => "not installed".to_owned(),
+            Self::Other(_) => "no such file".to_owned(),
+            Self::Nginx | Self::Translator => "not installed".to_owned(),
         })
     }
 }
 
-/// A running server; it ends with this value.
+/// A running server; dropping this ends it.
 pub(crate) struct Server {
-    child: Child,
+    process: Process,
     pub(crate) address: SocketAddr,
     pub(crate) shape: Shape,
     _directory: TempDir,
 }
 
 impl Server {
-    /// Starts a fresh one in front of the stand-in.
-    pub(crate) fn start(kind: Kind, stand_in: SocketAddr) -> anyhow::Result<Self> {
+    /// Starts a fresh server in front of the stand-in.
+    pub(crate) fn start(kind: &Kind, stand_in: SocketAddr) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let base_url = format!("http://{stand_in}");
         let (mut command, fixed) = match kind {
-            Kind::Bridge => {
-                let mut command = pinned(&bridge()?);
-                command
-                    .args([
-                        "serve",
-                        "--agent=gemini",
-                        "--listen=127.0.0.1:0",
-                        "--data-dir",
-                    ])
-                    .arg(directory.path())
-                    .env("ADK_BRIDGE__AGENT__BASE_URL", &base_url)
-                    .env("ADK_BRIDGE__AGENT__API_KEY_ENV", "BENCH_KEY")
-                    .env("BENCH_KEY", "bench")
-                    .stderr(Stdio::null());
-                (command, None)
-            }
+            Kind::Bridge => (serve(&bridge()?, directory.path(), &base_url), None),
+            Kind::Other(program) => (serve(program, directory.path(), &base_url), None),
             Kind::Translator => {
                 let mut command = pinned(&std::env::current_exe()?);
                 command.args(["translator", &base_url]);
@@ -105,19 +97,15 @@ impl Server {
                 (command, Some(address))
             }
         };
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("{} cannot be started", kind.name()))?;
-        let address = match fixed {
-            Some(address) => wait_for(address)?,
-            None => announced(&mut child)?,
+        let process = Process::launch(command.stdin(Stdio::null()));
+        let (process, address) = match fixed {
+            Some(address) => (process, wait_for(address)?),
+            None => announced(process)?,
         };
         Ok(Self {
-            child,
+            process,
             address,
-            shape: if kind == Kind::Nginx {
+            shape: if *kind == Kind::Nginx {
                 Shape::Gemini
             } else {
                 Shape::Chunks
@@ -126,10 +114,10 @@ impl Server {
         })
     }
 
-    /// The CPU time that it has used, in microseconds.
+    /// The CPU time used so far, in microseconds.
     pub(crate) fn cpu(&self) -> anyhow::Result<f64> {
         let stat = self.read("stat")?;
-        // The name of the program, in brackets, may hold anything.
+        // The name of the program, in brackets, may contain anything.
         let fields = stat.rsplit_once(')').context("no stat line")?.1;
         let fields: Vec<&str> = fields.split_whitespace().collect();
         let ticks = |index: usize| {
@@ -141,12 +129,12 @@ impl Server {
         Ok((user + system) / TICKS_PER_SECOND * 1e6)
     }
 
-    /// The memory that it holds, in megabytes.
+    /// The memory in use, in megabytes.
     pub(crate) fn resident(&self) -> anyhow::Result<f64> {
         self.memory("VmRSS:")
     }
 
-    /// The most that it ever held.
+    /// The peak memory.
     pub(crate) fn peak(&self) -> anyhow::Result<f64> {
         self.memory("VmHWM:")
     }
@@ -160,43 +148,32 @@ impl Server {
     }
 
     fn read(&self, file: &str) -> anyhow::Result<String> {
-        let path = format!("/proc/{}/{file}", self.child.id());
+        let path = format!("/proc/{}/{file}", self.process.id());
         std::fs::read_to_string(&path)
             .with_context(|| format!("{path} cannot be read; this needs Linux"))
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to end.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// The scripted Gemini in a process of its own; it ends with this value.
+/// The scripted Gemini in a separate process; dropping this ends it.
 pub(crate) struct Model {
-    child: Child,
+    _process: Process,
     pub(crate) address: SocketAddr,
 }
 
 impl Model {
     pub(crate) fn start() -> anyhow::Result<Self> {
-        let mut child = Command::new(bridge()?)
+        if let Some(obstacle) = Kind::Bridge.obstacle() {
+            bail!("adk-bridge is {obstacle}");
+        }
+        let mut command = Command::new(bridge()?);
+        command
             .args(["fake-gemini", "--pace=0ms"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("adk-bridge cannot be started: cargo build --release -p adk-bridge")?;
-        let address = announced(&mut child)?;
-        Ok(Self { child, address })
-    }
-}
-
-impl Drop for Model {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+            .stdin(Stdio::null());
+        let (process, address) = announced(Process::launch(&mut command))?;
+        Ok(Self {
+            _process: process,
+            address,
+        })
     }
 }
 
@@ -204,13 +181,32 @@ impl Drop for Model {
 pub(crate) fn pin_load() {
     if has_two_cores() {
         let id = std::process::id().to_string();
-        // Without it the numbers are noisier, and still right.
+        // Without `taskset` the numbers are noisier, but still right.
         let _ = Command::new("taskset")
             .args(["-p", "-c", LOAD_CORE, &id])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
     }
+}
+
+/// The bridge in front of a model without tools: earlier versions offer the demo's tools by default.
+fn serve(program: &Path, data: &Path, base_url: &str) -> Command {
+    let mut command = pinned(program);
+    command
+        .args([
+            "serve",
+            "--agent=gemini",
+            "--listen=127.0.0.1:0",
+            "--data-dir",
+        ])
+        .arg(data)
+        .env("ADK_BRIDGE__AGENT__BASE_URL", base_url)
+        .env("ADK_BRIDGE__AGENT__API_KEY_ENV", "BENCH_KEY")
+        .env("ADK_BRIDGE__AGENT__TOOLS", "[]")
+        .env("BENCH_KEY", "bench")
+        .stderr(Stdio::null());
+    command
 }
 
 fn pinned(program: &Path) -> Command {
@@ -234,20 +230,17 @@ fn has_two_cores() -> bool {
     std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
 }
 
-/// The server's binary lies beside this one.
+/// The server's binary is in the same directory as this one.
 fn bridge() -> anyhow::Result<PathBuf> {
     let own = std::env::current_exe()?;
     Ok(own.with_file_name("adk-bridge"))
 }
 
-fn announced(child: &mut Child) -> anyhow::Result<SocketAddr> {
-    let mut lines = BufReader::new(child.stdout.take().context("no output")?).lines();
-    for line in &mut lines {
-        if let Some(address) = line?.strip_prefix("listening on http://") {
-            return Ok(address.parse()?);
-        }
-    }
-    bail!("the server ended before it listened: {}", child.wait()?)
+fn announced(process: Process) -> anyhow::Result<(Process, SocketAddr)> {
+    let process = process.listening();
+    let process = process.context("the server ended before it listened")?;
+    let address = process.address();
+    Ok((process, address))
 }
 
 fn free_address() -> anyhow::Result<SocketAddr> {
@@ -264,7 +257,7 @@ fn wait_for(address: SocketAddr) -> anyhow::Result<SocketAddr> {
     bail!("nothing listens at {address}")
 }
 
-/// One process that passes bytes on as they come.
+/// A single process that passes on bytes as they arrive.
 fn nginx_conf(listen: SocketAddr, stand_in: SocketAddr, directory: &Path) -> String {
     let directory = directory.display();
     format!(

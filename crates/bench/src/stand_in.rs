@@ -1,6 +1,6 @@
-//! A stand-in for Gemini: it answers every request with the same words, as many and as fast as the scenario says.
+//! A stand-in for Gemini: it answers every request with the same words, as many and as fast as the scenario demands.
 //!
-//! Every event is an HTTP chunk of its own, as a server sends it that flushes after each.
+//! Every event is a separate HTTP chunk, as from a server that flushes after each event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -17,11 +17,11 @@ const HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 const TAIL: &[u8] = b"0\r\n\r\n";
 
-/// What the stand-in says next. The load sets it before a scenario begins.
+/// What the stand-in sends next. The load sets it before each scenario.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     deltas: AtomicUsize,
-    /// Between two deltas; nothing: as fast as the socket takes them.
+    /// The time between two deltas; 0 means as fast as the socket accepts them.
     pause_micros: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ pub(crate) async fn serve(listener: TcpListener, script: Arc<Script>) {
     let body = Arc::new(Body::new());
     while let Ok((stream, _)) = listener.accept().await {
         let (script, body) = (script.clone(), body.clone());
-        // A server under test that goes away in the middle is noticed by the load, not here.
+        // The load notices a server under test that disconnects, so it is ignored here.
         tokio::spawn(async move { drop(converse(stream, &script, &body).await) });
     }
 }
@@ -73,7 +73,7 @@ async fn converse(mut stream: TcpStream, script: &Script, body: &Body) -> std::i
     Ok(())
 }
 
-/// Reads one request and forgets it; false when the other side has gone.
+/// Reads one request and drops it; returns false if the other side has disconnected.
 async fn take_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::Result<bool> {
     loop {
         if let Some(head) = memchr::memmem::find(buffer, b"\r\n\r\n") {
@@ -99,10 +99,10 @@ fn content_length(head: &[u8]) -> usize {
         .unwrap_or(0)
 }
 
-/// Everything that is ever sent, ready for the socket.
+/// All bytes that are ever sent, ready for the socket.
 struct Body {
     cycle: Vec<u8>,
-    /// Where each delta of the cycle ends; the first entry is where the first one begins.
+    /// The end of each delta of the cycle; the first entry is the beginning of the first delta.
     ends: Vec<usize>,
     last: Vec<u8>,
 }
@@ -121,7 +121,7 @@ impl Body {
     }
 }
 
-/// One event in the shape of Google's.
+/// One event in Google's form.
 fn event(text: &str, finish: Option<&str>) -> String {
     let mut candidate = json!({
         "content": {"parts": [{"text": text}], "role": "model"},
@@ -138,7 +138,7 @@ fn event(text: &str, finish: Option<&str>) -> String {
             "totalTokenCount": 1528,
             "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 1210}],
         },
-        "modelVersion": "gemini-2.5-flash",
+        "modelVersion": "gemini-3.8-flash",
         "responseId": "pMpYaLv3G5mU1PIP1vKZ-A8",
     });
     format!("data: {event}\r\n\r\n")

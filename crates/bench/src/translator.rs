@@ -1,7 +1,7 @@
-//! The bare translator: the least that turns a model's answer into a UI message stream, without any of what the bridge
-//! keeps, checks or promises.
+//! The bare translator: the least code that turns a model's answer into a UI message stream, without the storage,
+//! checks and guarantees of the bridge.
 //!
-//! It is what the bridge's cost is held against.
+//! The cost of the bridge is compared with it.
 
 use std::convert::Infallible;
 use std::io::Write as _;
@@ -24,7 +24,7 @@ struct Upstream {
     url: String,
 }
 
-/// Serves until the process is ended.
+/// Serves until the process ends.
 pub(crate) fn run(base_url: &str) -> anyhow::Result<()> {
     tokio::runtime::Runtime::new()?.block_on(async {
         let upstream = Upstream {
@@ -120,7 +120,7 @@ impl Translation {
                 write(&mut out, &json!({"type": "start-step"}));
                 write(&mut out, &json!({"type": "text-start", "id": "0"}));
             }
-            // A broken answer shows up in the load's count.
+            // The load counts broken answers.
             match self.response.chunk().await.ok().flatten() {
                 Some(piece) => self.piece(&piece, &mut out),
                 None => {

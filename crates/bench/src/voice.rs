@@ -1,4 +1,4 @@
-//! What speech costs: the memory of a live connection, and the CPU of a second of audio in both directions.
+//! The cost of speech: the memory of a live connection, and the CPU for a second of audio in both directions.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use crate::server::{Kind, Model, Server};
 
-/// Enough that what is shared does not count.
+/// Enough connections to make shared memory negligible.
 const IDLE: usize = 400;
 const VOICES: usize = 20;
 const SECONDS: u32 = 10;
-/// 20 ms of silence, with the header of a microphone's frame.
+/// 20 ms of silence, with the header of a microphone frame.
 const FRAME: [u8; 8 + 640] = {
     let mut frame = [0; 8 + 640];
     frame[0] = 1;
@@ -27,7 +27,7 @@ type Socket = WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>;
 
 pub(crate) async fn measure() -> anyhow::Result<()> {
     let model = Model::start()?;
-    let server = Server::start(Kind::Bridge, model.address)?;
+    let server = Server::start(&Kind::Bridge, model.address)?;
     open(&server, "warm").await?.close(None).await?;
     settle().await;
     let empty = server.resident()?;
@@ -71,13 +71,14 @@ pub(crate) async fn measure() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends audio at the pace of a microphone and has the model speak a second of every second. Returns what it spoke.
+/// Sends audio at the pace of a microphone and makes the model speak one second in every second. Returns how much it
+/// spoke.
 async fn talk(mut socket: Socket) -> anyhow::Result<usize> {
     let mut frames = interval(Duration::from_millis(20));
     frames.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut words = interval(Duration::from_secs(1));
     words.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // A message that comes too early would cut the answer to the last one short.
+    // A message that is sent too early would cut off the answer to the last one.
     let mut waits = false;
     let end = Instant::now() + Duration::from_secs(SECONDS.into());
     let message = json!({"type": "message", "messages": [
@@ -109,7 +110,7 @@ async fn open(server: &Server, chat: &str) -> anyhow::Result<Socket> {
     Ok(connect_async(url).await?.0)
 }
 
-/// Lets the server come to rest before its memory is read.
+/// Waits until the server is idle, before its memory is read.
 async fn settle() {
     sleep(Duration::from_secs(2)).await;
 }

@@ -1,6 +1,6 @@
-//! The words that are streamed, and the sum by which a reader proves that it got all of them.
+//! The words of the stream, and the checksum that proves that a reader got all of them.
 
-/// After so many deltas they begin anew.
+/// The words repeat after this many deltas.
 pub(crate) const CYCLE: usize = 1024;
 
 const VOCABULARY: [&str; 16] = [
@@ -30,7 +30,7 @@ pub(crate) fn delta(index: usize) -> String {
         .collect()
 }
 
-/// Counts deltas and sums up their text, however it is cut.
+/// Counts deltas and computes the checksum of their text, however it is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) deltas: usize,
@@ -39,14 +39,14 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn new() -> Self {
-        // FNV-1a: its start and, below, its prime.
+        // FNV-1a: the initial value here, the prime below.
         Self {
             deltas: 0,
             hash: 0xcbf2_9ce4_8422_2325,
         }
     }
 
-    /// What a reader must have after an answer of so many deltas.
+    /// What a reader must have after an answer of this many deltas.
     pub(crate) fn expected(deltas: usize) -> Self {
         let mut tally = Self::new();
         let cycle: Vec<String> = (0..CYCLE.min(deltas)).map(delta).collect();

@@ -9,35 +9,42 @@
 //!                        or stop
 //! ```
 //!
-//! The arguments are those that were there when the human was asked: they are what runs, whatever a client sends back.
+//! The arguments that the human was asked about are the ones that run, whatever a client sends back.
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-/// Milliseconds since the Unix epoch. Time is always an argument.
-pub type Time = u64;
+use crate::id::ApprovalId;
+use crate::json_text::{Json, Level};
+use crate::message::Extra;
+use crate::time::Timestamp;
+
+/// How far the clock may be set back, for example by NTP, before an open request expires because its age is unknown.
+const MAX_CLOCK_STEP: Duration = Duration::from_secs(60);
 
 /// One request for a human's decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
     /// What the answer names; in the `adk` dialect also the id of the confirmation's own tool call.
-    pub id: String,
+    pub id: ApprovalId,
     /// The id under which a remote ADK server asked, and under which it is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_id: Option<String>,
     pub hint: String,
-    /// What a remote agent's tool wants filled in, as it suggests it. It goes back with the decision.
+    /// The payload that a remote agent's tool wants filled in, with its suggestions. It is sent back with the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub payload: Option<Value>,
-    /// What the human made of it.
+    pub payload: Option<Json>,
+    /// The payload as the human filled it in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub filled_in: Option<Value>,
+    pub filled_in: Option<Json>,
     /// SHA-256 of the arguments in canonical form, for the audit.
     pub input_hash: String,
-    pub asked_at: Time,
-    pub expires_at: Time,
+    pub asked_at: Timestamp,
+    pub expires_at: Timestamp,
     pub state: ApprovalState,
 }
 
@@ -57,12 +64,12 @@ pub enum ApprovalState {
     Superseded,
 }
 
-/// What an answer came to.
+/// The effect of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answered {
     /// It decided.
     Decided,
-    /// It says again what had been decided. Every request of a client repeats its old answers.
+    /// It repeats the decision. Every request of a client repeats its old answers.
     Repeated,
 }
 
@@ -83,11 +90,19 @@ pub enum Refusal {
     AlreadySettled,
     #[error("no call with this id was made in this reply")]
     UnknownCall,
+    #[error("this answer is neither a clear yes nor a clear no; the question stays open")]
+    Unclear,
 }
 
 impl Approval {
     pub fn is_open(&self) -> bool {
         self.state == ApprovalState::Requested
+    }
+
+    /// Whether fields next to an answer name this approval, or none.
+    pub fn is_meant_by(&self, fields: &Extra) -> bool {
+        let named = fields.get("approvalId");
+        named.is_none_or(|id| id.as_str().is_some_and(|id| self.id == *id))
     }
 
     /// The decision, if there was one.
@@ -113,18 +128,24 @@ impl Approval {
         &mut self,
         approved: bool,
         reason: Option<&str>,
-        now: Time,
+        now: Timestamp,
     ) -> Result<Answered, Refusal> {
+        let answered = self.judge(approved, now)?;
+        if answered == Answered::Decided {
+            let reason = reason.map(str::to_owned);
+            self.state = if approved {
+                ApprovalState::Approved { reason }
+            } else {
+                ApprovalState::Denied { reason }
+            };
+        }
+        Ok(answered)
+    }
+
+    /// What effect an answer would have.
+    pub fn judge(&self, approved: bool, now: Timestamp) -> Result<Answered, Refusal> {
         match &self.state {
-            ApprovalState::Requested if now < self.expires_at => {
-                let reason = reason.map(str::to_owned);
-                self.state = if approved {
-                    ApprovalState::Approved { reason }
-                } else {
-                    ApprovalState::Denied { reason }
-                };
-                Ok(Answered::Decided)
-            }
+            ApprovalState::Requested if !self.is_due(now) => Ok(Answered::Decided),
             ApprovalState::Approved { .. } if approved => Ok(Answered::Repeated),
             ApprovalState::Denied { .. } if !approved => Ok(Answered::Repeated),
             ApprovalState::Approved { .. } | ApprovalState::Denied { .. } => {
@@ -136,8 +157,12 @@ impl Approval {
     }
 
     /// Expires an open request whose time is up. Returns whether it did.
-    pub fn expire(&mut self, now: Time) -> bool {
-        self.end(now >= self.expires_at, ApprovalState::Expired)
+    pub fn expire(&mut self, now: Timestamp) -> bool {
+        self.end(self.is_due(now), ApprovalState::Expired)
+    }
+
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        now >= self.expires_at || now + MAX_CLOCK_STEP < self.asked_at
     }
 
     /// Ends an open request that will not be answered. Returns whether it did.
@@ -155,9 +180,9 @@ impl Approval {
 }
 
 /// The hash of a call's arguments: equal arguments give equal hashes, whatever the order of their keys.
-pub fn input_hash(input: &Value) -> String {
+pub fn input_hash(input: &Json) -> String {
     let mut hasher = Sha256::new();
-    hash_canonical(input, &mut hasher);
+    hash_canonical(input.raw(), &mut hasher);
     let mut hex = String::with_capacity(64);
     for byte in hasher.finalize() {
         for nibble in [byte >> 4, byte & 15] {
@@ -167,21 +192,20 @@ pub fn input_hash(input: &Value) -> String {
     hex
 }
 
-fn hash_canonical(value: &Value, hasher: &mut Sha256) {
-    match value {
-        Value::Object(fields) => {
-            let mut keys: Vec<&String> = fields.keys().collect();
-            keys.sort();
+fn hash_canonical(value: &RawValue, hasher: &mut Sha256) {
+    match Level::of(value) {
+        Level::Fields(mut fields) => {
+            fields.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
             hasher.update(b"{");
-            for key in keys {
-                hasher.update(Value::String(key.clone()).to_string());
+            for (key, value) in fields {
+                hasher.update(Json::from(key.as_ref()).text());
                 hasher.update(b":");
-                hash_canonical(&fields[key], hasher);
+                hash_canonical(value, hasher);
                 hasher.update(b",");
             }
             hasher.update(b"}");
         }
-        Value::Array(items) => {
+        Level::Items(items) => {
             hasher.update(b"[");
             for item in items {
                 hash_canonical(item, hasher);
@@ -189,7 +213,7 @@ fn hash_canonical(value: &Value, hasher: &mut Sha256) {
             }
             hasher.update(b"]");
         }
-        leaf => hasher.update(leaf.to_string()),
+        Level::Leaf(leaf) => hasher.update(leaf),
     }
 }
 
@@ -199,8 +223,9 @@ mod tests {
 
     use super::*;
 
-    const ASKED: Time = 1_000;
-    const EXPIRES: Time = 2_000;
+    const ASKED: Timestamp = Timestamp::from_millis(1_000);
+    const BEFORE: Timestamp = Timestamp::from_millis(1_999);
+    const EXPIRES: Timestamp = Timestamp::from_millis(2_000);
 
     #[test]
     fn every_move() {
@@ -211,17 +236,11 @@ mod tests {
             (
                 S::Requested,
                 true,
-                EXPIRES - 1,
+                BEFORE,
                 Ok(Answered::Decided),
                 approved(),
             ),
-            (
-                S::Requested,
-                false,
-                EXPIRES - 1,
-                Ok(Answered::Decided),
-                denied(),
-            ),
+            (S::Requested, false, BEFORE, Ok(Answered::Decided), denied()),
             (
                 S::Requested,
                 true,
@@ -232,7 +251,7 @@ mod tests {
             (
                 approved(),
                 true,
-                EXPIRES + 9,
+                EXPIRES + Duration::from_millis(9),
                 Ok(Answered::Repeated),
                 approved(),
             ),
@@ -274,12 +293,29 @@ mod tests {
             assert_eq!(ended.state, state);
         }
         let mut open = approval(ApprovalState::Requested);
-        assert!(!open.expire(EXPIRES - 1) && open.expire(EXPIRES));
+        assert!(!open.expire(BEFORE) && open.expire(EXPIRES));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_lengthens_no_consent() {
+        let corrected = Timestamp::from_millis(600_000);
+        let asked_at = corrected + MAX_CLOCK_STEP;
+        let asked = || Approval {
+            asked_at,
+            expires_at: asked_at + Duration::from_secs(1),
+            ..approval(ApprovalState::Requested)
+        };
+        // A small correction of the clock does not affect the user.
+        assert!(!asked().expire(corrected));
+        assert_eq!(asked().answer(true, None, corrected), Ok(Answered::Decided));
+        let earlier = Timestamp::from_millis(599_999);
+        assert!(asked().expire(earlier));
+        assert_eq!(asked().answer(true, None, earlier), Err(Refusal::Expired));
     }
 
     #[test]
     fn hashes_ignore_the_order_of_keys_and_nothing_else() {
-        let hash = |value| input_hash(&value);
+        let hash = |value: serde_json::Value| input_hash(&value.into());
         assert_eq!(
             hash(json!({"a": 1, "b": [2]})),
             hash(json!({"b": [2], "a": 1}))

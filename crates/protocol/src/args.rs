@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use crate::event::PartialArg;
+use crate::json_text::Json;
 
 /// The deepest path that is written; deeper ones come with the complete input.
 const MAX_DEPTH: usize = 64;
@@ -26,7 +27,7 @@ pub struct ArgsWriter {
     in_string: bool,
     begun: bool,
     broken: bool,
-    /// Entries of arrays that were skipped and had to be written.
+    /// Entries of arrays that were skipped and then filled in.
     filled: usize,
 }
 
@@ -69,7 +70,7 @@ impl ArgsWriter {
             }
         } else if !continues {
             match (&arg.number_value, arg.bool_value) {
-                (Some(number), _) if number.is_number() => out.push_str(&number.to_string()),
+                (Some(number), _) if is_number(number) => out.push_str(number.text()),
                 (_, Some(flag)) => out.push_str(if flag { "true" } else { "false" }),
                 _ => out.push_str("null"),
             }
@@ -97,7 +98,7 @@ impl ArgsWriter {
                 .all(|(open, step)| open.is_at(step))
     }
 
-    /// Leaves and enters containers until the value at `path` is next. Returns false where that would mean going back.
+    /// Leaves and enters containers until the value at `path` is next. Returns false if that would mean going back.
     fn go_to(&mut self, path: &[Step], out: &mut String) -> bool {
         if path.is_empty() || path.len() > MAX_DEPTH {
             return false;
@@ -255,12 +256,17 @@ pub fn assign(arg: &PartialArg<'_>, value: &mut Value) {
         (place, Some(text)) => *place = Value::String(text.to_owned()),
         (place, None) => {
             *place = match (&arg.number_value, arg.bool_value) {
-                (Some(number), _) => number.clone(),
+                (Some(number), _) => number.to_value(),
                 (None, Some(flag)) => Value::Bool(flag),
                 (None, None) => Value::Null,
             };
         }
     }
+}
+
+fn is_number(json: &Json) -> bool {
+    json.text()
+        .starts_with(|first: char| first == '-' || first.is_ascii_digit())
 }
 
 /// How many entries of an array one piece may skip.
@@ -453,7 +459,7 @@ mod tests {
     fn number(path: &str, value: i64) -> PartialArg<'_> {
         PartialArg {
             json_path: Some(Cow::Borrowed(path)),
-            number_value: Some(json!(value)),
+            number_value: Some(json!(value).into()),
             ..PartialArg::default()
         }
     }

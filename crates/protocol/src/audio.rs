@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-/// The rate of model speech where its media type names none.
+/// The rate of model speech if its media type names none.
 pub const MODEL_SAMPLE_RATE: u32 = 24_000;
 /// The rate of microphone audio.
 pub const MICROPHONE_SAMPLE_RATE: u32 = 16_000;
-/// Telephone speech; nothing below it is speech.
+/// The rate of telephone speech, the lowest in use.
 pub const MIN_SAMPLE_RATE: u32 = 8_000;
 /// The highest rate that sound cards offer.
 pub const MAX_SAMPLE_RATE: u32 = 192_000;
@@ -79,7 +79,7 @@ impl PcmFormat {
 
     /// Reads a media type such as `audio/pcm;rate=24000`; without a rate it is the model's.
     ///
-    /// `audio/L16` is taken as well, and as little-endian: the models that use this name send it so.
+    /// `audio/L16` is accepted as well, and read as little-endian: the models that use this name send it that way.
     pub fn from_media_type(media_type: &str) -> Result<Self, AudioError> {
         let mut pieces = media_type.split(';').map(str::trim);
         let essence = pieces.next().unwrap_or_default();
@@ -192,7 +192,7 @@ fn number<T: std::str::FromStr>(value: &str, parameter: &'static str) -> Result<
     })
 }
 
-/// Media types come from outside: an error message repeats no more than this of them.
+/// Limits how much of a media type, which comes from outside, an error message repeats.
 fn excerpt(text: &str) -> String {
     text.chars().take(64).collect()
 }

@@ -53,7 +53,7 @@ pub fn decoded_len(text: &str) -> usize {
 
 /// Rewrites base64 into the standard, padded form without decoding it; text already in that form is borrowed.
 ///
-/// The text is not checked: what is no base64 stays none.
+/// The text is not checked: if it is not base64, neither is the result.
 pub fn to_standard(text: &str) -> Cow<'_, str> {
     let padding = match text.len() % 4 {
         2 => "==",

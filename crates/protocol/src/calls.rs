@@ -1,4 +1,4 @@
-//! The tool calls of one reply: where each runs, what it waits for, what became of it.
+//! The tool calls of one reply: where each runs, what it waits for, and its outcome.
 //!
 //! ```text
 //!   Streaming ──▶ Received ──┬─ server tool ───────────────▶ Running ─────────┐
@@ -10,23 +10,24 @@
 //! ```
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::approval::{Approval, Time};
+use crate::approval::Approval;
 use crate::event::REQUEST_INPUT;
+use crate::id::{ApprovalId, CallId};
+use crate::json_text::Json;
+use crate::time::Timestamp;
 
 /// One tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Call {
-    /// The bridge's own id, which front ends see.
-    pub id: String,
+    pub id: CallId,
     /// The id that the model or the ADK server gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_id: Option<String>,
     pub name: String,
     /// The arguments as they were when the call was made: nothing that a client sends changes them.
-    pub input: Value,
+    pub input: Json,
     /// The model call that made it, counted within the reply.
     pub step: u32,
     pub runs_on: RunsOn,
@@ -38,10 +39,10 @@ pub struct Call {
     /// An output that came before the approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub early: Option<Outcome>,
-    /// Whether the front end has been told how the call was settled.
+    /// Whether the settled call has been shown to the front end.
     #[serde(default)]
     pub announced: bool,
-    /// Whether a remote agent has been told the outcome or the decision.
+    /// Whether the outcome or the decision has been reported to a remote agent.
     #[serde(default)]
     pub reported: bool,
 }
@@ -63,7 +64,7 @@ pub enum RunsOn {
 pub enum CallState {
     /// The model still writes the arguments.
     Streaming,
-    /// Complete, and not acted on before the model has finished speaking.
+    /// Complete; the bridge acts on it when the model call has ended.
     Received,
     /// Waits for a human; its approval says until when.
     Asked,
@@ -73,7 +74,7 @@ pub enum CallState {
     Running,
     /// Waits for the front end's output.
     AwaitingClient {
-        expires: Time,
+        expires: Timestamp,
     },
     Settled {
         how: Settled,
@@ -88,16 +89,16 @@ pub enum Settled {
     Denied,
     Expired,
     Superseded,
-    /// A crash came between start and end: it is not known whether the tool ran.
+    /// A crash came between start and end, so it is unknown whether the tool ran.
     Unknown,
 }
 
-/// What a tool came to.
+/// The outcome of a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
     Output {
-        value: Value,
+        value: Json,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         files: Vec<File>,
     },
@@ -115,13 +116,13 @@ pub struct File {
 }
 
 /// Ids come from outside: the protocol knows no randomness.
-pub trait Ids {
+pub trait IdSource: Send {
     /// A new id for a call; `given` is the one that the model uses.
-    fn call(&mut self, given: Option<&str>) -> String;
+    fn call(&mut self, given: Option<&str>) -> CallId;
     /// A new id for an approval; `given` is the one under which a remote agent asked.
-    fn approval(&mut self, given: Option<&str>) -> String;
-    /// Where a file that the agent made (`data` is base64) will be kept; without a place it stays in the message, as a
-    /// data URL.
+    fn approval(&mut self, given: Option<&str>) -> ApprovalId;
+    /// Where a file that the agent made (`data` is base64) will be stored; `None` leaves it in the message, as a data
+    /// URL.
     fn file(&mut self, _media_type: &str, _data: &str) -> Option<File> {
         None
     }
@@ -137,7 +138,7 @@ impl Call {
         !matches!(self.state, CallState::Settled { .. })
     }
 
-    /// Whether only the front end can move it on.
+    /// Whether only the front end can continue it.
     pub fn waits_for_client(&self) -> bool {
         matches!(
             self.state,
@@ -145,19 +146,24 @@ impl Call {
         )
     }
 
-    /// Whether a remote agent works on it, and nobody has been asked about it.
+    /// Whether the client's answer, or the action on a decision, is still to come.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.waits_for_client() || self.state == CallState::Decided
+    }
+
+    /// Whether a remote agent works on it, without a question to a human.
     pub(crate) fn is_underway_elsewhere(&self) -> bool {
         self.state == CallState::Running
             && self.runs_on == RunsOn::Remote
             && self.approval.is_none()
     }
 
-    /// Whether by its name a human is asked, who takes longer than a program.
+    /// Whether its name says that a human is asked, who takes longer than a program.
     pub fn asks_a_human(&self) -> bool {
         self.name == REQUEST_INPUT
     }
 
-    /// Whether it is a client tool that a human approved and whose output has not come.
+    /// Whether it is an approved client tool whose output has not come.
     pub fn is_half_answered(&self) -> bool {
         matches!(self.state, CallState::AwaitingClient { .. })
             && self.approval.as_ref().and_then(Approval::verdict) == Some(true)
@@ -174,12 +180,20 @@ impl Call {
         }
     }
 
-    /// The moment at which it is settled by itself.
-    pub fn deadline(&self) -> Option<Time> {
+    /// When it expires.
+    pub fn deadline(&self) -> Option<Timestamp> {
         match self.state {
             CallState::Asked => self.approval.as_ref().map(|approval| approval.expires_at),
             CallState::AwaitingClient { expires } => Some(expires),
             _ => None,
+        }
+    }
+
+    /// Whether it has expired, or its age is unknown because the clock was set back.
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        match (&self.state, &self.approval) {
+            (CallState::Asked, Some(approval)) => approval.is_due(now),
+            _ => self.deadline().is_some_and(|at| at <= now),
         }
     }
 }
@@ -202,12 +216,12 @@ impl Calls {
         self.0.len() - 1
     }
 
-    pub fn by_id(&self, id: &str) -> Option<&Call> {
-        self.0.iter().rev().find(|call| call.id == id)
+    pub fn by_id(&self, id: &CallId) -> Option<&Call> {
+        self.0.iter().rev().find(|call| call.id == *id)
     }
 
-    pub(crate) fn index_of(&self, id: &str) -> Option<usize> {
-        self.0.iter().rposition(|call| call.id == id)
+    pub(crate) fn index_of(&self, id: &CallId) -> Option<usize> {
+        self.0.iter().rposition(|call| call.id == *id)
     }
 
     pub(crate) fn index_of_model_id(&self, model_id: &str) -> Option<usize> {
@@ -216,11 +230,11 @@ impl Calls {
             .rposition(|call| call.model_id.as_deref() == Some(model_id))
     }
 
-    pub(crate) fn index_of_approval(&self, id: &str) -> Option<usize> {
+    pub(crate) fn index_of_approval(&self, id: &ApprovalId) -> Option<usize> {
         self.0.iter().rposition(|call| {
             call.approval
                 .as_ref()
-                .is_some_and(|approval| approval.id == id)
+                .is_some_and(|approval| approval.id == *id)
         })
     }
 

@@ -1,8 +1,8 @@
 //! What a front end receives: the chunks of an AI SDK UI message stream, with exactly the fields that its schema knows.
 //!
-//! Optional fields are absent, never `null`: every version of the client refuses `null` in a typed field. Fields whose
-//! type is "unknown" (`input`, `output`, `data`, `messageMetadata`) are required where the table of the protocol says so
-//! and carry `null` for "nothing".
+//! Optional fields are absent, never `null`: every version of the client refuses `null` in a typed field. Fields of
+//! type "unknown" (`input`, `output`, `data`, `messageMetadata`) are required if the table of the protocol says so, and
+//! `null` means that there is no value.
 
 mod schema;
 
@@ -13,20 +13,17 @@ use serde_json::Value;
 use serde_with::skip_serializing_none;
 use thiserror::Error;
 
-/// The version of the AI SDK that a client runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Sdk {
-    /// `ai` 6, and every client that did not say otherwise.
-    #[default]
-    V6,
-    /// `ai` 7.
-    V7,
-}
+use crate::json_text::Json;
+use crate::sdk::Feature;
 
-/// A string that is borrowed from where it came from for as long as it can be.
+/// The version that a chunk is written for.
+pub use crate::sdk::Sdk;
+
+/// A string that is borrowed from its source for as long as possible.
+///
+/// Ids are such strings here, too: a chunk is made for every delta, is dropped once it has been written and folded, and
+/// must not cost an allocation. Ids that are kept have their own types.
 pub type Str<'a> = Cow<'a, str>;
-/// A JSON value that is borrowed from where it came from for as long as it can be.
-pub type Json<'a> = Cow<'a, Value>;
 
 /// One chunk of a UI message stream.
 ///
@@ -42,12 +39,12 @@ pub enum Chunk<'a> {
     /// Opens a turn and names the message that it belongs to.
     Start {
         message_id: Option<Str<'a>>,
-        message_metadata: Option<Json<'a>>,
+        message_metadata: Option<Json>,
     },
     /// Ends a turn.
     Finish {
         finish_reason: Option<FinishReason>,
-        message_metadata: Option<Json<'a>>,
+        message_metadata: Option<Json>,
     },
     /// Ends a turn that was stopped.
     Abort {
@@ -57,47 +54,47 @@ pub enum Chunk<'a> {
     Error {
         error_text: Str<'a>,
     },
-    /// Merges into the message's metadata.
+    /// Merges into the metadata of the message.
     MessageMetadata {
-        message_metadata: Json<'a>,
+        message_metadata: Json,
     },
     StartStep,
     FinishStep,
     TextStart {
         id: Str<'a>,
-        provider_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
     },
     TextDelta {
         id: Str<'a>,
         delta: Str<'a>,
-        provider_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
     },
     TextEnd {
         id: Str<'a>,
-        provider_metadata: Option<Json<'a>>,
-        /// Known to v7 only.
-        citations: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
+        /// See [`Feature::Citations`].
+        citations: Option<Json>,
     },
     ReasoningStart {
         id: Str<'a>,
-        provider_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
     },
     ReasoningDelta {
         id: Str<'a>,
         delta: Str<'a>,
-        provider_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
     },
     ReasoningEnd {
         id: Str<'a>,
-        provider_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
     },
     ToolInputStart {
         tool_call_id: Str<'a>,
         tool_name: Str<'a>,
         input_encoding: Option<InputEncoding>,
         provider_executed: Option<bool>,
-        provider_metadata: Option<Json<'a>>,
-        tool_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
+        tool_metadata: Option<Json>,
         dynamic: Option<bool>,
         title: Option<Str<'a>>,
     },
@@ -108,51 +105,51 @@ pub enum Chunk<'a> {
     ToolInputAvailable {
         tool_call_id: Str<'a>,
         tool_name: Str<'a>,
-        input: Json<'a>,
+        input: Json,
         provider_executed: Option<bool>,
-        provider_metadata: Option<Json<'a>>,
-        tool_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
+        tool_metadata: Option<Json>,
         dynamic: Option<bool>,
         title: Option<Str<'a>>,
     },
     ToolInputError {
         tool_call_id: Str<'a>,
         tool_name: Str<'a>,
-        input: Json<'a>,
+        input: Json,
         error_text: Str<'a>,
         provider_executed: Option<bool>,
-        provider_metadata: Option<Json<'a>>,
-        tool_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
+        tool_metadata: Option<Json>,
         dynamic: Option<bool>,
         title: Option<Str<'a>>,
     },
     ToolApprovalRequest {
         approval_id: Str<'a>,
         tool_call_id: Str<'a>,
-        approval_descriptor: Option<Json<'a>>,
-        /// A `null` here is a value of its own: the client tells it from an absent field.
+        approval_descriptor: Option<Json>,
+        /// `null` is a value here: the client distinguishes it from an absent field.
         #[serde(default, deserialize_with = "present")]
-        input_schema_input: Option<Json<'a>>,
+        input_schema_input: Option<Json>,
         signature: Option<Str<'a>>,
-        /// Known to v7 only.
+        /// See [`Feature::RequestReasons`].
         reason: Option<Str<'a>>,
-        /// Known to v7 only.
+        /// See [`Feature::AutomaticRequests`].
         is_automatic: Option<bool>,
     },
-    /// Known to v7 only.
+    /// See [`Feature::ApprovalResponses`].
     ToolApprovalResponse {
         approval_id: Str<'a>,
         approved: bool,
         reason: Option<Str<'a>>,
         provider_executed: Option<bool>,
-        provider_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
     },
     ToolOutputAvailable {
         tool_call_id: Str<'a>,
-        output: Json<'a>,
+        output: Json,
         provider_executed: Option<bool>,
-        provider_metadata: Option<Json<'a>>,
-        tool_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
+        tool_metadata: Option<Json>,
         dynamic: Option<bool>,
         preliminary: Option<bool>,
     },
@@ -160,8 +157,8 @@ pub enum Chunk<'a> {
         tool_call_id: Str<'a>,
         error_text: Str<'a>,
         provider_executed: Option<bool>,
-        provider_metadata: Option<Json<'a>>,
-        tool_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
+        tool_metadata: Option<Json>,
         dynamic: Option<bool>,
     },
     ToolOutputDenied {
@@ -171,39 +168,39 @@ pub enum Chunk<'a> {
         source_id: Str<'a>,
         url: Str<'a>,
         title: Option<Str<'a>>,
-        provider_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
     },
     SourceDocument {
         source_id: Str<'a>,
         media_type: Str<'a>,
         title: Str<'a>,
         filename: Option<Str<'a>>,
-        provider_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
     },
     File {
         url: Str<'a>,
         media_type: Str<'a>,
-        provider_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
     },
-    /// Known to v7 only.
+    /// See [`Feature::CustomParts`].
     Custom {
         kind: Str<'a>,
-        provider_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
     },
-    /// Known to v7 only.
+    /// See [`Feature::ReasoningFiles`].
     ReasoningFile {
         url: Str<'a>,
         media_type: Str<'a>,
-        provider_metadata: Option<Json<'a>>,
+        provider_metadata: Option<Json>,
     },
-    /// Known to v7 only: takes back the parts of the current step.
+    /// See [`Feature::StepResets`].
     ResetStep,
-    /// Known to v7 only, and experimental there.
+    /// See [`Feature::SteeringMessages`].
     SteeringMessage {
         id: Str<'a>,
-        parts: Json<'a>,
+        parts: Json,
     },
-    /// `data-NAME`: a part of the application's own.
+    /// `data-NAME`: a part that an application defines.
     #[serde(untagged)]
     Data(DataChunk<'a>),
 }
@@ -216,7 +213,7 @@ pub struct DataChunk<'a> {
     #[serde(rename = "type", deserialize_with = "data_type")]
     pub kind: Str<'a>,
     pub id: Option<Str<'a>>,
-    pub data: Json<'a>,
+    pub data: Json,
     /// A transient chunk reaches `onData` and leaves no part behind.
     pub transient: Option<bool>,
 }
@@ -239,11 +236,11 @@ pub enum FinishReason {
     ToolCalls,
     Error,
     Other,
-    /// Known to v7 only; a v6 client is told `other`.
+    /// See [`Feature::InterruptedFinish`].
     Interrupted,
 }
 
-/// Why a text is no chunk.
+/// Why a text is not a chunk.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ChunkError {
     #[error("a chunk must be JSON: {what} at line {line} column {column}")]
@@ -262,14 +259,14 @@ pub enum ChunkError {
         at: String,
         expected: &'static str,
     },
-    /// The schema and the types disagree; a property test holds that they do not.
+    /// The schema and the types disagree; a property test ensures that they do not.
     #[error("chunk `{kind}` cannot be read: {what}")]
     Form { kind: String, what: String },
 }
 
 impl Chunk<'_> {
-    /// Reads a chunk as strictly as the newest clients do: every field of the protocol must have its type (`null` is
-    /// none of them), fields that it does not know are ignored.
+    /// Reads a chunk as strictly as the newest clients do: every field of the protocol must have its type, which `null`
+    /// never has; unknown fields are ignored.
     ///
     /// A lone surrogate (`"\ud800"`), which JavaScript tolerates, and nesting of more than 128 levels are refused.
     pub fn parse(json: &str) -> Result<Chunk<'static>, ChunkError> {
@@ -293,20 +290,33 @@ impl Chunk<'_> {
 
     /// Returns the first version that knows this type of chunk.
     pub fn since(&self) -> Sdk {
-        match self {
-            Self::ToolApprovalResponse { .. }
-            | Self::Custom { .. }
-            | Self::ReasoningFile { .. }
-            | Self::ResetStep
-            | Self::SteeringMessage { .. } => Sdk::V7,
-            _ => Sdk::V6,
+        self.needs().map_or(Sdk::OLDEST, Feature::since)
+    }
+
+    /// Whether clients of this version know this type of chunk.
+    pub fn is_known_to(&self, sdk: Sdk) -> bool {
+        match self.needs() {
+            Some(feature) => sdk.has(feature),
+            None => true,
         }
     }
 
-    /// Appends the chunk's JSON as a client of this version may see it, and tells whether there was anything to write:
-    /// a type that the version does not know is left out, and so are fields and words.
+    /// Returns the feature that a client needs to read this type of chunk; `None` if every client can.
+    fn needs(&self) -> Option<Feature> {
+        match self {
+            Self::ToolApprovalResponse { .. } => Some(Feature::ApprovalResponses),
+            Self::Custom { .. } => Some(Feature::CustomParts),
+            Self::ReasoningFile { .. } => Some(Feature::ReasoningFiles),
+            Self::ResetStep => Some(Feature::StepResets),
+            Self::SteeringMessage { .. } => Some(Feature::SteeringMessages),
+            _ => None,
+        }
+    }
+
+    /// Appends the chunk's JSON in the form that a client of this version knows: unknown fields and words are left out.
+    /// Returns whether anything was written; a chunk of an unknown type is not.
     pub fn write(&self, sdk: Sdk, out: &mut Vec<u8>) -> bool {
-        if self.since() > sdk {
+        if !self.is_known_to(sdk) {
             return false;
         }
         match self {
@@ -324,25 +334,24 @@ impl Chunk<'_> {
             } => {
                 write_delta(br#"{"type":"reasoning-delta","id":"#, id, delta, out);
             }
-            _ if sdk == Sdk::V6 => match self.for_v6() {
-                Some(older) => write_json(&older, out),
+            _ => match self.without_news(sdk) {
+                Some(known) => write_json(&known, out),
                 None => write_json(self, out),
             },
-            _ => write_json(self, out),
         }
         true
     }
 
-    /// Returns the chunk without what only v7 knows, if there is anything of that kind in it.
-    fn for_v6(&self) -> Option<Chunk<'_>> {
+    /// Returns the chunk without the fields and words that a version does not know, if there are any.
+    fn without_news(&self, sdk: Sdk) -> Option<Chunk<'_>> {
         match self {
             Self::TextEnd {
                 id,
                 provider_metadata,
                 citations: Some(_),
-            } => Some(Chunk::TextEnd {
+            } if !sdk.has(Feature::Citations) => Some(Chunk::TextEnd {
                 id: Cow::Borrowed(id),
-                provider_metadata: lend(provider_metadata),
+                provider_metadata: provider_metadata.clone(),
                 citations: None,
             }),
             Self::ToolApprovalRequest {
@@ -356,18 +365,20 @@ impl Chunk<'_> {
             } if reason.is_some() || is_automatic.is_some() => Some(Chunk::ToolApprovalRequest {
                 approval_id: Cow::Borrowed(approval_id),
                 tool_call_id: Cow::Borrowed(tool_call_id),
-                approval_descriptor: lend(approval_descriptor),
-                input_schema_input: lend(input_schema_input),
+                approval_descriptor: approval_descriptor.clone(),
+                input_schema_input: input_schema_input.clone(),
                 signature: signature.as_deref().map(Cow::Borrowed),
-                reason: None,
-                is_automatic: None,
+                reason: (reason.as_deref())
+                    .filter(|_| sdk.has(Feature::RequestReasons))
+                    .map(Cow::Borrowed),
+                is_automatic: is_automatic.filter(|_| sdk.has(Feature::AutomaticRequests)),
             }),
             Self::Finish {
                 finish_reason: Some(FinishReason::Interrupted),
                 message_metadata,
-            } => Some(Chunk::Finish {
+            } if !sdk.has(Feature::InterruptedFinish) => Some(Chunk::Finish {
                 finish_reason: Some(FinishReason::Other),
-                message_metadata: lend(message_metadata),
+                message_metadata: message_metadata.clone(),
             }),
             _ => None,
         }
@@ -395,6 +406,13 @@ impl<'a> Chunk<'a> {
         }
     }
 
+    /// Makes a chunk with metadata of the message.
+    pub fn metadata(metadata: &Json) -> Self {
+        Self::MessageMetadata {
+            message_metadata: metadata.clone(),
+        }
+    }
+
     pub fn text_start(id: impl Into<Str<'a>>) -> Self {
         Self::TextStart {
             id: id.into(),
@@ -419,11 +437,11 @@ impl<'a> Chunk<'a> {
     }
 
     /// A `data-NAME` chunk that leaves no part behind.
-    pub fn transient(kind: impl Into<Str<'a>>, data: Value) -> Self {
+    pub fn transient(kind: impl Into<Str<'a>>, data: impl Into<Json>) -> Self {
         Self::Data(DataChunk {
             kind: kind.into(),
             id: None,
-            data: Cow::Owned(data),
+            data: data.into(),
             transient: Some(true),
         })
     }
@@ -455,11 +473,7 @@ impl FinishReason {
     }
 }
 
-fn lend<'a>(value: &'a Option<Json<'_>>) -> Option<Json<'a>> {
-    value.as_deref().map(Cow::Borrowed)
-}
-
-/// The chunk that nearly every turn consists of: written without the detour through the derived serializer.
+/// Writes the most frequent chunk without the detour through the derived serializer.
 fn write_delta(head: &[u8], id: &str, delta: &str, out: &mut Vec<u8>) {
     out.reserve(head.len() + id.len() + delta.len() + 16);
     out.extend_from_slice(head);
@@ -471,11 +485,11 @@ fn write_delta(head: &[u8], id: &str, delta: &str, out: &mut Vec<u8>) {
 
 fn write_json<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
     let written = serde_json::to_writer(out, value);
-    // A vector takes every byte and all keys are strings, which leaves nothing to fail.
+    // A vector accepts every byte and all keys are strings, so nothing can fail.
     debug_assert!(written.is_ok(), "{written:?}");
 }
 
-/// Reads a field that is there, `null` included.
+/// Reads a field that is present, `null` included.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

@@ -1,35 +1,35 @@
 //! What an ADK agent emits and accepts: events, contents and parts; lenient when read, exact when written.
 //!
-//! Strings and rarely used sub-trees are borrowed from the line they came in, and what is rare is boxed: a text delta
-//! costs no allocation, or one where its text holds escapes and one where the JSON reader skips nested values. Unknown
-//! fields are skipped and `null` counts as absent, because servers in four languages and of every age send this JSON.
-//! What an event repeats or orders differently is the translator's business.
+//! Strings and rarely used sub-trees are borrowed from the line they came in, and rare fields are boxed: a text delta
+//! costs no allocation, or one if its text has escapes and one if the JSON reader skips nested values. Unknown fields
+//! are skipped and `null` counts as absent, because servers in four languages and of every age send this JSON. The
+//! translator handles repetitions and differences in order.
 
 mod delta;
-mod escaped;
 mod parts;
 
 use std::borrow::Cow;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 use serde_with::skip_serializing_none;
 
 pub use self::parts::Parts;
 use crate::chunk::Str;
+use crate::json_text::{Json, some_object};
+use crate::wire::json::{self, TooManyValues};
 
 /// The call by which an ADK agent asks a human for consent.
 pub const REQUEST_CONFIRMATION: &str = "adk_request_confirmation";
-/// The call by which an ADK agent asks the user for something to enter.
+/// The call by which an ADK agent asks the user for input.
 pub const REQUEST_INPUT: &str = "adk_request_input";
 /// The call by which an ADK agent asks for credentials.
 pub const REQUEST_CREDENTIAL: &str = "adk_request_credential";
 
-/// The longest event that is read: an image of 12 MB, the largest that models hand out in one event, as base64.
+/// The longest event that is read: an image of 12 MB, the largest that models send in one event, as base64.
 pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
-/// A JSON sub-tree that is kept as text until somebody asks for it.
+/// A JSON sub-tree that is kept as text until it is needed.
 pub type Raw<'a> = Cow<'a, RawValue>;
 
 /// One event of an agent.
@@ -43,7 +43,7 @@ pub struct Event<'a> {
     pub invocation_id: Option<Str<'a>>,
     #[serde(borrow, deserialize_with = "text")]
     pub author: Option<Str<'a>>,
-    /// Which of several agents at work at once it comes from, where there are several.
+    /// Names the source if several agents work at the same time.
     #[serde(borrow, deserialize_with = "text")]
     pub branch: Option<Str<'a>>,
     #[serde(borrow)]
@@ -80,54 +80,54 @@ pub struct Event<'a> {
     pub input_transcription: Option<Transcription<'a>>,
     #[serde(borrow, alias = "output_transcription")]
     pub output_transcription: Option<Transcription<'a>>,
-    /// What a node of a workflow came to.
+    /// The output of a workflow's node.
     #[serde(borrow, deserialize_with = "raw")]
     pub output: Option<Raw<'a>>,
     #[serde(alias = "node_info", deserialize_with = "node_info")]
     pub node_info: Option<Box<NodeInfo>>,
     #[serde(borrow, deserialize_with = "raw")]
     pub timestamp: Option<Raw<'a>>,
-    /// Not an event's field: the line that an ADK server sends last when a run has died.
+    /// Not a field of events: the line that an ADK server sends last if a run has failed.
     #[serde(borrow, deserialize_with = "raw")]
     pub error: Option<Raw<'a>>,
 }
 
-/// What an event does beside speaking; most do nothing.
+/// What an event does in addition to its content; most do nothing. An object without fields counts as absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Actions {
     #[serde(
         alias = "state_delta",
-        deserialize_with = "or_empty",
-        skip_serializing_if = "Map::is_empty"
+        deserialize_with = "some_object",
+        skip_serializing_if = "Option::is_none"
     )]
-    pub state_delta: Map<String, Value>,
+    pub state_delta: Option<Json>,
     #[serde(
         alias = "artifact_delta",
-        deserialize_with = "or_empty",
-        skip_serializing_if = "Map::is_empty"
+        deserialize_with = "some_object",
+        skip_serializing_if = "Option::is_none"
     )]
-    pub artifact_delta: Map<String, Value>,
+    pub artifact_delta: Option<Json>,
     #[serde(
         alias = "requested_tool_confirmations",
-        deserialize_with = "or_empty",
-        skip_serializing_if = "Map::is_empty"
+        deserialize_with = "some_object",
+        skip_serializing_if = "Option::is_none"
     )]
-    pub requested_tool_confirmations: Map<String, Value>,
+    pub requested_tool_confirmations: Option<Json>,
     #[serde(alias = "transfer_to_agent", skip_serializing_if = "Option::is_none")]
     pub transfer_to_agent: Option<String>,
 }
 
-/// Where in a workflow an event comes from; only what its output counts for is read.
+/// The place of an event in a workflow; only the nodes that its output counts for are read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeInfo {
-    /// The nodes whose output it is, as paths: `app@1` is the workflow itself, `app@1/node@1` a node of it.
+    /// The nodes that the output belongs to, as paths: `app@1` is the workflow itself, `app@1/node@1` one of its nodes.
     #[serde(alias = "output_for")]
     pub output_for: Vec<String>,
 }
 
-/// What one side of a conversation says: the unit that models take and give.
+/// What one side of a conversation says: the unit that models receive and return.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -138,7 +138,7 @@ pub struct Content<'a> {
     pub parts: Parts<'a>,
 }
 
-/// One part of a content. Exactly one of its kinds is set in what agents really send.
+/// One part of a content. Agents set exactly one of its kinds.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -157,9 +157,9 @@ pub struct Part<'a> {
     #[serde(borrow, alias = "function_response")]
     pub function_response: Option<Box<FunctionResponse<'a>>>,
     #[serde(alias = "executable_code")]
-    pub executable_code: Option<Box<Value>>,
+    pub executable_code: Option<Json>,
     #[serde(alias = "code_execution_result")]
-    pub code_execution_result: Option<Box<Value>>,
+    pub code_execution_result: Option<Json>,
 }
 
 /// Bytes inside a content, as base64 in either alphabet.
@@ -175,7 +175,7 @@ pub struct Blob<'a> {
     pub display_name: Option<Str<'a>>,
 }
 
-/// A file that lies elsewhere.
+/// A file that is stored elsewhere.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -197,14 +197,14 @@ pub struct FunctionCall<'a> {
     pub id: Option<Str<'a>>,
     #[serde(borrow, deserialize_with = "text")]
     pub name: Option<Str<'a>>,
-    pub args: Option<Value>,
+    pub args: Option<Json>,
     #[serde(borrow, alias = "partial_args")]
     pub partial_args: Option<Vec<PartialArg<'a>>>,
     #[serde(alias = "will_continue")]
     pub will_continue: Option<bool>,
 }
 
-/// A piece of a call's arguments while the model still writes them.
+/// A piece of a call's arguments while the model is still writing them.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -215,14 +215,14 @@ pub struct PartialArg<'a> {
     #[serde(borrow, deserialize_with = "text", alias = "string_value")]
     pub string_value: Option<Str<'a>>,
     #[serde(alias = "number_value")]
-    pub number_value: Option<Value>,
+    pub number_value: Option<Json>,
     #[serde(alias = "bool_value")]
     pub bool_value: Option<bool>,
     #[serde(alias = "will_continue")]
     pub will_continue: Option<bool>,
 }
 
-/// The result of a tool call, as the model is told it.
+/// The result of a tool call, as the model gets it.
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -231,7 +231,7 @@ pub struct FunctionResponse<'a> {
     pub id: Option<Str<'a>>,
     #[serde(borrow, deserialize_with = "text")]
     pub name: Option<Str<'a>>,
-    pub response: Option<Value>,
+    pub response: Option<Json>,
     /// Images and other bytes that belong to the result.
     #[serde(borrow)]
     pub parts: Option<Vec<Part<'a>>>,
@@ -252,6 +252,8 @@ pub struct Transcription<'a> {
 pub enum EventError {
     #[error("an event is longer than {limit} bytes; send large content as a file")]
     TooLong { limit: usize },
+    #[error("an event that cannot be accepted: {0}")]
+    TooManyValues(TooManyValues),
     #[error("not an ADK event (line {line}, column {column}): {what}")]
     Malformed {
         line: usize,
@@ -275,10 +277,11 @@ impl<'a> Event<'a> {
     }
 
     fn parse_any(json: &'a str) -> Result<Self, EventError> {
+        json::check(json.as_bytes()).map_err(EventError::TooManyValues)?;
         serde_json::from_str(json).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             let mut what = error.to_string();
-            // The position has fields of its own.
+            // The error has the position in separate fields.
             if let Some(at) = what.rfind(&format!(" at line {line} column {column}")) {
                 what.truncate(at);
             }
@@ -290,12 +293,12 @@ impl<'a> Event<'a> {
         self.partial == Some(true)
     }
 
-    /// The parts of the content, none where there is no content.
+    /// The parts of the content; empty without content.
     pub fn parts(&self) -> &[Part<'a>] {
         self.content.as_ref().map_or(&[], |content| &content.parts)
     }
 
-    /// What a whole workflow came to, where no content says it: the answer of an app that ends with a function.
+    /// The output of a whole workflow without content: the answer of an app that ends with a function.
     pub fn result(&self) -> Option<&RawValue> {
         let info = self.node_info.as_deref()?;
         let of_the_whole = info.output_for.iter().any(|path| !path.contains('/'));
@@ -303,7 +306,7 @@ impl<'a> Event<'a> {
         self.output.as_deref().filter(|_| of_the_whole && unsaid)
     }
 
-    /// Whether a user wrote it: a session's history holds such events, a reply does not.
+    /// Whether a user wrote it: the history of a session contains such events, a reply does not.
     pub fn is_from_user(&self) -> bool {
         self.author.as_deref() == Some("user")
     }
@@ -311,9 +314,9 @@ impl<'a> Event<'a> {
 
 impl Actions {
     pub fn is_empty(&self) -> bool {
-        self.state_delta.is_empty()
-            && self.artifact_delta.is_empty()
-            && self.requested_tool_confirmations.is_empty()
+        self.state_delta.is_none()
+            && self.artifact_delta.is_none()
+            && self.requested_tool_confirmations.is_none()
             && self.transfer_to_agent.is_none()
     }
 }
@@ -335,7 +338,7 @@ impl<'a> Part<'a> {
         }
     }
 
-    pub fn function_response(id: &'a str, name: &'a str, response: Value) -> Self {
+    pub fn function_response(id: &'a str, name: &'a str, response: Json) -> Self {
         Self {
             function_response: Some(Box::new(FunctionResponse {
                 id: Some(Cow::Borrowed(id)),
@@ -365,7 +368,7 @@ fn actions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<Actions>>, D
     Ok(actions.filter(|did| !did.is_empty()).map(Box::new))
 }
 
-/// Most events say nothing here that is used, and none is worth an error.
+/// Few events have anything useful here, so an invalid value is ignored.
 fn node_info<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<NodeInfo>>, D::Error> {
     let raw = <&RawValue>::deserialize(from)?;
     let info = serde_json::from_str::<NodeInfo>(raw.get()).ok();

@@ -1,4 +1,4 @@
-//! UI messages → agent contents: what a model is told of a conversation.
+//! UI messages → agent contents: a conversation in the form that a model gets.
 //!
 //! ```text
 //!   assistant message               contents
@@ -9,25 +9,26 @@
 //!   text
 //! ```
 //!
-//! Every call gets exactly one response, as models insist: one that was denied, expired or never answered gets an error
-//! that says so. An output that is no object becomes `{result: output}` for the agent only.
+//! Every call gets exactly one response, as models require: a call that was denied, expired or never answered gets an
+//! error that says so. An output that is not an object becomes `{result: output}`, for the agent only.
 
 use std::borrow::Cow;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::event::{Blob, Content, FileData, FunctionCall, FunctionResponse, Part as AgentPart};
+use crate::json_text::Json;
 use crate::message::{FilePart, Message, Part, Role, ToolPart, ToolState};
 
-/// What a model is told about a call that a human refused.
+/// The result of a call that a human denied, for the model.
 pub const DENIED: &str = "the user denied this call; it was not run";
-/// What a model is told about a call that nobody answered.
+/// The result of an unanswered call, for the model.
 pub const UNANSWERED: &str = "this call was not answered; it was not run";
 
-/// What a model is told before a call that it made earlier and whose result has come since.
-const EARLIER_CALL: &str = "Here is what came of a call that you made earlier.";
+/// Introduces an earlier call of the model whose result has arrived since.
+const EARLIER_CALL: &str = "Here is the result of a call that you made earlier.";
 
-/// The conversation as an agent takes it. System messages are left out: they are the agent's instruction.
+/// The conversation in the form that an agent accepts. System messages are left out: the agent has its own instruction.
 pub fn contents<'m>(messages: impl IntoIterator<Item = &'m Message>) -> Vec<Content<'m>> {
     let mut contents = Vec::new();
     for message in messages {
@@ -41,7 +42,7 @@ pub fn contents<'m>(messages: impl IntoIterator<Item = &'m Message>) -> Vec<Cont
                     let follows_model = contents
                         .last()
                         .is_some_and(|last: &Content<'_>| last.role.as_deref() == Some("model"));
-                    // A call may stand only after a user's turn.
+                    // A call may only follow a user's turn.
                     if first && follows_model && !responses.is_empty() {
                         push(&mut contents, "user", vec![AgentPart::text(EARLIER_CALL)]);
                     }
@@ -70,11 +71,11 @@ pub fn user_parts(message: &Message) -> Vec<AgentPart<'_>> {
         .collect()
 }
 
-/// An output in the form that agents take: an object.
-pub fn as_response(output: &Value) -> Value {
-    match output {
-        Value::Object(_) => output.clone(),
-        other => json!({"result": other}),
+/// An output as an object, the form that agents accept.
+pub fn as_response(output: &Json) -> Json {
+    match output.is_object() {
+        true => output.clone(),
+        false => Json::object([("result", output.clone())]),
     }
 }
 
@@ -84,7 +85,7 @@ fn push<'a>(contents: &mut Vec<Content<'a>>, role: &'static str, parts: Vec<Agen
     }
 }
 
-/// What the model said in a step, and what its calls came to.
+/// What the model wrote in a step, and the results of its calls.
 fn step_parts(step: &[Part]) -> (Vec<AgentPart<'_>>, Vec<AgentPart<'_>>) {
     let mut model = Vec::new();
     let mut responses: Vec<AgentPart<'_>> = Vec::new();
@@ -114,12 +115,12 @@ fn step_parts(step: &[Part]) -> (Vec<AgentPart<'_>>, Vec<AgentPart<'_>>) {
                 None => model.push(file_part(file)),
             },
             Part::Data(data) if data.kind == "data-executable-code" => model.push(AgentPart {
-                executable_code: Some(Box::new(data.data.clone())),
+                executable_code: Some(data.data.clone()),
                 ..AgentPart::default()
             }),
             Part::Data(data) if data.kind == "data-code-execution-result" => {
                 model.push(AgentPart {
-                    code_execution_result: Some(Box::new(data.data.clone())),
+                    code_execution_result: Some(data.data.clone()),
                     ..AgentPart::default()
                 });
             }
@@ -132,11 +133,11 @@ fn step_parts(step: &[Part]) -> (Vec<AgentPart<'_>>, Vec<AgentPart<'_>>) {
 fn call_part(tool: &ToolPart) -> AgentPart<'_> {
     AgentPart {
         function_call: Some(Box::new(FunctionCall {
-            id: Some(Cow::Borrowed(&tool.call_id)),
+            id: Some(Cow::Borrowed(tool.call_id.as_str())),
             name: Some(Cow::Borrowed(&tool.name)),
             args: Some(match &tool.input {
-                Some(input @ Value::Object(_)) => input.clone(),
-                _ => json!({}),
+                Some(input) if input.is_object() => input.clone(),
+                _ => Json::empty(),
             }),
             ..FunctionCall::default()
         })),
@@ -147,10 +148,8 @@ fn call_part(tool: &ToolPart) -> AgentPart<'_> {
 
 fn response_part(tool: &ToolPart) -> AgentPart<'_> {
     let response = match tool.state {
-        ToolState::OutputAvailable => as_response(tool.output.as_ref().unwrap_or(&Value::Null)),
-        ToolState::OutputError => json!({
-            "error": tool.error_text.as_deref().unwrap_or(UNANSWERED),
-        }),
+        ToolState::OutputAvailable => as_response(&tool.output.clone().unwrap_or_default()),
+        ToolState::OutputError => error(tool.error_text.as_deref().unwrap_or(UNANSWERED)),
         ToolState::OutputDenied => denial(tool),
         ToolState::ApprovalResponded
             if tool
@@ -161,11 +160,11 @@ fn response_part(tool: &ToolPart) -> AgentPart<'_> {
         {
             denial(tool)
         }
-        _ => json!({"error": UNANSWERED}),
+        _ => error(UNANSWERED),
     };
     AgentPart {
         function_response: Some(Box::new(FunctionResponse {
-            id: Some(Cow::Borrowed(&tool.call_id)),
+            id: Some(Cow::Borrowed(tool.call_id.as_str())),
             name: Some(Cow::Borrowed(&tool.name)),
             response: Some(response),
             parts: None,
@@ -174,15 +173,20 @@ fn response_part(tool: &ToolPart) -> AgentPart<'_> {
     }
 }
 
-fn denial(tool: &ToolPart) -> Value {
+/// An error in place of a call's result, for the model.
+pub(crate) fn error(text: &str) -> Json {
+    Json::object([("error", text.into())])
+}
+
+fn denial(tool: &ToolPart) -> Json {
     let reason = tool
         .approval
         .as_ref()
         .and_then(|approval| approval.reason.as_deref())
         .filter(|reason| !reason.is_empty());
     match reason {
-        Some(reason) => json!({"error": DENIED, "reason": reason}),
-        None => json!({"error": DENIED}),
+        Some(reason) => json!({"error": DENIED, "reason": reason}).into(),
+        None => error(DENIED),
     }
 }
 
@@ -212,9 +216,7 @@ fn file_part(file: &FilePart) -> AgentPart<'_> {
     }
 }
 
-fn signature(metadata: Option<&Value>) -> Option<Cow<'_, str>> {
-    metadata?
-        .pointer("/google/thoughtSignature")?
-        .as_str()
-        .map(Cow::Borrowed)
+fn signature(metadata: Option<&Json>) -> Option<Cow<'_, str>> {
+    let signature = metadata?.get("google")?.get("thoughtSignature")?;
+    Some(Cow::Owned(signature.as_str()?.into_owned()))
 }

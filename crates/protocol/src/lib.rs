@@ -10,23 +10,30 @@
 //!                          ▼
 //!                        message ──▶ dialect ──▶ readers  the stored form, and how each client sees it
 //!                          │
-//!                          └──▶ history ──▶ agent         what the model is told next
+//!                          └──▶ history ──▶ agent         what the model gets next
 //! ```
+//!
+//! A module uses only modules above it in this table:
 //!
 //! | module | knows |
 //! |---|---|
+//! | [`base64`](mod@base64), [`audio`] | both alphabets; PCM, WAV |
+//! | [`id`], [`time`] | the names of things; moments |
+//! | [`sdk`] | the versions of the AI SDK, and what each of them knows |
+//! | [`wire::json`], [`json_text`] | JSON as browsers write it; JSON that is kept as text |
 //! | [`chunk`] | what a front end receives |
 //! | [`message`] | UIMessage: parse, fold chunks into it, replay it as chunks |
 //! | [`event`], [`args`] | what an ADK agent emits and accepts |
-//! | [`translate`], [`metadata`] | event → chunks |
-//! | [`history`] | messages → contents |
-//! | [`approval`], [`calls`] | a human's decision; a tool call |
-//! | [`reply`], [`outbox`] | the state machine of one assistant message, and its effects |
-//! | [`dialect`] | a reply as a client of either dialect sees it |
 //! | [`wire`] | SSE, `/live` and stock v7 WebSocket frames |
-//! | [`audio`], [`base64`](mod@base64) | PCM, WAV; both alphabets |
+//! | [`approval`], [`calls`] | a human's decision; a tool call |
+//! | [`outbox`] | the effects of a reply, and its encoded frames |
+//! | [`metadata`], [`translate`] | event → chunks |
+//! | [`history`] | messages → contents |
+//! | [`reply`] | the state machine of one assistant message |
+//! | [`driver`] | the one way to run it: feed an input, drain the effects in order |
+//! | [`dialect`] | a reply as a client of each dialect sees it |
 //!
-//! Only `translate` and `history` know both vocabularies.
+//! Only `translate`, `metadata` and `history` know both vocabularies.
 
 pub mod approval;
 pub mod args;
@@ -35,11 +42,16 @@ pub mod base64;
 pub mod calls;
 pub mod chunk;
 pub mod dialect;
+pub mod driver;
 pub mod event;
 pub mod history;
+pub mod id;
+pub mod json_text;
 pub mod message;
 pub mod metadata;
 pub mod outbox;
 pub mod reply;
+pub mod sdk;
+pub mod time;
 pub mod translate;
 pub mod wire;

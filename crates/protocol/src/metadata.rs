@@ -1,23 +1,74 @@
-//! What an answer is accompanied by: usage, model version, finish reason, sources, state; shown as message metadata.
+//! Metadata of an answer: usage, model version, finish reason, sources, state.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::chunk::{Chunk, Str};
 use crate::event::{Event, Raw};
+use crate::id::CallId;
+use crate::json_text::Json;
 use crate::message::{Message, Part};
 
 /// The metadata of one reply, gathered over its model calls.
 #[derive(Debug, Default)]
 pub struct Metadata {
-    fields: Map<String, Value>,
+    fields: Fields,
     total: Usage,
     /// Usage is cumulative within a model call, so the last one counts.
     call: Usage,
     model_version: String,
     author: String,
+}
+
+/// Fields in the order in which they were first set.
+#[derive(Debug, Clone, Default)]
+struct Fields(Vec<(String, Json)>);
+
+impl Fields {
+    fn of(object: &Json) -> Self {
+        let kept = |(name, raw): (Cow<'_, str>, &RawValue)| {
+            // It is a part of what was read before.
+            (name.into_owned(), Json::read_raw(raw).unwrap_or_default())
+        };
+        Self(object.fields().into_iter().map(kept).collect())
+    }
+
+    fn get(&self, name: &str) -> Option<&Json> {
+        let mut fields = self.0.iter();
+        fields.find_map(|(other, value)| (other == name).then_some(value))
+    }
+
+    fn set(&mut self, name: &str, value: Json) {
+        match self.0.iter_mut().find(|(other, _)| other == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name.to_owned(), value)),
+        }
+    }
+
+    fn with(self, more: Self) -> Self {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut merged = Self::default();
+        for (name, value) in self.0.into_iter().chain(more.0) {
+            match places.entry(name) {
+                Entry::Occupied(place) => merged.0[*place.get()].1 = value,
+                Entry::Vacant(place) => {
+                    merged.0.push((place.key().clone(), value));
+                    place.insert(merged.0.len() - 1);
+                }
+            }
+        }
+        merged
+    }
+
+    fn object(&self) -> Json {
+        let fields = self.0.iter();
+        Json::object(fields.map(|(name, value)| (name.as_str(), value.clone())))
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
@@ -33,7 +84,7 @@ struct Usage {
 }
 
 impl Metadata {
-    /// Takes in what an event says about itself. Deltas are passed over quickly: the complete event repeats it.
+    /// Collects the metadata of an event. Deltas are mostly skipped, because the complete event repeats theirs.
     pub fn note(&mut self, event: &Event<'_>, partial: bool) {
         if event.is_from_user() || partial && event.finish_reason.is_none() {
             return;
@@ -49,55 +100,61 @@ impl Metadata {
             return;
         }
         if let Some(reason) = event.finish_reason.as_deref() {
-            self.set("agentFinishReason", json!(reason));
+            self.set("agentFinishReason", reason.into());
         }
         for (key, raw) in [
             ("groundingMetadata", &event.grounding_metadata),
             ("citationMetadata", &event.citation_metadata),
             ("customMetadata", &event.custom_metadata),
         ] {
-            match read::<Value>(raw.as_ref()) {
-                Some(Value::Object(fields)) if fields.is_empty() => {}
-                Some(value) => self.set(key, value),
-                None => {}
+            if let Some(value) = read::<Json>(raw.as_ref())
+                && value.text() != "{}"
+            {
+                self.set(key, value);
             }
         }
         if let Some(actions) = &event.actions
-            && !actions.state_delta.is_empty()
+            && let Some(delta) = &actions.state_delta
         {
-            let slot = self.fields.entry("stateDelta").or_insert_with(|| json!({}));
-            if let Value::Object(state) = slot {
-                state.extend(actions.state_delta.clone());
-            }
+            self.merge("stateDelta", delta);
         }
     }
 
-    /// Keeps what an agent says to a question about a call, which has no place on the call itself.
-    pub fn ask(&mut self, call_id: &str, question: Map<String, Value>) {
-        if question.is_empty() {
-            return;
-        }
-        let slot = self.fields.entry("questions").or_insert_with(|| json!({}));
-        if let Value::Object(questions) = slot {
-            questions.insert(call_id.to_owned(), Value::Object(question));
+    /// Keeps an agent's question about a call, which has no place on the call itself.
+    pub fn ask(&mut self, call_id: &CallId, question: &Json) {
+        if question.text() != "{}" {
+            self.merge(
+                "questions",
+                &Json::object([(call_id.as_str(), question.clone())]),
+            );
         }
     }
 
-    /// Takes up what the message of a restarted reply shows, so that sums go on and nothing is lost.
-    pub fn resume(shown: Option<&Value>) -> Self {
+    /// Sets the fields of a field.
+    fn merge(&mut self, key: &str, more: &Json) {
+        let known = self.fields.get(key).cloned().unwrap_or_else(Json::empty);
+        if known.is_object() {
+            let (known, more) = (Fields::of(&known), Fields::of(more));
+            self.fields.set(key, known.with(more).object());
+        }
+    }
+
+    /// Continues from the metadata of a restarted reply's message, so that sums stay right and nothing is lost.
+    pub fn resume(shown: Option<&Json>) -> Self {
         let mut metadata = Self::default();
-        let Some(Value::Object(fields)) = shown else {
+        let Some(shown) = shown else {
             return metadata;
         };
-        metadata.fields = fields.clone();
-        if let Some(usage) = metadata.fields.shift_remove("usage") {
-            metadata.total = Usage::shown(&usage);
+        metadata.fields = Fields::of(shown);
+        metadata.fields.0.retain(|(name, _)| name != "usage");
+        if let Some(usage) = shown.get("usage") {
+            metadata.total = Usage::shown(&usage.to_value());
         }
         metadata
     }
 
-    pub fn set(&mut self, key: &str, value: Value) {
-        self.fields.insert(key.to_owned(), value);
+    pub fn set(&mut self, key: &str, value: Json) {
+        self.fields.set(key, value);
     }
 
     /// Adds the usage of a model call that has ended to the reply's.
@@ -106,8 +163,8 @@ impl Metadata {
         self.total.add(&call);
     }
 
-    /// Everything so far, or nothing where there is nothing to tell.
-    pub fn value(&mut self) -> Option<Value> {
+    /// All metadata so far, if there is any.
+    pub fn value(&mut self) -> Option<Json> {
         self.end_model_call();
         let mut fields = self.fields.clone();
         for (key, text) in [
@@ -115,13 +172,13 @@ impl Metadata {
             ("author", &self.author),
         ] {
             if !text.is_empty() {
-                fields.insert(key.to_owned(), json!(text));
+                fields.set(key, text.as_str().into());
             }
         }
         if self.total != Usage::default() {
-            fields.insert("usage".to_owned(), self.total.value());
+            fields.set("usage", self.total.value().into());
         }
-        (!fields.is_empty()).then_some(Value::Object(fields))
+        (!fields.0.is_empty()).then(|| fields.object())
     }
 }
 
@@ -167,7 +224,7 @@ impl Usage {
         }
     }
 
-    /// In the AI SDK's words.
+    /// In the form of the AI SDK.
     fn value(&self) -> Value {
         let sum =
             |counts: &[Option<u64>]| counts.iter().flatten().copied().reduce(u64::saturating_add);
@@ -191,10 +248,10 @@ impl Usage {
     }
 }
 
-/// Something that an answer rests on.
+/// A source that an answer is based on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
-    /// Tells sources apart: each is named once in a reply.
+    /// Identifies the source: each is named once in a reply.
     pub key: String,
     title: Option<String>,
     url: Option<String>,

@@ -1,36 +1,38 @@
-//! The outbox: what a reply wants done, in order; one is reused for every input, so that a delta costs no allocation.
+//! The outbox: the effects of a reply, in order; it is reused for every input, so that a delta costs no allocation.
 
-use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::ops::Range;
 
-use serde_json::Value;
-
-use crate::approval::{Refusal, Time};
-use crate::calls::{Calls, Ids};
-use crate::chunk::{Chunk, Sdk};
-use crate::message::fold::Fold;
-use crate::message::{Message, Part};
-use crate::reply::Record;
+use crate::approval::Refusal;
+use crate::calls::{Calls, IdSource};
+use crate::chunk::Chunk;
+use crate::id::{ApprovalId, CallId};
+use crate::json_text::Json;
+use crate::message::{Draft, FilePart};
+use crate::reply::{Ignored, Record};
+use crate::sdk::Sdk;
 use crate::wire::sse;
 
-/// Something to be done for a reply. Effects are performed in order; those after a commit wait for it.
+/// Something to do for a reply. Effects are performed in order; those after a commit wait for it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Store this, with its audit rows, in one transaction, before going on.
+    /// Store this, with its audit rows, in one transaction, before the next effect.
     Commit(Box<Commit>),
     /// Send these frames of the outbox to the readers of the turn.
     Frames(Range<usize>),
     /// Run the server tool of this call.
-    RunTool { call: String },
+    RunTool { call: CallId },
     /// Start a run of the agent.
     Ask(Ask),
-    /// Stop the run of the agent that is under way.
+    /// Stop the current run of the agent.
     CancelRun,
-    /// The turn waits for a client's output; a tick is due at this time.
-    HoldUntil(Time),
+    /// An answer of the client changed nothing; the audit has it. `id` names the approval or the call.
+    Refused { id: String, refusal: Refusal },
+    /// The input was not legal in the state of the reply, and changed nothing.
+    Ignored(Ignored),
     /// The user's speech as text.
     Heard { text: String, finished: bool },
-    /// The user spoke while the model did: what is queued for the player is void.
+    /// The user spoke while the model was speaking: discard what is queued for the player.
     Interrupted,
     /// A live agent says that its turn is complete.
     TurnComplete,
@@ -38,19 +40,19 @@ pub enum Effect {
     End,
 }
 
-/// What is stored together.
+/// What is stored in one transaction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Commit {
     pub record: Record,
     pub audit: Vec<Audit>,
 }
 
-/// What an agent is asked.
+/// What the agent is asked.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ask {
     /// One model call with the history of the chat, this reply included.
     History,
-    /// A remote run that takes up results: first those of client tools, then confirmations, never mixed.
+    /// A remote run that continues with results: first those of client tools, then confirmations, never both.
     Responses(Vec<Response>),
 }
 
@@ -59,16 +61,16 @@ pub enum Ask {
 pub struct Response {
     pub id: String,
     pub name: String,
-    pub response: Value,
+    pub response: Json,
 }
 
-/// One row of the audit; the server adds who, where and when.
+/// One row of the audit; the server adds the user, the origin and the time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Audit {
     pub kind: AuditKind,
-    pub call_id: Option<String>,
+    pub call_id: Option<CallId>,
     pub tool: Option<String>,
-    pub approval_id: Option<String>,
+    pub approval_id: Option<ApprovalId>,
     pub reason: Option<String>,
     pub input_hash: Option<String>,
 }
@@ -96,14 +98,16 @@ pub struct Frame {
     pub kind: FrameKind,
 }
 
-/// What a reader must know of a frame without reading it.
+/// What must be known about a frame without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameKind {
     /// A piece of text or of a tool's input.
     Delta,
+    /// Names a file, which readers may get in another form or under another URL; see [`Outbox::file`].
+    File(usize),
     /// Anything else that changes the message.
     Body,
-    /// Changes no message: reaches every reader and is not repeated.
+    /// Changes no message; it reaches every reader and is not repeated.
     Transient,
     /// The last chunk of a turn.
     Terminal,
@@ -112,40 +116,87 @@ pub enum FrameKind {
 /// The effects of one input, and the frames that they refer to.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    pub effects: Vec<Effect>,
+    effects: VecDeque<Effect>,
     pub(crate) audit: Vec<Audit>,
     frames: Vec<Frame>,
     bytes: Vec<u8>,
+    /// The files that frames name.
+    files: Vec<FilePart>,
     barrier: usize,
 }
 
 impl Outbox {
-    /// Empties the outbox and keeps its memory.
-    pub fn clear(&mut self) {
+    /// The next effect to perform.
+    pub(crate) fn next_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// The effects that have not been performed yet, in order.
+    pub fn effects(&self) -> impl Iterator<Item = &Effect> {
+        self.effects.iter()
+    }
+
+    /// Empties the outbox but keeps its memory.
+    pub(crate) fn clear(&mut self) {
         self.effects.clear();
         self.audit.clear();
         self.frames.clear();
         self.bytes.clear();
+        self.files.clear();
         self.barrier = 0;
     }
 
-    /// Takes out the commit that comes before everything else, if one does: the first of a reply is stored together with
-    /// what it answers.
-    pub fn take_commit(&mut self) -> Option<Commit> {
-        match self.effects.first() {
-            Some(Effect::Commit(_)) => match self.effects.remove(0) {
-                Effect::Commit(commit) => Some(*commit),
-                _ => None,
-            },
-            _ => None,
+    /// Whether one of the frames names a file, for which a reader may get another URL.
+    pub fn has_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    /// The file of a [`FrameKind::File`].
+    pub fn file(&self, index: usize) -> &FilePart {
+        &self.files[index]
+    }
+
+    /// Takes the commit at the front, if there is one: the first commit of a reply is stored together with the messages
+    /// that the reply answers.
+    pub(crate) fn take_commit(&mut self) -> Option<Commit> {
+        match self.effects.pop_front()? {
+            Effect::Commit(commit) => Some(*commit),
+            other => {
+                self.effects.push_front(other);
+                None
+            }
         }
+    }
+
+    pub(crate) fn want(&mut self, effect: Effect) {
+        self.effects.push_back(effect);
+    }
+
+    pub(crate) fn insert(&mut self, place: usize, effect: Effect) {
+        self.effects.insert(place, effect);
+    }
+
+    /// Reports an input that changed nothing; several of the same kind in a row are reported once.
+    pub(crate) fn ignore(&mut self, why: Ignored) {
+        if self.effects.back() != Some(&Effect::Ignored(why)) {
+            self.effects.push_back(Effect::Ignored(why));
+        }
+    }
+
+    /// Records a refused answer in the audit, and reports it to its sender.
+    pub(crate) fn refuse(&mut self, id: &str, refusal: Refusal) {
+        self.audit.push(Audit::refused(id, refusal));
+        self.want(Effect::Refused {
+            id: id.to_owned(),
+            refusal,
+        });
     }
 
     pub fn frames(&self, range: Range<usize>) -> &[Frame] {
         &self.frames[range]
     }
 
-    /// Consecutive frames as one piece, ready to be written to an SSE stream.
+    /// Consecutive frames in one slice, ready to be written to an SSE stream.
     pub fn sse(&self, frames: Range<usize>) -> &[u8] {
         match (self.frames.get(frames.start), frames.end.checked_sub(1)) {
             (Some(first), Some(last)) if last >= frames.start => {
@@ -162,22 +213,22 @@ impl Outbox {
 
     pub(crate) fn push(&mut self, chunk: &Chunk<'_>) {
         let start = self.bytes.len();
-        if !sse::chunk(&mut self.bytes, chunk, Sdk::V6) {
+        if !sse::chunk(&mut self.bytes, chunk, Sdk::OLDEST) {
             return;
         }
         let index = self.frames.len();
         self.frames.push(Frame {
             bytes: start..self.bytes.len(),
-            kind: FrameKind::of(chunk),
+            kind: FrameKind::of(chunk, &mut self.files),
         });
         let mergeable = self.effects.len() > self.barrier;
-        match self.effects.last_mut() {
+        match self.effects.back_mut() {
             Some(Effect::Frames(range)) if mergeable => range.end = index + 1,
-            _ => self.effects.push(Effect::Frames(index..index + 1)),
+            _ => self.want(Effect::Frames(index..index + 1)),
         }
     }
 
-    /// Keeps later frames apart from earlier ones. Returns the place of what comes next.
+    /// Keeps later frames apart from earlier ones. Returns the position of the next effect.
     pub(crate) fn barrier(&mut self) -> usize {
         self.barrier = self.effects.len();
         self.barrier
@@ -185,20 +236,34 @@ impl Outbox {
 }
 
 impl FrameKind {
-    fn of(chunk: &Chunk<'_>) -> Self {
+    /// Stores the file that a chunk names.
+    fn of(chunk: &Chunk<'_>, files: &mut Vec<FilePart>) -> Self {
         match chunk {
             Chunk::TextDelta { .. }
             | Chunk::ReasoningDelta { .. }
             | Chunk::ToolInputDelta { .. } => Self::Delta,
             Chunk::Finish { .. } | Chunk::Error { .. } | Chunk::Abort { .. } => Self::Terminal,
             Chunk::Data(data) if data.transient == Some(true) => Self::Transient,
+            Chunk::File {
+                url,
+                media_type,
+                provider_metadata,
+            } => {
+                files.push(FilePart {
+                    url: url.as_ref().to_owned(),
+                    media_type: media_type.as_ref().to_owned(),
+                    provider_metadata: provider_metadata.clone(),
+                    ..FilePart::default()
+                });
+                Self::File(files.len() - 1)
+            }
             _ => Self::Body,
         }
     }
 }
 
 impl AuditKind {
-    /// The word under which the audit shows it.
+    /// Its name in the audit.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ApprovalRequested => "approval.requested",
@@ -223,100 +288,32 @@ impl Audit {
             kind: AuditKind::AnswerRefused,
             call_id: None,
             tool: None,
-            approval_id: Some(id.to_owned()),
+            approval_id: Some(id.into()),
             reason: Some(refusal.to_string()),
             input_hash: None,
         }
     }
 }
 
-/// The message in the making: every chunk that is sent is also folded into it, so that the two cannot differ.
-#[derive(Debug)]
-pub(crate) struct Draft {
-    fold: Fold,
-}
-
 impl Draft {
-    pub(crate) fn new(id: &str) -> Self {
-        Self {
-            fold: Fold::new(Sdk::V7, id),
-        }
-    }
-
-    pub(crate) fn onto(message: Message) -> Self {
-        Self {
-            fold: Fold::onto(Sdk::V7, message),
-        }
-    }
-
-    pub(crate) fn message(&self) -> &Message {
-        self.fold.unsettled()
-    }
-
-    pub(crate) fn into_message(self) -> Message {
-        self.fold.into_message()
-    }
-
-    /// The message with the inputs that are still arriving.
-    pub(crate) fn snapshot(&self) -> Cow<'_, Message> {
-        self.fold.snapshot()
-    }
-
-    /// Folds a chunk and puts it into the outbox.
+    /// Folds a chunk and adds it to the outbox.
     pub(crate) fn emit(&mut self, chunk: &Chunk<'_>, out: &mut Outbox) {
         self.apply(chunk);
         out.push(chunk);
     }
-
-    /// Folds a chunk that only the stored message shows.
-    pub(crate) fn apply(&mut self, chunk: &Chunk<'_>) {
-        let folded = self.fold.apply(chunk);
-        // An `error` chunk ends a fold by design; anything else would be a chunk that no client accepts.
-        debug_assert!(
-            folded.is_ok() || matches!(chunk, Chunk::Error { .. }),
-            "{folded:?} {chunk:?}"
-        );
-    }
-
-    /// Keeps what a human filled in beside a decision, where the client has it too.
-    pub(crate) fn fill_in(&mut self, approval_id: &str, payload: Value) {
-        let parts = &mut self.fold.message_mut().parts;
-        let mut approvals = parts.iter_mut().rev().filter_map(|part| match part {
-            Part::Tool(tool) => tool.approval.as_mut(),
-            _ => None,
-        });
-        if let Some(approval) = approvals.find(|other| other.id.as_deref() == Some(approval_id)) {
-            approval.extra.insert("payload".into(), payload);
-        }
-    }
-
-    /// The index of the next part, from which ids of text parts are made: a replay of the message finds the same ids.
-    pub(crate) fn next_index(&self) -> usize {
-        self.message().parts.len()
-    }
-
-    /// Whether the current step holds a tool call: the stock predicates look at nothing else.
-    pub(crate) fn step_has_tools(&self) -> bool {
-        self.message()
-            .parts
-            .iter()
-            .rev()
-            .take_while(|part| !matches!(part, Part::StepStart))
-            .any(|part| matches!(part, Part::Tool(_)))
-    }
 }
 
-/// Where a translation is written: the book of calls, the message, and the outbox.
-pub(crate) struct Page<'p> {
+/// Where a translation is written: the calls, the message and the outbox.
+pub(crate) struct Emitter<'p> {
     pub(crate) calls: &'p mut Calls,
-    pub(crate) ids: &'p mut dyn Ids,
+    pub(crate) ids: &'p mut dyn IdSource,
     pub(crate) draft: &'p mut Draft,
     pub(crate) out: &'p mut Outbox,
-    /// The number of the step that calls are made in.
+    /// The step of new calls.
     pub(crate) step: u32,
 }
 
-impl Page<'_> {
+impl Emitter<'_> {
     pub(crate) fn emit(&mut self, chunk: &Chunk<'_>) {
         self.draft.emit(chunk, self.out);
     }

@@ -1,10 +1,11 @@
-//! Folding by example and by property; the comparison with the real AI SDK is `examples/fold_corpus`.
+//! Folding by example and by property; the comparison with the real AI SDK is `conformance fold`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use adk_bridge_protocol::chunk::{Chunk, FinishReason, Sdk};
+use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::message::fold::{Fold, FoldError};
-use adk_bridge_protocol::message::{At, Message};
+use adk_bridge_protocol::message::{Location, Message};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -14,7 +15,10 @@ fn chunk(value: &Value) -> Chunk<'static> {
 
 fn fold(sdk: Sdk, prior: Option<Value>, chunks: &[Value]) -> Result<Value, FoldError> {
     let mut fold = match prior {
-        Some(prior) => Fold::onto(sdk, Message::parse(prior, &At::Root("prior")).unwrap()),
+        Some(prior) => Fold::onto(
+            sdk,
+            Message::parse(Json::from(prior).raw(), &Location::Root("prior")).unwrap(),
+        ),
         None => Fold::new(sdk, "m"),
     };
     chunks

@@ -1,12 +1,12 @@
-//! What a model is told of a conversation: every call answered once, in a form that survives as JSON.
+//! What a model is sent of a conversation: every call answered once, in a form that survives as JSON.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-mod conversations;
-mod dice;
+use adk_bridge_testkit::conversations;
 
 use adk_bridge_protocol::event::Content;
 use adk_bridge_protocol::history::contents;
+use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::message::{Message, parse_messages};
 
 const CONVERSATIONS: u64 = 3_000;
@@ -15,16 +15,16 @@ const CONVERSATIONS: u64 = 3_000;
 fn every_call_of_a_model_turn_is_answered_once_and_at_once() {
     let mut called = 0;
     for messages in conversations() {
-        let told = contents(&messages);
-        for (index, content) in told.iter().enumerate() {
+        let sent = contents(&messages);
+        for (index, content) in sent.iter().enumerate() {
             let calls: Vec<_> = ids(content, |part| part.function_call.as_ref()?.id.as_deref());
             called += calls.len();
-            let next = told.get(index + 1);
+            let next = sent.get(index + 1);
             let answers = next.map_or_else(Vec::new, |next| {
                 ids(next, |part| part.function_response.as_ref()?.id.as_deref())
             });
             if content.role.as_deref() == Some("model") {
-                assert_eq!(calls, answers, "{told:#?}");
+                assert_eq!(calls, answers, "{sent:#?}");
             } else {
                 assert!(calls.is_empty(), "a user calls no tools");
             }
@@ -47,7 +47,7 @@ fn contents_travel_as_json() {
 fn conversations() -> impl Iterator<Item = Vec<Message>> {
     std::iter::once(conversations::by_hand())
         .chain((0..CONVERSATIONS).map(conversations::generated))
-        .map(|conversation| parse_messages(conversation).unwrap())
+        .map(|conversation| parse_messages(Json::from(conversation).raw()).unwrap())
 }
 
 fn json(value: &impl serde::Serialize) -> String {

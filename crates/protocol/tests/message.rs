@@ -3,14 +3,17 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use adk_bridge_protocol::chunk::InputEncoding;
-use adk_bridge_protocol::message::parse::{MAX_MESSAGES, MAX_PARTS, Wrong, parse_messages};
+use adk_bridge_protocol::id::ApprovalId;
+use adk_bridge_protocol::json_text::Json;
+use adk_bridge_protocol::message::parse::{Defect, MAX_MESSAGES, MAX_PARTS, parse_messages};
 use adk_bridge_protocol::message::*;
 use proptest::option::of;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 fn one(message: Value) -> Result<Value, String> {
-    let messages = parse_messages(json!([message])).map_err(|error| error.to_string())?;
+    let messages =
+        parse_messages(Json::from(json!([message])).raw()).map_err(|error| error.to_string())?;
     Ok(serde_json::to_value(&messages[0]).unwrap())
 }
 
@@ -277,22 +280,26 @@ fn what_is_not_understood_is_refused_by_name_and_place() {
         let error = one(message.clone()).unwrap_err();
         assert!(error.contains(expected), "{message}: {error}");
     }
-    assert_eq!(parse_messages(json!({})).unwrap_err().at, "messages");
+    assert_eq!(
+        parse_messages(Json::from(json!({})).raw()).unwrap_err().at,
+        "messages"
+    );
 }
 
 #[test]
 fn limits_are_named() {
     let many = vec![json!({"role": "user", "parts": []}); MAX_MESSAGES + 1];
-    let error = parse_messages(Value::from(many)).unwrap_err();
+    let error = parse_messages(Json::from(Value::from(many)).raw()).unwrap_err();
     assert_eq!(
         error.wrong,
-        Wrong::TooMany {
+        Defect::TooMany {
             found: MAX_MESSAGES + 1,
             limit: MAX_MESSAGES
         }
     );
     let parts = vec![json!({"type": "step-start"}); MAX_PARTS + 1];
-    let error = parse_messages(json!([{"role": "user", "parts": parts}])).unwrap_err();
+    let error =
+        parse_messages(Json::from(json!([{"role": "user", "parts": parts}])).raw()).unwrap_err();
     assert_eq!(
         (error.at.as_str(), error.to_string().contains("at most")),
         ("messages[0].parts", true)
@@ -303,10 +310,11 @@ fn limits_are_named() {
 
 #[test]
 fn deep_nesting_is_an_error_and_no_overflow() {
-    for open in ["[", "{\"a\":"] {
+    for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
         let text = format!(
-            r#"{{"role":"user","parts":[{{"type":"data-x","data":{}"#,
-            open.repeat(100_000)
+            r#"{{"role":"user","parts":[{{"type":"data-x","data":{}0{}}}]}}"#,
+            open.repeat(100_000),
+            close.repeat(100_000)
         );
         let error = serde_json::from_str::<Message>(&text).unwrap_err();
         assert!(error.to_string().contains("recursion limit"), "{error}");
@@ -332,16 +340,20 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-fn some_value() -> impl Strategy<Value = Option<Value>> {
-    of(value().prop_filter("null is absent", |value| !value.is_null()))
+fn kept() -> impl Strategy<Value = Json> {
+    value().prop_map(Json::from)
+}
+
+fn some_value() -> impl Strategy<Value = Option<Json>> {
+    of(kept().prop_filter("null is absent", |value| !value.is_null()))
 }
 
 fn object() -> impl Strategy<Value = Map<String, Value>> {
     prop::collection::btree_map("x[a-z]", value(), 0..2).prop_map(|map| map.into_iter().collect())
 }
 
-fn metadata() -> impl Strategy<Value = Option<Value>> {
-    of(object().prop_map(Value::Object))
+fn metadata() -> impl Strategy<Value = Option<Json>> {
+    of(object().prop_map(|map| Value::Object(map).into()))
 }
 
 fn text_state() -> impl Strategy<Value = Option<TextState>> {
@@ -355,10 +367,10 @@ fn text_state() -> impl Strategy<Value = Option<TextState>> {
 fn tool() -> impl Strategy<Value = Part> {
     let approval = (of(".{0,3}"), of(any::<bool>()), of(".{0,3}"), object()).prop_map(
         |(id, approved, reason, extra)| ApprovalField {
-            id,
+            id: id.map(ApprovalId::from),
             approved,
             reason,
-            extra,
+            extra: extra.into(),
         },
     );
     let state = prop::sample::select(vec![
@@ -376,9 +388,9 @@ fn tool() -> impl Strategy<Value = Part> {
     (
         (".{0,3}", "[a-z-]{0,5}", any::<bool>(), state, encoding),
         (
-            of(value()),
-            of(value()),
-            of(value()),
+            of(kept()),
+            of(kept()),
+            of(kept()),
             of(".{0,3}"),
             of(any::<bool>()),
             of(any::<bool>()),
@@ -394,7 +406,7 @@ fn tool() -> impl Strategy<Value = Part> {
     )
         .prop_map(|((call_id, name, dynamic, state, input_encoding), b, c)| {
             Part::Tool(Box::new(ToolPart {
-                call_id,
+                call_id: call_id.into(),
                 name,
                 dynamic,
                 state: ToolState::from(state.to_owned()),
@@ -410,7 +422,7 @@ fn tool() -> impl Strategy<Value = Part> {
                 call_provider_metadata: c.2,
                 result_provider_metadata: c.3,
                 approval: c.4,
-                extra: c.5,
+                extra: c.5.into(),
             }))
         })
 }
@@ -421,7 +433,7 @@ fn part() -> impl Strategy<Value = Part> {
             ".{0,9}",
             text_state(),
             metadata(),
-            of(Just(json!([{}]))),
+            of(Just(json!([{}]).into())),
             object()
         )
             .prop_map(|(text, state, provider_metadata, citations, extra)| {
@@ -430,7 +442,7 @@ fn part() -> impl Strategy<Value = Part> {
                     state,
                     provider_metadata,
                     citations,
-                    extra,
+                    extra: extra.into(),
                 })
             }),
         (of(".{0,3}"), ".{0,9}", text_state(), metadata(), object()).prop_map(
@@ -440,7 +452,7 @@ fn part() -> impl Strategy<Value = Part> {
                     text,
                     state,
                     provider_metadata,
-                    extra,
+                    extra: extra.into(),
                 })
             }
         ),
@@ -453,7 +465,7 @@ fn part() -> impl Strategy<Value = Part> {
                     url,
                     filename,
                     provider_metadata,
-                    extra,
+                    extra: extra.into(),
                 })
             }
         ),
@@ -464,7 +476,7 @@ fn part() -> impl Strategy<Value = Part> {
                     url,
                     title,
                     provider_metadata,
-                    extra,
+                    extra: extra.into(),
                 })
             }
         ),
@@ -476,21 +488,21 @@ fn part() -> impl Strategy<Value = Part> {
                     title,
                     filename,
                     provider_metadata: None,
-                    extra,
+                    extra: extra.into(),
                 })
             }
         ),
-        ("data-[a-z]{0,3}", of(".{0,3}"), value(), object()).prop_map(|(kind, id, data, extra)| {
+        ("data-[a-z]{0,3}", of(".{0,3}"), kept(), object()).prop_map(|(kind, id, data, extra)| {
             Part::Data(DataPart {
                 kind,
                 id,
                 data,
-                extra,
+                extra: extra.into(),
             })
         }),
         ("x[a-z]{0,3}", object()).prop_map(|(kind, mut fields)| {
             fields.insert("type".to_owned(), Value::String(kind));
-            Part::Other(fields)
+            Part::Other(fields.into())
         }),
     ]
 }
@@ -505,11 +517,11 @@ fn message() -> impl Strategy<Value = Message> {
         object(),
     )
         .prop_map(|(id, role, metadata, parts, extra)| Message {
-            id,
+            id: id.into(),
             role,
             metadata,
             parts,
-            extra,
+            extra: extra.into(),
         })
 }
 
@@ -538,13 +550,15 @@ proptest! {
     #[test]
     fn what_is_written_reads_back_the_same(message in message()) {
         let text = serde_json::to_string(&message).unwrap();
-        prop_assert_eq!(serde_json::from_str::<Message>(&text).unwrap(), message);
+        let read = serde_json::from_str::<Message>(&text).unwrap();
+        prop_assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::to_value(&message).unwrap());
+        prop_assert_eq!(read, message);
     }
 
     #[test]
     fn any_value_is_messages_or_an_error(value in value()) {
-        let _ = parse_messages(json!([value.clone()]));
-        let _ = parse_messages(value);
+        let _ = parse_messages(Json::from(json!([value.clone()])).raw());
+        let _ = parse_messages(Json::from(value).raw());
     }
 
     #[test]
@@ -555,10 +569,10 @@ proptest! {
         let mut found = vec![];
         places(&json, String::new(), &mut found);
         *json.pointer_mut(&found[place.index(found.len())]).unwrap() = damage;
-        match parse_messages(json!([json])) {
+        match parse_messages(Json::from(json!([json])).raw()) {
             Ok(read) => {
                 let again = serde_json::to_value(&read).unwrap();
-                prop_assert_eq!(parse_messages(again).unwrap(), read);
+                prop_assert_eq!(parse_messages(Json::from(again).raw()).unwrap(), read);
             }
             Err(error) => prop_assert!(error.at.starts_with("messages[0]")),
         }

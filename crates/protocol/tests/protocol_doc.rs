@@ -19,18 +19,19 @@ mod document;
 #[path = "protocol_doc/play.rs"]
 mod play;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use adk_bridge_protocol::approval::Refusal;
 use adk_bridge_protocol::chunk::{Chunk, FinishReason, Sdk};
 use adk_bridge_protocol::event::Event;
+use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::message::fold::Fold;
 use adk_bridge_protocol::outbox::AuditKind;
-use adk_bridge_protocol::reply::{Input, Limits, Mode, Why};
+use adk_bridge_protocol::reply::{Audience, CloseReason, Input, Limits};
 use adk_bridge_protocol::wire::live::{BinaryError, Close, ControlFrame, Kind, Modality};
-use adk_bridge_protocol::wire::{FrameError, Trigger, ai_sdk_ws, live, sse};
+use adk_bridge_protocol::wire::{FrameError, Trigger, ai_sdk_ws, json, live, sse};
 use adk_bridge_protocol::{audio, event, message, reply, wire};
 use serde_json::Value;
 
@@ -95,7 +96,7 @@ fn every_finish_reason() {
 #[test]
 fn every_metadata_key() {
     let mut play = Play::new();
-    play.feed(Input::Begin(Mode::Http));
+    play.feed(Input::Begin(Audience::Request));
     let event = Event::parse(
         r#"{"author":"a","modelVersion":"m","finishReason":"STOP","content":{"parts":[{"text":"x"},
                 {"functionCall":{"id":"q","name":"adk_request_confirmation","args":{
@@ -107,8 +108,9 @@ fn every_metadata_key() {
     )
     .unwrap();
     play.feed(Input::Event(&event));
-    play.feed(Input::Close(Why::Stopped));
-    let metadata = play.reply.message().metadata.clone().unwrap();
+    play.feed(Input::Close(CloseReason::Stopped));
+    let metadata = play.driver.reply().message().metadata.clone();
+    let metadata = metadata.unwrap().to_value();
     let mut known: BTreeSet<String> = metadata.as_object().unwrap().keys().cloned().collect();
     known.extend(
         metadata["usage"]
@@ -154,7 +156,7 @@ fn every_audit_word() {
         }
     }
     let known = kinds.iter().map(|kind| kind.as_str().to_owned()).collect();
-    assert_eq!(first_column("Audit words"), known);
+    assert_eq!(first_column("Audit kinds"), known);
 }
 
 #[test]
@@ -167,6 +169,7 @@ fn every_refusal() {
         Refusal::NotAClientTool,
         Refusal::AlreadySettled,
         Refusal::UnknownCall,
+        Refusal::Unclear,
     ];
     for refusal in refusals {
         match refusal {
@@ -176,7 +179,8 @@ fn every_refusal() {
             | Refusal::Superseded
             | Refusal::NotAClientTool
             | Refusal::AlreadySettled
-            | Refusal::UnknownCall => {}
+            | Refusal::UnknownCall
+            | Refusal::Unclear => {}
         }
     }
     let known = refusals.iter().map(Refusal::to_string).collect();
@@ -194,10 +198,9 @@ fn every_client_frame_of_live() {
 
 #[test]
 fn every_control_frame_of_live() {
-    let text = Value::Null;
     let frames = [
         ControlFrame::Pong {
-            timestamp: Cow::Borrowed(&text),
+            timestamp: Json::null(),
         },
         ControlFrame::Error {
             code: "",
@@ -293,6 +296,7 @@ fn every_error_code() {
             found: String::new(),
             expected: String::new(),
         },
+        FrameError::TooManyValues(json::TooManyValues),
         FrameError::BadBase64 {
             frame,
             field,
@@ -346,9 +350,12 @@ fn every_frame_of_the_stock_transport() {
 #[test]
 fn every_limit() {
     macro_rules! limits {
-        ($($name:expr),* $(,)?) => {
-            [$((stringify!($name).replace(' ', ""), $name.to_string())),*].into()
+        ($written:path; $($name:expr),* $(,)?) => {
+            [$((stringify!($name).replace(' ', ""), $written(&$name))),*]
         };
+    }
+    fn millis(duration: &Duration) -> String {
+        duration.as_millis().to_string()
     }
     let Limits {
         approval_timeout,
@@ -356,18 +363,23 @@ fn every_limit() {
         max_steps,
         max_answer_bytes,
     } = Limits::default();
-    let known: BTreeSet<(String, String)> = limits![
+    let durations = limits![
+        millis;
         approval_timeout,
         client_timeout,
-        max_steps,
-        max_answer_bytes,
         reply::FIRST_HOLD,
         reply::LONGEST_HOLD,
+    ];
+    let numbers = limits![
+        ToString::to_string;
+        max_steps,
+        max_answer_bytes,
         event::MAX_EVENT_BYTES,
         message::parse::MAX_MESSAGES,
         message::parse::MAX_PARTS,
         sse::MAX_EVENT_BYTES,
         sse::MAX_NAME_BYTES,
+        json::MAX_VALUES,
         wire::MAX_TEXT_FRAME_BYTES,
         wire::recording::MAX_RECORDING_BYTES,
         live::HEADER_BYTES,
@@ -380,6 +392,7 @@ fn every_limit() {
         audio::MAX_CHANNELS,
         audio::WAV_HEADER_BYTES,
     ];
+    let known: BTreeSet<(String, String)> = durations.into_iter().chain(numbers).collect();
     let documented = rows("Limits")
         .iter()
         .map(|row| (code_words(&row[0]).remove(0), row[1].replace(' ', "")))

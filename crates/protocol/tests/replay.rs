@@ -3,14 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "it is a test")]
 
 use adk_bridge_protocol::chunk::{Chunk, Sdk};
+use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::message::fold::Fold;
 use adk_bridge_protocol::message::replay::{Cursor, catch_up, finish_step, replay, start};
 use adk_bridge_protocol::message::{
-    ApprovalField, DataPart, FilePart, Message, Part, ReasoningPart, SourceDocumentPart,
-    SourceUrlPart, TextPart, TextState, ToolPart, ToolState,
+    ApprovalField, DataPart, Extra, FilePart, Location, Message, Part, ReasoningPart,
+    SourceDocumentPart, SourceUrlPart, TextPart, TextState, ToolPart, ToolState,
 };
 use proptest::prelude::*;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
@@ -21,7 +22,7 @@ proptest! {
         replay(&message, sdk, &mut |chunk| fold.apply(chunk).unwrap());
         let mut folded = fold.into_message();
         // Empty metadata is what makes a client show a last step that has no parts.
-        if folded.metadata == Some(json!({})) && matches!(message.parts.last(), Some(Part::StepStart)) {
+        if folded.metadata == Some(json!({}).into()) && matches!(message.parts.last(), Some(Part::StepStart)) {
             folded.metadata.clone_from(&message.metadata);
         }
         prop_assert_eq!(folded, carried(&message, sdk));
@@ -42,7 +43,7 @@ proptest! {
         });
         finish_step(&mut cursor, &mut |chunk| fold.apply(chunk).unwrap());
         if let Some(metadata) = &message.metadata {
-            fold.apply(&Chunk::MessageMetadata { message_metadata: std::borrow::Cow::Borrowed(metadata) }).unwrap();
+            fold.apply(&Chunk::MessageMetadata { message_metadata: metadata.clone() }).unwrap();
         }
         prop_assert_eq!(fold.into_message(), carried(&message, sdk));
         let mut again = 0;
@@ -79,7 +80,7 @@ fn a_lost_text_hides_nothing_that_came_later() {
         })
     };
     let call = |state: ToolState| {
-        let mut tool = ToolPart::new("c".to_owned(), "look");
+        let mut tool = ToolPart::new("c".into(), "look");
         tool.state = state;
         tool.error_text = Some("too late".to_owned());
         Part::Tool(Box::new(tool))
@@ -114,7 +115,146 @@ fn a_lost_text_hides_nothing_that_came_later() {
     }
 }
 
-/// What a version can be told of a message.
+/// What a reader gets of a call that it has in one state, and that is in another: the table of `replay/tools.rs`.
+#[test]
+fn a_call_goes_on_from_where_the_reader_has_it() {
+    let call =
+        |state: &str| json!({"type": "tool-pay", "toolCallId": "c", "state": state, "input": {}});
+    let asked = |state: &str, approval: Value| {
+        let mut part = call(state);
+        part["approval"] = approval;
+        part
+    };
+    let streaming = json!({"type": "tool-pay", "toolCallId": "c", "state": "input-streaming", "rawInput": "{\"a\""});
+    let further = json!({"type": "tool-pay", "toolCallId": "c", "state": "input-streaming", "rawInput": "{\"a\":1"});
+    let input = call("input-available");
+    let requested = asked("approval-requested", json!({"id": "a"}));
+    let answered = asked("approval-responded", json!({"id": "a", "approved": true}));
+    let settled = asked("output-available", json!({"id": "a", "approved": true}));
+    let again = asked("approval-requested", json!({"id": "b"}));
+    let broken = json!({"type": "tool-pay", "toolCallId": "c", "state": "output-error", "errorText": "cut off",
+                        "input": {"a": 1}, "rawInput": "{\"a\":1"});
+    let refused = json!({"type": "tool-pay", "toolCallId": "c", "state": "output-error", "errorText": "bad", "rawInput": 1});
+    // A call that is a question itself, as in dialect `adk`.
+    let question = |id: &str| {
+        json!({"type": "tool-adk_request_confirmation", "toolCallId": id, "state": "approval-requested", "input": {},
+               "approval": {"id": id}})
+    };
+    let (first, second) = (question("q1"), question("q2"));
+
+    let nothing = Value::Null;
+    let cases = [
+        (&nothing, &streaming, "input-start input-delta"),
+        (&nothing, &input, "input-start input-available"),
+        (
+            &nothing,
+            &requested,
+            "input-start input-available approval-request",
+        ),
+        (
+            &nothing,
+            &answered,
+            "input-start input-available approval-request approval-response",
+        ),
+        (
+            &nothing,
+            &settled,
+            "input-start input-available approval-request approval-response output-available",
+        ),
+        (&streaming, &streaming, ""),
+        (&streaming, &further, "input-delta"),
+        (&streaming, &input, "input-available"),
+        (
+            &streaming,
+            &settled,
+            "input-available approval-request approval-response output-available",
+        ),
+        (&input, &input, ""),
+        (&input, &streaming, ""),
+        (&input, &requested, "approval-request"),
+        (
+            &input,
+            &settled,
+            "approval-request approval-response output-available",
+        ),
+        (&requested, &requested, ""),
+        (&requested, &answered, "approval-response"),
+        (&requested, &settled, "approval-response output-available"),
+        (&requested, &again, "approval-request"),
+        (&answered, &answered, ""),
+        (&answered, &settled, "output-available"),
+        (&answered, &again, "approval-request"),
+        (&settled, &settled, ""),
+        (&settled, &again, ""),
+        (&nothing, &broken, "input-start input-delta output-error"),
+        (&streaming, &broken, "input-delta output-error"),
+        (&further, &broken, "output-error"),
+        (&input, &broken, "output-error"),
+        (&nothing, &refused, "input-start input-error"),
+        (&streaming, &refused, "input-error"),
+        (&input, &refused, "output-error"),
+        (
+            &first,
+            &second,
+            "output-error input-start input-available approval-request",
+        ),
+    ];
+    for (has, there_is, chunks) in cases {
+        for sdk in [Sdk::V6, Sdk::V7] {
+            let expected: Vec<String> = chunks
+                .split_ascii_whitespace()
+                .filter(|kind| sdk == Sdk::V7 || *kind != "approval-response")
+                .map(|kind| format!("tool-{kind}"))
+                .collect();
+            let sent = sent(has, there_is, sdk);
+            assert_eq!(sent, expected, "{has} to {there_is} ({sdk:?})");
+        }
+    }
+}
+
+/// The types of the chunks that a reader gets which has the one part, and is to have the other.
+fn sent(has: &Value, there_is: &Value, sdk: Sdk) -> Vec<String> {
+    let message = |part: &Value| {
+        let parts: Vec<&Value> = Some(part)
+            .filter(|part| !part.is_null())
+            .into_iter()
+            .collect();
+        let message = json!({"id": "m", "role": "assistant", "parts": parts});
+        Message::parse(Json::from(message).raw(), &Location::Root("message")).unwrap()
+    };
+    let mut cursor = Cursor::all_of(&message(has), false);
+    let mut kinds = Vec::new();
+    catch_up(&message(there_is), &mut cursor, sdk, &mut |chunk| {
+        let chunk = serde_json::to_value(chunk).unwrap();
+        kinds.push(chunk["type"].as_str().unwrap().to_owned());
+    });
+    kinds
+}
+
+/// A text that began empty is not cut when it grows.
+#[test]
+fn a_reader_of_an_empty_text_gets_all_of_it() {
+    let text = |text: &str| {
+        let mut message = Message::assistant("m");
+        message.parts.push(Part::Text(TextPart {
+            text: text.to_owned(),
+            state: Some(TextState::Streaming),
+            ..TextPart::default()
+        }));
+        message
+    };
+    let mut cursor = Cursor::all_of(&text(""), false);
+    let mut chunks = Vec::new();
+    catch_up(&text("Hello"), &mut cursor, Sdk::V6, &mut |chunk| {
+        chunks.push(serde_json::to_value(chunk).unwrap());
+    });
+    assert_eq!(
+        chunks,
+        [json!({"type": "text-delta", "id": "t0", "delta": "Hello"})]
+    );
+}
+
+/// What a client of a version can receive of a message.
 fn carried(message: &Message, sdk: Sdk) -> Message {
     let mut message = message.clone();
     for part in &mut message.parts {
@@ -186,9 +326,9 @@ fn sdk() -> impl Strategy<Value = Sdk> {
 fn message() -> impl Strategy<Value = Message> {
     (
         prop::collection::vec(part(), 0..9),
-        prop::option::of(Just(
+        prop::option::of(Just(Json::from(
             json!({"usage": {"totalTokens": 3}, "author": "agent"}),
-        )),
+        ))),
     )
         .prop_map(|(parts, metadata)| {
             let mut message = Message::assistant("message-1");
@@ -213,9 +353,9 @@ fn message() -> impl Strategy<Value = Message> {
                         reasoning.id = Some(format!("t{}", message.parts.len()));
                     }
                     Part::Tool(tool) => {
-                        tool.call_id = format!("call-{index}");
+                        tool.call_id = format!("call-{index}").into();
                         if let Some(approval) = &mut tool.approval {
-                            approval.id = Some(format!("approval-{index}"));
+                            approval.id = Some(format!("approval-{index}").into());
                         }
                     }
                     // A signature comes with the last piece of a text.
@@ -232,7 +372,9 @@ fn message() -> impl Strategy<Value = Message> {
 }
 
 fn part() -> impl Strategy<Value = Part> {
-    let signed = prop::option::of(Just(json!({"google": {"thoughtSignature": "c2ln"}})));
+    let signed = prop::option::of(Just(Json::from(
+        json!({"google": {"thoughtSignature": "c2ln"}}),
+    )));
     let state = prop_oneof![4 => Just(TextState::Done), 1 => Just(TextState::Streaming)];
     prop_oneof![
         4 => (".{0,12}", state.clone(), signed.clone()).prop_map(|(text, state, metadata)| {
@@ -251,14 +393,14 @@ fn part() -> impl Strategy<Value = Part> {
         })),
         1 => Just(Part::SourceUrl(SourceUrlPart {
             source_id: "s1".into(), url: "https://example.com".into(), title: Some("e".into()),
-            provider_metadata: None, extra: Map::new(),
+            provider_metadata: None, extra: Extra::default(),
         })),
         1 => Just(Part::SourceDocument(SourceDocumentPart {
             source_id: "s2".into(), media_type: "text/plain".into(), title: "t".into(), filename: Some("f".into()),
-            provider_metadata: None, extra: Map::new(),
+            provider_metadata: None, extra: Extra::default(),
         })),
         1 => Just(Part::Data(DataPart {
-            kind: "data-image".into(), id: None, data: json!({"mediaType": "image/png"}), extra: Map::new(),
+            kind: "data-image".into(), id: None, data: json!({"mediaType": "image/png"}).into(), extra: Extra::default(),
         })),
     ]
 }
@@ -283,7 +425,7 @@ fn tool(
     state: ToolState,
     approval: Option<Option<bool>>,
     dynamic: bool,
-    metadata: Option<Value>,
+    metadata: Option<Json>,
     title: Option<String>,
     empty: bool,
 ) -> ToolPart {
@@ -297,23 +439,23 @@ fn tool(
     match &state {
         ToolState::InputStreaming if empty => {}
         ToolState::InputStreaming => {
-            tool.raw_input = Some(json!("{\"amount\":1"));
-            tool.input = Some(json!({"amount": 1}));
+            tool.raw_input = Some(json!("{\"amount\":1").into());
+            tool.input = Some(json!({"amount": 1}).into());
         }
         _ => {
             tool.input = Some(if empty {
-                json!({})
+                Json::empty()
             } else {
-                json!({"amount": 10})
+                json!({"amount": 10}).into()
             })
         }
     }
     match &state {
         ToolState::OutputAvailable => {
             tool.output = Some(if empty {
-                Value::Null
+                Json::null()
             } else {
-                json!({"paid": true})
+                json!({"paid": true}).into()
             });
         }
         ToolState::OutputError => tool.error_text = Some("no".into()),
@@ -323,7 +465,7 @@ fn tool(
         id: Some("approval-1".into()),
         approved,
         reason: approved.and_then(|approved| (!approved).then(|| "too much".to_owned())),
-        extra: Map::new(),
+        extra: Extra::default(),
     });
     tool.state = state;
     tool

@@ -5,15 +5,16 @@
     reason = "the number of cases may come from outside"
 )]
 
-mod sim;
-
+use adk_bridge_protocol::calls::{Call, Settled};
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::Dialect;
-use adk_bridge_protocol::reply::{Mode, Runner};
+use adk_bridge_protocol::outbox::{Ask, AuditKind};
+use adk_bridge_protocol::reply::{Audience, Ended, Runner};
 use proptest::prelude::*;
+use serde_json::json;
 
-use sim::walk::{Act, agent, check, drain, perform};
-use sim::{Bridge, TOOLS};
+use adk_bridge_testkit::sim::walk::{Act, agent, check, drain, perform};
+use adk_bridge_testkit::sim::{Bridge, TOOLS};
 
 fn act() -> impl Strategy<Value = Act> {
     let nth = 0..6usize;
@@ -35,6 +36,8 @@ fn act() -> impl Strategy<Value = Act> {
         2 => Just(Act::Reload),
         1 => Just(Act::Stop),
         1 => Just(Act::Supersede),
+        2 => prop::collection::vec((0..6usize, any::<bool>()), 0..4)
+            .prop_map(|answers| Act::WriteOn { answers }),
     ]
 }
 
@@ -43,11 +46,11 @@ fn plan() -> impl Strategy<Value = Vec<(u8, Vec<usize>)>> {
     prop::collection::vec((0..3u8, prop::collection::vec(0..TOOLS.len(), 0..4)), 1..5)
 }
 
-fn setting() -> impl Strategy<Value = (Runner, Dialect, Mode, Sdk)> {
+fn setting() -> impl Strategy<Value = (Runner, Dialect, Audience, Sdk)> {
     (
         prop_oneof![3 => Just(Runner::Bridge), 2 => Just(Runner::Remote)],
         prop_oneof![Just(Dialect::Native), Just(Dialect::Adk)],
-        prop_oneof![3 => Just(Mode::Http), 1 => Just(Mode::Live)],
+        prop_oneof![3 => Just(Audience::Request), 1 => Just(Audience::Connection), 1 => Just(Audience::Frame)],
         prop_oneof![Just(Sdk::V6), Just(Sdk::V7)],
     )
 }
@@ -85,12 +88,95 @@ proptest! {
     }
 }
 
-/// A page that is loaded while a remote model speaks beside an open call can fold what comes.
+/// A remote agent acts on its questions when all are answered: the one that is left open is not confirmed, the approved one
+/// runs, and the reply ends with its outcome.
 #[test]
-fn a_reload_while_a_model_speaks_beside_an_open_call() {
+fn a_remote_agent_gets_one_decision_and_runs_that_call() {
+    for dialect in [Dialect::Native, Dialect::Adk] {
+        let ask = TOOLS.iter().position(|name| *name == "server_ask").unwrap();
+        let agent = agent(Runner::Remote, vec![(0, vec![ask, ask])]);
+        let mut bridge = Bridge::new(Runner::Remote, dialect, Audience::Request, Sdk::V6, agent);
+        bridge.begin();
+        while bridge.agent_step() {}
+        let asked = bridge.asked.len();
+        let answers = vec![(0, true)];
+        perform(&mut bridge, &Act::WriteOn { answers });
+        assert!(
+            bridge.driver.reply().ended().is_none(),
+            "the agent has to act first"
+        );
+        while bridge.agent_step() {}
+        assert_eq!(bridge.driver.reply().ended(), Some(Ended::Superseded));
+        let confirmed: Vec<_> = bridge.asked[asked..]
+            .iter()
+            .flat_map(|ask| match ask {
+                Ask::Responses(responses) => responses.as_slice(),
+                Ask::History => &[],
+            })
+            .map(|response| response.response.to_value()["confirmed"].clone())
+            .collect();
+        assert_eq!(confirmed, [json!(true), json!(false)]);
+        let settled = bridge.settled("server_ask");
+        assert_eq!(settled, [Some(Settled::Output), Some(Settled::Superseded)]);
+        for kind in [AuditKind::ApprovalApproved, AuditKind::ApprovalSuperseded] {
+            assert_eq!(bridge.audited(kind), 1, "{kind:?}");
+        }
+    }
+}
+
+/// The same if the decision came in a request of its own, before the user wrote: next to another question, or next to a
+/// tool of the page whose output nobody has brought.
+#[test]
+fn a_remote_agent_gets_what_was_decided_before_the_user_wrote() {
+    let of = |tool: &str| TOOLS.iter().position(|name| *name == tool).unwrap();
+    let cases = [Dialect::Native, Dialect::Adk]
+        .into_iter()
+        .flat_map(|dialect| ["server_ask", "client"].map(|other| (dialect, other)))
+        .flat_map(|(dialect, other)| [true, false].map(|yes| (dialect, other, yes)));
+    for (dialect, other, approved) in cases {
+        let agent = agent(Runner::Remote, vec![(0, vec![of("server_ask"), of(other)])]);
+        let mut bridge = Bridge::new(Runner::Remote, dialect, Audience::Request, Sdk::V6, agent);
+        bridge.begin();
+        while bridge.agent_step() {}
+        let asked = bridge.asked.len();
+        perform(&mut bridge, &Act::Respond { nth: 0, approved });
+        perform(&mut bridge, &Act::Post);
+        assert_eq!(bridge.asked.len(), asked, "not all is answered yet");
+        perform(&mut bridge, &Act::WriteOn { answers: vec![] });
+        while bridge.agent_step() {}
+        assert_eq!(bridge.driver.reply().ended(), Some(Ended::Superseded));
+        bridge.check_decisions();
+        let sent = bridge.asked[asked..].iter().flat_map(|ask| match ask {
+            Ask::Responses(responses) => responses.as_slice(),
+            Ask::History => &[],
+        });
+        let sent: Vec<_> = sent
+            .filter(|response| response.id == "confirm-fc-1")
+            .map(|response| response.response.to_value()["confirmed"].clone())
+            .collect();
+        assert_eq!(sent, [json!(approved)], "{dialect:?} {other}");
+        let expected = match approved {
+            true => Settled::Output,
+            false => Settled::Denied,
+        };
+        let settled = bridge.driver.reply().calls().iter().next();
+        let settled = settled.and_then(Call::settled);
+        assert_eq!(settled, Some(expected), "{dialect:?} {other}");
+    }
+}
+
+/// A page that is loaded while a remote model speaks during an open call can fold what comes.
+#[test]
+fn a_reload_while_a_model_speaks_during_an_open_call() {
     let plan = vec![(0, vec![4, 2])];
     let agent = agent(Runner::Remote, plan);
-    let mut bridge = Bridge::new(Runner::Remote, Dialect::Native, Mode::Http, Sdk::V6, agent);
+    let mut bridge = Bridge::new(
+        Runner::Remote,
+        Dialect::Native,
+        Audience::Request,
+        Sdk::V6,
+        agent,
+    );
     bridge.begin();
     for act in [
         Act::Agent,

@@ -1,4 +1,4 @@
-//! The tables of the requirement documents, as data: each file of `fixtures/scenarios` is one conversation.
+//! Conversations as data: every case of `fixtures/scenarios` against the reply machine.
 
 #![allow(
     clippy::unwrap_used,
@@ -6,49 +6,40 @@
     clippy::panic,
     reason = "it is a test"
 )]
-#![allow(clippy::disallowed_methods, reason = "tests read their data")]
-
-mod sim;
-
-use std::path::Path;
+use std::time::Duration;
 
 use adk_bridge_protocol::chunk::{Chunk, Sdk};
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::event::REQUEST_CONFIRMATION;
-use adk_bridge_protocol::reply::{Answer, Mode, Runner, Why};
+use adk_bridge_protocol::id::{ApprovalId, CallId};
+use adk_bridge_protocol::reply::{Answer, Audience, CloseReason, Runner};
 use serde_json::{Value, json};
 
-use sim::{Asked, Bridge, chunks};
+use adk_bridge_testkit::scenarios::{self, Scenario};
+use adk_bridge_testkit::sim::{AgentQuestion, Bridge, chunks};
 
 #[test]
 fn every_scenario() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/scenarios");
-    let mut played = 0;
+    let scenarios = scenarios::all();
     let mut failures = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "json") {
-            continue;
-        }
-        let scenario: Value =
-            serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+    for Scenario { name, case } in &scenarios {
         for sdk in [Sdk::V6, Sdk::V7] {
-            if let Err(difference) = play(&scenario, sdk) {
+            if let Err(difference) = play(case, sdk) {
                 failures.push(format!("{name} ({sdk:?}): {difference}"));
             }
         }
-        played += 1;
     }
-    assert!(played >= 30, "only {played} scenarios were found");
+    let played = scenarios.len();
+    assert!(played >= 45, "only {played} scenarios were found");
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
 fn play(scenario: &Value, sdk: Sdk) -> Result<(), String> {
     let dialect: Dialect = scenario["dialect"].as_str().unwrap().parse().unwrap();
     let mode = match scenario["mode"].as_str().unwrap() {
-        "live" => Mode::Live,
-        _ => Mode::Http,
+        "live" => Audience::Connection,
+        "frames" => Audience::Frame,
+        _ => Audience::Request,
     };
     let plan = scenario["agent"].as_array().unwrap().clone();
     let mut bridge = Bridge::new(Runner::Bridge, dialect, mode, sdk, agent(plan));
@@ -77,9 +68,9 @@ fn play(scenario: &Value, sdk: Sdk) -> Result<(), String> {
             .streams
             .last()
             .map_or_else(Vec::new, |stream| shapes(&stream.sse[fresh..], &bridge));
-        if bridge.client.streaming && bridge.reply.turn().is_some() && !got.is_empty() {
-            got.push(match bridge.hold {
-                Some(until) => format!("held {}", until - bridge.now),
+        if bridge.client.streaming && bridge.driver.reply().turn().is_some() && !got.is_empty() {
+            got.push(match bridge.driver.reply().hold_until() {
+                Some(until) => format!("held {}", until.since(bridge.now).as_millis()),
                 None => "held".to_owned(),
             });
         }
@@ -95,7 +86,7 @@ fn play(scenario: &Value, sdk: Sdk) -> Result<(), String> {
             ));
         }
     }
-    if bridge.reply.ended().is_none() {
+    if bridge.driver.reply().ended().is_none() {
         return Err("the reply has not ended".into());
     }
     if bridge.client.would_send(dialect) {
@@ -126,17 +117,17 @@ fn perform(bridge: &mut Bridge, act: &str) {
             let call = call_of(bridge, object);
             bridge.answer(&[Answer::Output {
                 call_id: &call,
-                output: &json!({"from": call}),
+                output: &json!({"from": call}).into(),
             }]);
         }
         "hold" => {
-            let until = bridge.hold.expect("a turn is held");
-            bridge.pass_time(until - bridge.now);
+            let until = bridge.driver.reply().hold_until().expect("a turn is held");
+            bridge.pass_time(until.since(bridge.now));
         }
-        "wait" => bridge.pass_time(object.parse::<u64>().unwrap() * 1000),
+        "wait" => bridge.pass_time(Duration::from_secs(object.parse().unwrap())),
         "post" => bridge.post(),
-        "type" => bridge.close(Why::Superseded),
-        "stop" => bridge.close(Why::Stopped),
+        "type" => bridge.close(CloseReason::Superseded),
+        "stop" => bridge.close(CloseReason::Stopped),
         other => panic!("unknown act {other}"),
     }
     settle(bridge);
@@ -150,7 +141,8 @@ fn settle(bridge: &mut Bridge) {
 fn finish_tool(bridge: &mut Bridge) -> bool {
     let fails = bridge.running.iter().next().is_some_and(|id| {
         bridge
-            .reply
+            .driver
+            .reply()
             .calls()
             .by_id(id)
             .is_some_and(|call| call.name.starts_with("broken"))
@@ -158,14 +150,14 @@ fn finish_tool(bridge: &mut Bridge) -> bool {
     bridge.finish_tool(0, fails)
 }
 
-fn approval_of(bridge: &Bridge, tool: &str) -> String {
-    let calls = bridge.reply.calls();
+fn approval_of(bridge: &Bridge, tool: &str) -> ApprovalId {
+    let calls = bridge.driver.reply().calls();
     let call = calls.iter().rfind(|call| call.name == tool).unwrap();
     call.approval.as_ref().unwrap().id.clone()
 }
 
-fn call_of(bridge: &Bridge, tool: &str) -> String {
-    let calls = bridge.reply.calls();
+fn call_of(bridge: &Bridge, tool: &str) -> CallId {
+    let calls = bridge.driver.reply().calls();
     calls
         .iter()
         .rfind(|call| call.name == tool)
@@ -174,7 +166,7 @@ fn call_of(bridge: &Bridge, tool: &str) -> String {
         .clone()
 }
 
-fn agent(plan: Vec<Value>) -> impl FnMut(&Asked) -> Vec<String> {
+fn agent(plan: Vec<Value>) -> impl FnMut(&AgentQuestion) -> Vec<String> {
     let mut plan = plan.into_iter();
     move |asked| {
         let step = plan
@@ -217,8 +209,8 @@ fn shapes(sse: &[u8], bridge: &Bridge) -> Vec<String> {
 
 fn shape(chunk: &Chunk<'_>, bridge: &Bridge) -> Option<String> {
     let call = |verb: &str, confirm: &str, id: &str| {
-        let calls = bridge.reply.calls();
-        Some(match calls.by_id(id) {
+        let calls = bridge.driver.reply().calls();
+        Some(match calls.by_id(&id.into()) {
             Some(call) => format!("{verb} {}", call.name),
             None => {
                 let asked = calls.iter().find(|call| {

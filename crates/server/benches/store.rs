@@ -9,17 +9,22 @@ use std::sync::Arc;
 
 use adk_bridge::store::sqlite::SqliteStore;
 use adk_bridge::store::{ChatRef, Cut, DataDir, Store};
+use adk_bridge_protocol::id::ChatId;
+use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::reply::Record;
+use adk_bridge_protocol::time::Timestamp;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-const USER: &str = "alice";
+const NOW: Timestamp = Timestamp::from_millis(1);
+const USER: &UserId = &UserId::literal("alice");
 /// As many as stream at once in the load test.
 const CHATS: usize = 200;
+const FIRST: &ChatId = &ChatId::literal("chat-0");
 const HISTORY: usize = 2_000;
 
 fn main() {
@@ -32,7 +37,7 @@ fn commit(bencher: Bencher<'_, '_>, history: usize) {
     let place = Place::new();
     place.fill(history);
     let record = record("answer", 1_000);
-    bencher.bench_local(|| place.run(place.store.commit(chat("chat-0"), &record, &[], 1)));
+    bencher.bench_local(|| place.run(place.store.commit(chat(FIRST), &record, &[], NOW)));
 }
 
 /// From all chats at once.
@@ -42,7 +47,7 @@ fn commits_at_once(bencher: Bencher<'_, '_>) {
     at_once(bencher, &place, |store, id| {
         Box::pin(async move {
             let record = record("answer", 1_000);
-            store.commit(chat(&id), &record, &[], 1).await.unwrap();
+            store.commit(chat(&id), &record, &[], NOW).await.unwrap();
         })
     });
 }
@@ -51,7 +56,11 @@ fn commits_at_once(bencher: Bencher<'_, '_>) {
 fn checkpoints_at_once(bencher: Bencher<'_, '_>) {
     let place = Place::new();
     for id in ids() {
-        place.run(place.store.commit(chat(&id), &record("answer", 0), &[], 1));
+        place.run(
+            place
+                .store
+                .commit(chat(&id), &record("answer", 0), &[], NOW),
+        );
     }
     at_once(bencher, &place, |store, id| {
         Box::pin(async move {
@@ -65,15 +74,15 @@ fn checkpoints_at_once(bencher: Bencher<'_, '_>) {
 fn checkpoint(bencher: Bencher<'_, '_>, bytes: usize) {
     let place = Place::new();
     let record = record("answer", bytes);
-    place.run(place.store.commit(chat("chat-0"), &record, &[], 1));
-    bencher.bench_local(|| place.run(place.store.checkpoint(chat("chat-0"), &record)));
+    place.run(place.store.commit(chat(FIRST), &record, &[], NOW));
+    bencher.bench_local(|| place.run(place.store.checkpoint(chat(FIRST), &record)));
 }
 
 #[divan::bench]
 fn messages(bencher: Bencher<'_, '_>) {
     let place = Place::new();
     place.fill(HISTORY);
-    bencher.bench_local(|| place.run(place.store.messages(chat("chat-0"))));
+    bencher.bench_local(|| place.run(place.store.messages(chat(FIRST))));
 }
 
 struct Place {
@@ -90,7 +99,7 @@ impl Place {
             let data_dir = Arc::new(DataDir::open(dir.path()).unwrap());
             let store = SqliteStore::open(data_dir, None).await.unwrap();
             for id in ids() {
-                store.create_chat(chat(&id), 1).await.unwrap();
+                store.create_chat(chat(&id), NOW).await.unwrap();
             }
             store
         });
@@ -110,10 +119,7 @@ impl Place {
         let messages: Vec<Message> = (0..messages)
             .map(|n| record(&format!("m{n}"), 1_000).message)
             .collect();
-        self.run(
-            self.store
-                .append(chat("chat-0"), &messages, Cut::Nothing, 1),
-        );
+        self.run(self.store.append(chat(FIRST), &messages, Cut::Nothing, NOW));
     }
 }
 
@@ -122,7 +128,7 @@ type Job = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 fn at_once(
     bencher: Bencher<'_, '_>,
     place: &Place,
-    job: impl Fn(Arc<dyn Store>, String) -> Job + Sync,
+    job: impl Fn(Arc<dyn Store>, ChatId) -> Job + Sync,
 ) {
     bencher.counter(ItemsCount::new(CHATS)).bench_local(|| {
         place.runtime.block_on(async {
@@ -135,11 +141,11 @@ fn at_once(
     });
 }
 
-fn ids() -> impl Iterator<Item = String> {
-    (0..CHATS).map(|n| format!("chat-{n}"))
+fn ids() -> impl Iterator<Item = ChatId> {
+    (0..CHATS).map(|n| format!("chat-{n}").into())
 }
 
-fn chat(id: &str) -> ChatRef<'_> {
+fn chat(id: &ChatId) -> ChatRef<'_> {
     ChatRef { user: USER, id }
 }
 

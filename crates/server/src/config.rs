@@ -1,6 +1,8 @@
 //! Configuration: a TOML file, then environment variables `ADK_BRIDGE__SECTION__KEY`, then the command line.
 
 mod check;
+mod limits;
+mod list;
 mod span;
 
 use std::collections::BTreeMap;
@@ -9,10 +11,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use figment::Figment;
+use figment::error::Kind;
 use figment::providers::{Env, Format as _, Serialized, Toml};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use limits::Limits;
 pub use span::Span;
 
 /// Everything that can be set. Unknown keys are refused by name.
@@ -27,6 +31,7 @@ pub struct Config {
     pub live: Live,
     pub demo: Demo,
     pub store: Store,
+    pub limits: Limits,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -34,9 +39,18 @@ pub struct Config {
 pub struct Server {
     pub listen: SocketAddr,
     pub data_dir: PathBuf,
-    /// Origins of pages that may use the bridge beside its own, exactly as browsers send them.
+    /// Origins of other pages that may use the bridge, exactly as browsers send them.
+    #[serde(deserialize_with = "list::words")]
     pub allowed_origins: Vec<String>,
+    /// Host names of the bridge in addition to those of this machine, without a port.
+    #[serde(deserialize_with = "list::words")]
+    pub allowed_hosts: Vec<String>,
+    /// The address at which browsers reach the bridge, if it differs from the one in requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub public_url: Option<String>,
     pub max_body_bytes: usize,
+    /// The largest JSON body or frame; see [`Server::max_json`].
+    pub max_json_bytes: usize,
     pub max_answer_bytes: usize,
     /// How many WebSockets one user may have open.
     pub max_sockets: usize,
@@ -56,23 +70,15 @@ pub struct ApiKey {
     pub user: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum AgentKind {
-    #[default]
-    Demo,
-    Gemini,
-    Adk,
-}
-
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Agent {
-    pub kind: AgentKind,
+    /// One of the kinds that the server was built with; see [`crate::agent_kinds`].
+    pub kind: String,
     pub model: String,
-    /// The model that is spoken with.
+    /// The model for voice conversations.
     pub live_model: String,
-    /// Google's where the agent is Gemini, this machine's where it is an ADK server, unless it is set.
+    /// The URL of the agent; every kind has its own default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
     /// The app of an ADK server.
@@ -80,23 +86,26 @@ pub struct Agent {
     pub app: Option<String>,
     /// Added to every request to an ADK server.
     pub headers: Headers,
-    /// The environment variable that holds the key, so that the file holds none.
+    /// The environment variable that holds the key, which keeps the key out of the file.
     pub api_key_env: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
-    /// The demo's tools to offer; all of them where it is not set.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Which of the registered tools the agent is offered; if it is not set, those that are offered by default.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "list::some_words"
+    )]
     pub tools: Option<Vec<String>>,
     pub max_steps: u32,
     pub client_tools: Vec<ClientTool>,
 }
 
-/// Names and values, of which the values may be secret.
+/// Names and values; the values may be secret.
 #[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Headers(BTreeMap<String, String>);
 
-/// A tool of the front end's own: told to the model, run by the front end.
+/// A tool of the front end: described to the model, run by the front end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientTool {
@@ -105,7 +114,7 @@ pub struct ClientTool {
     pub description: String,
     #[serde(default = "any_object")]
     pub input_schema: Value,
-    /// What an answer looks like, told to front ends that ask their users for it.
+    /// The schema of an answer, for front ends that ask their users for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     #[serde(default)]
@@ -115,7 +124,8 @@ pub struct ClientTool {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Approval {
-    /// Tools that need approval beside those that say so themselves.
+    /// Tools that need approval in addition to those that require it themselves.
+    #[serde(deserialize_with = "list::words")]
     pub tools: Vec<String>,
     pub timeout: Span,
 }
@@ -131,9 +141,9 @@ pub struct Tools {
 #[serde(default, deny_unknown_fields)]
 pub struct Live {
     pub keep_recordings: bool,
-    /// How often the client of a WebSocket is asked for a sign of life.
+    /// How often the client of a WebSocket is pinged.
     pub heartbeat: Span,
-    /// How fast one connection may send speech, and pictures.
+    /// How fast one connection may send speech and pictures.
     pub max_audio_bytes_per_second: usize,
     pub max_video_bytes_per_second: usize,
 }
@@ -141,35 +151,49 @@ pub struct Live {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Demo {
-    /// Between two pieces of the scripted model's answer.
+    /// The time between two pieces of the scripted model's answer.
     pub pace: Span,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Store {
-    /// `sqlite:PATH`; `adk-bridge.db` in the data directory where it is not set.
+    /// `sqlite:PATH`; by default `adk-bridge.db` in the data directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
 
-/// What the command line sets.
+/// Values from the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
     pub listen: Option<SocketAddr>,
     pub data_dir: Option<PathBuf>,
-    pub agent: Option<AgentKind>,
+    pub agent: Option<String>,
 }
 
 /// Why the configuration cannot be used; the message names the key.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    #[error("{0} is no file; name a configuration file that is there")]
+    #[error("{0} is not a file; name a configuration file that exists")]
     Missing(PathBuf),
+    #[error("{file}: {problem}")]
+    Syntax { file: String, problem: String },
     #[error(transparent)]
     Bad(Box<figment::Error>),
     #[error("{key}: {problem}")]
     Value { key: &'static str, problem: String },
+    #[error("{section}: this is a section and has no value; write its keys below [{section}]")]
+    Section { section: String },
+}
+
+impl ConfigError {
+    /// A value that is not allowed, and what to write instead.
+    pub fn value(key: &'static str, problem: impl Into<String>) -> Self {
+        Self::Value {
+            key,
+            problem: problem.into(),
+        }
+    }
 }
 
 impl Config {
@@ -190,21 +214,18 @@ impl Config {
         if let Some(data_dir) = &overrides.data_dir {
             config.server.data_dir.clone_from(data_dir);
         }
-        if let Some(kind) = overrides.agent {
-            config.agent.kind = kind;
+        if let Some(kind) = &overrides.agent {
+            config.agent.kind.clone_from(kind);
         }
         config.check()?;
         Ok(config)
     }
 }
 
-impl Agent {
-    pub fn base_url(&self) -> &str {
-        match (&self.base_url, self.kind) {
-            (Some(url), _) => url,
-            (None, AgentKind::Adk) => LOCAL_ADK,
-            (None, AgentKind::Demo | AgentKind::Gemini) => GOOGLE,
-        }
+impl Server {
+    /// The largest JSON that is accepted. Reading it costs several times its size, so it may be smaller than a file.
+    pub fn max_json(&self) -> usize {
+        self.max_json_bytes.min(self.max_body_bytes)
     }
 }
 
@@ -217,13 +238,26 @@ impl Headers {
     }
 }
 
-/// Where Google serves its models.
-const GOOGLE: &str = "https://generativelanguage.googleapis.com";
-/// Where `adk api_server` and `adk web` listen by themselves.
-const LOCAL_ADK: &str = "http://127.0.0.1:8000";
-
-/// An error quotes the value that is wrong; below `auth` and in headers that may be a secret.
+/// Removes values that may be secret from an error: those below `auth`, of headers, and in the place of a section. If a
+/// file cannot be read at all, the error quotes a line, and any line may hold a secret.
 fn without_secrets(error: figment::Error) -> ConfigError {
+    if let Kind::Message(text) = &error.kind
+        && text.contains('\n')
+    {
+        let source = error
+            .metadata
+            .as_ref()
+            .and_then(|from| from.source.as_ref());
+        let is_quoted = |line: &&str| {
+            line.trim_start_matches(|c: char| c == ' ' || c.is_ascii_digit())
+                .starts_with('|')
+        };
+        let problem: Vec<&str> = text.lines().filter(|line| !is_quoted(line)).collect();
+        return ConfigError::Syntax {
+            file: source.map_or_else(|| "the configuration".to_owned(), ToString::to_string),
+            problem: problem.join("; "),
+        };
+    }
     if error.path.iter().any(|key| key == "headers") {
         return ConfigError::Value {
             key: "agent.headers",
@@ -235,6 +269,17 @@ fn without_secrets(error: figment::Error) -> ConfigError {
             key: "auth.api_keys",
             problem: "write a list of { key = \"…\", user = \"…\" }, and nothing else in [auth]"
                 .to_owned(),
+        };
+    }
+    // If the key is forgotten, its value stands in the place of the section, alone or in a list; it may be an address
+    // with a password.
+    let is_index = |key: &String| key.bytes().all(|byte| byte.is_ascii_digit());
+    if let Kind::InvalidType(..) | Kind::InvalidValue(..) = &error.kind
+        && let Some((section, keys)) = error.path.split_first()
+        && keys.first().is_none_or(is_index)
+    {
+        return ConfigError::Section {
+            section: section.clone(),
         };
     }
     ConfigError::Bad(Box::new(error))
@@ -253,8 +298,13 @@ impl Default for Server {
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             data_dir: PathBuf::from("./data"),
             allowed_origins: Vec::new(),
-            // A few photographs as data URLs.
+            allowed_hosts: Vec::new(),
+            public_url: None,
+            // A long recording, or a book with pictures.
             max_body_bytes: 32 * 1024 * 1024,
+            // Three photographs as data URLs, which front ends send again with every message. More is uploaded as
+            // files.
+            max_json_bytes: 16 * 1024 * 1024,
             max_answer_bytes: 16 * 1024 * 1024,
             // A person has a few tabs; a program with one key may serve many people.
             max_sockets: 1000,
@@ -265,9 +315,9 @@ impl Default for Server {
 impl Default for Agent {
     fn default() -> Self {
         Self {
-            kind: AgentKind::Demo,
-            model: "gemini-2.5-flash".into(),
-            live_model: "gemini-2.5-flash-native-audio-preview-12-2025".into(),
+            kind: "demo".into(),
+            model: "gemini-3.8-flash".into(),
+            live_model: "gemini-3.8-live".into(),
             base_url: None,
             app: None,
             headers: Headers::default(),
@@ -304,9 +354,9 @@ impl Default for Live {
             keep_recordings: true,
             // Proxies commonly close after a minute of silence.
             heartbeat: Span(Duration::from_secs(20)),
-            // Four times as fast as anybody speaks: a client may catch up.
+            // Four times the speed of speech, so that a client can catch up.
             max_audio_bytes_per_second: 4 * SPEECH_BYTES_PER_SECOND,
-            // Models look at one picture a second, and a large one has as many bytes.
+            // Models look at one picture per second, and a large picture has this many bytes.
             max_video_bytes_per_second: 1_000_000,
         }
     }
@@ -320,14 +370,14 @@ impl Default for Demo {
     }
 }
 
-/// A value is never printed.
+/// Never prints a value.
 impl std::fmt::Debug for Headers {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_set().entries(self.0.keys()).finish()
     }
 }
 
-/// A key is never printed.
+/// Never prints a key.
 impl std::fmt::Debug for ApiKey {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
@@ -345,11 +395,9 @@ mod tests {
     #[test]
     fn bad_values_are_named() {
         let cases = [
-            ("[server]\nlisten = \"0.0.0.0:80\"", "server.listen"),
             ("[server]\nlistn = \"127.0.0.1:80\"", "listn"),
             ("[approval]\ntimeout = \"soon\"", "approval.timeout"),
             ("[agent]\nmax_steps = 0", "agent.max_steps"),
-            ("[agent]\nkind = \"oracle\"", "agent.kind"),
             ("[agent]\nbase_url = \"localhost:8000\"", "agent.base_url"),
             (
                 "[[auth.api_keys]]\nkey = \"short\"\nuser = \"a\"",
@@ -358,19 +406,6 @@ mod tests {
             (
                 "[[agent.client_tools]]\nname = \"no spaces\"",
                 "client_tools",
-            ),
-            ("[agent]\nkind = \"adk\"", "agent.app"),
-            (
-                "[agent]\nkind = \"adk\"\napp = \"a\"\ninstruction = \"b\"",
-                "agent.instruction",
-            ),
-            (
-                "[agent]\nkind = \"adk\"\napp = \"a\"\ntools = []",
-                "agent.tools",
-            ),
-            (
-                "[agent]\nkind = \"adk\"\napp = \"a\"\n[[agent.client_tools]]\nname = \"b\"",
-                "agent.client_tools",
             ),
             ("[agent]\nheaders = { a = 1 }", "agent.headers"),
             (
@@ -389,9 +424,37 @@ mod tests {
                 "[server]\nallowed_origins = [\"http://A.example\"]",
                 "server.allowed_origins",
             ),
+            (
+                "[server]\nallowed_origins = [\"null\"]",
+                "server.allowed_origins",
+            ),
+            ("[server]\nallowed_hosts = [\"*\"]", "server.allowed_hosts"),
+            (
+                "[server]\nallowed_hosts = [\"https://a.example\"]",
+                "server.allowed_hosts",
+            ),
+            (
+                "[server]\nallowed_hosts = [\"a.example:443\"]",
+                "server.allowed_hosts",
+            ),
+            (
+                "[server]\nallowed_hosts = [\"*.example\"]",
+                "server.allowed_hosts",
+            ),
+            ("[server]\nallowed_hosts = 5", "server.allowed_hosts"),
             ("[server]\nmax_body_bytes = 0", "server.max_body_bytes"),
+            ("[server]\nmax_json_bytes = 0", "server.max_json_bytes"),
             ("[server]\nmax_answer_bytes = 0", "server.max_answer_bytes"),
             ("[approval]\ntimeout = \"0s\"", "approval.timeout"),
+            ("[limits]\nwrite_stall = \"0s\"", "limits.write_stall"),
+            ("[limits]\nbody_time = \"0s\"", "limits.body_time"),
+            ("[limits]\nunread_bytes = 0", "limits.unread_bytes"),
+            ("[limits]\nchat_bytes = 0", "limits.chat_bytes"),
+            ("[limits]\nloaded_bytes = 1000", "limits.loaded_bytes"),
+            (
+                "[limits]\nfiles_per_request = 0",
+                "limits.files_per_request",
+            ),
             ("[tools]\ntimeout = \"0s\"", "tools.timeout"),
             ("[tools]\nclient_timeout = \"0s\"", "tools.client_timeout"),
             ("[agent]\nmodel = \"\"", "agent.model"),
@@ -414,8 +477,31 @@ mod tests {
     }
 
     #[test]
+    fn no_error_quotes_a_secret() {
+        let cases = [
+            "[auth]\napi_keys = [{ key = \"PLANTED\", user = alice }]",
+            "[auth]\napi_keys = [{ key = \"PLANTED\"\nuser = \"alice\" }]",
+            "[auth]\napi_keys = \"PLANTED\"",
+            "[agent]\nheaders = { authorization = \"Bearer PLANTED }",
+            "[agent]\nheaders = \"PLANTED\"",
+            "[store]\nurl = \"postgres://user:PLANTED@host/",
+            "store = \"postgres://user:PLANTED@host/\"",
+            "agent = \"http://user:PLANTED@host/\"",
+            "limits = [\"PLANTED\"]",
+        ];
+        for toml in cases {
+            let figment = Figment::from(Serialized::defaults(Config::default()));
+            let error = figment.merge(Toml::string(toml)).extract::<Config>();
+            let said = without_secrets(error.unwrap_err()).to_string();
+            assert!(!said.contains("PLANTED"), "{said}");
+            let names = ["line", "auth.api_keys", "agent.headers", "below ["];
+            assert!(names.iter().any(|name| said.contains(name)), "{said}");
+        }
+    }
+
+    #[test]
     fn origins_are_what_browsers_send() {
-        for origin in ["http://localhost:3000", "https://app.example", "null"] {
+        for origin in ["http://localhost:3000", "https://app.example"] {
             assert!(is_origin(origin), "{origin}");
         }
         for origin in [
@@ -424,6 +510,7 @@ mod tests {
             "https://App.example",
             "app.example",
             "https://*.example",
+            "null",
             "*",
             "",
         ] {
@@ -447,13 +534,14 @@ mod tests {
 
     #[test]
     fn the_example_names_every_key() {
-        // Keys that are not set are not written, so they are set here.
+        // Keys without a value are not written, so give them values here.
         let mut config = Config::default();
         config.agent.instruction = Some(String::new());
         config.agent.tools = Some(Vec::new());
         config.agent.base_url = Some(String::new());
         config.agent.app = Some(String::new());
         config.store.url = Some(String::new());
+        config.limits.agent_silence = Some(Span(Duration::ZERO));
         let tool = ClientTool {
             name: String::new(),
             description: String::new(),

@@ -1,8 +1,8 @@
-//! Failpoints: named moments at which a test can let the process die, as `kill -9` would.
+//! Failpoints: named moments at which a test can make the process die, as `kill -9` would.
 //!
-//! `ADK_BRIDGE_FAILPOINT=before-start` ends the process when it first comes to that moment, `before-start:2` when it comes
-//! there for the second time. All of it is behind the feature `failpoints`, which only the package's own tests switch on
-//! (see its dev-dependencies): a normal build neither reads the variable nor holds its name.
+//! `ADK_BRIDGE_FAILPOINT=before-start` ends the process when it first reaches that moment, `before-start:2` when it
+//! reaches it for the second time. All of this is behind the feature `failpoints`, which only the package's own tests
+//! enable (see its dev-dependencies): a normal build neither reads the variable nor contains its name.
 
 /// Marks a moment: `when` it is and the `step` that it belongs to. Does nothing without the feature.
 #[cfg(not(feature = "failpoints"))]
@@ -24,7 +24,7 @@ mod armed {
 
     struct Armed {
         name: String,
-        /// How many passages are left, the deadly one included.
+        /// How many passages are left, including the last one.
         left: AtomicU32,
     }
 
@@ -33,14 +33,14 @@ mod armed {
         let (name, passages) = value.split_once(':').unwrap_or((&value, "1"));
         Some(Armed {
             name: name.to_owned(),
-            // A number that cannot be read never comes: the test that wrote it waits in vain and says so.
+            // A number that cannot be read is never reached: the test that wrote it times out.
             left: AtomicU32::new(passages.parse().unwrap_or(0)),
         })
     });
 
     pub(super) fn reach(name: &str) {
         let armed = ARMED.as_ref().filter(|armed| armed.name == name);
-        // No destructor and no buffer gets a chance: what is not on its way is lost.
+        // Runs no destructors and flushes no buffers: everything that was not sent is lost.
         if armed.is_some_and(|armed| armed.left.fetch_sub(1, Ordering::SeqCst) == 1) {
             std::process::abort();
         }

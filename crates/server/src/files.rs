@@ -1,41 +1,56 @@
-//! Files: binary content beside the store, readable by its owner only.
+//! Files: binary content next to the store, readable by its owner and with a signed URL.
 //!
-//! Content lies in `files/xx/ID` under the data directory, its row in the store. The content is written before its row
-//! and removed after it, so that a row always has content; content without a row is swept away at start.
+//! Content is in `files/xx/ID` under the data directory, its row in the store. The content is written before its row
+//! and removed after it, so that a row always has content. What a start does with content without a row is in `tidy`.
 
+pub mod address;
 mod media;
+mod tidy;
+mod usage;
 
-use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use adk_bridge_protocol::approval::Time;
+use adk_bridge_protocol::id::UserId;
+use adk_bridge_protocol::time::Timestamp;
 use tempfile::{NamedTempFile, TempPath};
 use thiserror::Error;
 use tokio::fs::{self, File};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
 pub use crate::store::FileRow;
-use crate::store::{ChatRef, DataDir, Store, StoreError, Thing};
+use crate::store::{ChatRef, DataDir, Entity, PriorContents, Store, StoreError};
+use tidy::{KnownFiles, Places};
+pub use usage::Quota;
+use usage::Usage;
 
-/// How much of a file is looked at to tell what it is.
+/// How much of a file is read to detect its type.
 const HEAD_BYTES: usize = 8 * 1024;
 
-/// A name is shown and offered for download; file systems take no longer one.
+/// How much is written to check whether that is possible: a page of most file systems.
+const TRIED_BYTES: usize = 4096;
+
+/// A name is shown and offered for download; file systems accept no longer one.
 const MAX_NAME_BYTES: usize = 255;
 
-/// Binary content and where it lies.
+const NO_QUOTA: Quota = Quota {
+    in_all: u64::MAX,
+    per_user: u64::MAX,
+};
+
+/// Binary content and its place on the disk.
 pub struct Files {
     dir: PathBuf,
     incoming: PathBuf,
     store: Arc<dyn Store>,
     max_bytes: u64,
+    usage: Usage,
 }
 
-/// Content that was looked at and has an id, and is not stored yet.
+/// Content that was inspected and has an id, but is not stored yet.
 #[derive(Debug)]
-pub struct Prepared {
+pub struct PreparedFile {
     pub id: String,
     pub media_type: String,
     pub content: Vec<u8>,
@@ -43,18 +58,30 @@ pub struct Prepared {
 
 /// What a client says about a file that it sends.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Described<'a> {
+pub struct FileDescription<'a> {
     pub media_type: Option<&'a str>,
     pub name: Option<&'a str>,
 }
 
 #[derive(Debug, Error)]
 pub enum FileError {
-    #[error("files may have {limit} bytes; send a smaller one")]
+    #[error("files may have at most {limit} bytes; send a smaller one")]
     TooLarge { limit: u64 },
-    #[error("files of type {found} are not taken; send an image, audio, video, PDF or plain text")]
+    #[error(
+        "files of type {found} are not accepted; send an image, audio, video, PDF or plain text"
+    )]
     MediaType { found: String },
-    /// The sender went away, or the body was cut off.
+    #[error(
+        "your files and messages use {kept} of {limit} bytes (limits.stored_bytes_per_user); delete chats that you do not \
+         need"
+    )]
+    UserFull { kept: u64, limit: u64 },
+    #[error(
+        "the server stores at most {limit} bytes of files and messages and is full (limits.stored_bytes); its operator can \
+         raise the limit"
+    )]
+    Full { limit: u64 },
+    /// The sender disconnected, or the body was cut off.
     #[error("the file did not arrive: {0}")]
     Incomplete(io::Error),
     #[error(transparent)]
@@ -62,44 +89,82 @@ pub enum FileError {
 }
 
 impl Files {
-    /// Opens the files of a data directory and removes what an earlier process left half done.
+    /// Refuses a new database if there are files of another one. Call it before the database is created.
+    pub fn check_new_database(data_dir: &DataDir, database: &Path) -> Result<(), StoreError> {
+        let is_new = std::fs::metadata(database).map_or(true, |found| found.len() == 0);
+        if is_new {
+            Places::of(data_dir).check_none(database)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a database to which the files do not belong. Call it before anything of it is changed.
+    pub fn check_database(data_dir: &DataDir, found: &PriorContents) -> Result<(), StoreError> {
+        Places::of(data_dir).check(found)
+    }
+
+    /// Opens the files of a data directory, and tidies up what an earlier process left. Files of another database are
+    /// refused.
     pub async fn open(
         data_dir: &DataDir,
         store: Arc<dyn Store>,
         max_bytes: u64,
     ) -> Result<Self, StoreError> {
-        let dir = data_dir.path().join("files");
-        let incoming = dir.join("incoming");
-        fs::create_dir_all(&incoming)
+        let places = Places::of(data_dir);
+        let (dir, incoming) = (places.files.clone(), places.incoming.clone());
+        let deleted = store.deleted_files().await?;
+        let known = KnownFiles {
+            found: PriorContents {
+                store: store.identity().await?,
+                files: store.file_ids().await?.into_iter().collect(),
+            },
+            deleted: deleted.iter().cloned().collect(),
+        };
+        tokio::task::spawn_blocking(move || places.tidy(&known))
             .await
-            .map_err(StoreError::io("creating the directory of files"))?;
-        let known: HashSet<String> = store.file_ids().await?.into_iter().collect();
-        let swept = dir.clone();
-        tokio::task::spawn_blocking(move || sweep(&swept, &known))
-            .await
-            .map_err(io::Error::other)
-            .flatten()
-            .map_err(StoreError::io("sweeping the directory of files"))?;
+            .map_err(|error| {
+                StoreError::io("looking through the files")(io::Error::other(error))
+            })??;
+        if !deleted.is_empty() {
+            store.forget_deleted_files(&deleted).await?;
+        }
         Ok(Self {
             dir,
             incoming,
             store,
             max_bytes,
+            usage: Usage::new(NO_QUOTA, Vec::new()),
         })
     }
 
-    /// Takes a file for a chat. Nothing of one that is refused or cut off is kept.
+    /// Sets the quota, and counts what is stored already.
+    pub async fn bounded(mut self, quota: Quota) -> Result<Self, StoreError> {
+        self.usage = Usage::new(quota, self.store.stored_bytes().await?);
+        Ok(self)
+    }
+
+    /// Whether a user may store this many more bytes; 0: whether the user has not reached the limit.
+    pub fn check_room(&self, user: &UserId, bytes: u64) -> Result<(), FileError> {
+        self.usage.check(user, bytes)
+    }
+
+    /// Counts the bytes of a chat's messages after a change.
+    pub fn count_messages(&self, user: &UserId, before: u64, now: u64) {
+        self.usage.replace(user, before, now);
+    }
+
+    /// Saves a file of a chat. Nothing is kept of a file that is refused or cut off.
     pub async fn save(
         &self,
         chat: ChatRef<'_>,
-        described: Described<'_>,
+        described: FileDescription<'_>,
         content: impl AsyncRead + Unpin,
-        now: Time,
+        now: Timestamp,
     ) -> Result<FileRow, FileError> {
         if self.store.chat(chat).await?.is_none() {
-            return Err(StoreError::NotFound(Thing::Chat).into());
+            return Err(StoreError::NotFound(Entity::Chat).into());
         }
-        // One byte more than is allowed tells that there is too much.
+        // One byte beyond the limit shows that there is too much.
         let mut content = content.take(self.max_bytes.saturating_add(1));
         let mut head = Vec::new();
         (&mut content)
@@ -120,15 +185,16 @@ impl Files {
             name: described.name.and_then(clean_name),
             created: now,
         };
+        self.usage.take(&row.user, row.bytes)?;
         self.finish(written, row).await
     }
 
-    /// Looks at content without storing it, for those who must know its id before they can wait.
+    /// Inspects content without storing it, for callers that need the id before they can wait.
     pub fn prepare(
         &self,
         media_type: Option<&str>,
         content: Vec<u8>,
-    ) -> Result<Prepared, FileError> {
+    ) -> Result<PreparedFile, FileError> {
         if content.len() as u64 > self.max_bytes {
             return Err(FileError::TooLarge {
                 limit: self.max_bytes,
@@ -137,7 +203,7 @@ impl Files {
         let head = &content[..content.len().min(HEAD_BYTES)];
         let media_type =
             media::judge(media_type, head).map_err(|found| FileError::MediaType { found })?;
-        Ok(Prepared {
+        Ok(PreparedFile {
             id: new_id()?,
             media_type,
             content,
@@ -148,9 +214,9 @@ impl Files {
     pub async fn store(
         &self,
         chat: ChatRef<'_>,
-        prepared: &Prepared,
+        prepared: &PreparedFile,
         name: Option<&str>,
-        now: Time,
+        now: Timestamp,
     ) -> Result<FileRow, FileError> {
         let written = self
             .write(&prepared.content, &mut tokio::io::empty())
@@ -164,37 +230,59 @@ impl Files {
             name: name.and_then(clean_name),
             created: now,
         };
+        // Files of a message were checked before anything was superseded; files of an agent are kept in any case.
+        self.usage.add(&row.user, row.bytes);
         self.finish(written, row).await
     }
 
-    async fn finish(&self, written: Written, row: FileRow) -> Result<FileRow, FileError> {
+    async fn finish(&self, written: WrittenFile, row: FileRow) -> Result<FileRow, FileError> {
         let place = self.place(&row.id);
-        put(written.path, &place)
-            .await
-            .map_err(StoreError::io("storing a file"))?;
+        if let Err(error) = put(written.path, &place).await {
+            self.usage.remove(&row.user, row.bytes);
+            return Err(StoreError::io("storing a file")(error).into());
+        }
         if let Err(error) = self.store.add_file(&row).await {
-            // If this fails too, the next start sweeps it away.
+            // If this fails too, the next start puts it aside.
             let _ = fs::remove_file(&place).await;
+            self.usage.remove(&row.user, row.bytes);
             return Err(error.into());
         }
         Ok(row)
     }
 
-    /// What is known of a file, and its content to read from.
-    pub async fn read(&self, user: &str, id: &str) -> Result<(FileRow, File), FileError> {
-        let row = self
-            .store
-            .file(user, id)
-            .await?
-            .ok_or(StoreError::NotFound(Thing::File))?;
-        let file = File::open(self.place(&row.id))
+    /// The row of a file, without reading its content.
+    pub async fn row(&self, user: &UserId, id: &str) -> Result<FileRow, FileError> {
+        let row = self.store.file(user, id).await?;
+        Ok(row.ok_or(StoreError::NotFound(Entity::File))?)
+    }
+
+    /// The row of a file, and its content to read from.
+    pub async fn read(&self, user: &UserId, id: &str) -> Result<(FileRow, File), FileError> {
+        let row = self.row(user, id).await?;
+        self.opened(row).await
+    }
+
+    /// The same for a request with its signed URL.
+    pub async fn read_signed(&self, id: &str) -> Result<(FileRow, File), FileError> {
+        let row = self.store.any_file(id).await?;
+        self.opened(row.ok_or(StoreError::NotFound(Entity::File))?)
             .await
-            .map_err(StoreError::io("opening a file"))?;
-        Ok((row, file))
+    }
+
+    async fn opened(&self, row: FileRow) -> Result<(FileRow, File), FileError> {
+        match File::open(self.place(&row.id)).await {
+            Ok(file) => Ok((row, file)),
+            // Deleted since the backup was made that the database comes from, or by hand.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                tracing::warn!(file = %row.id, "the content of a file is missing");
+                Err(StoreError::NotFound(Entity::File).into())
+            }
+            Err(error) => Err(StoreError::io("opening a file")(error).into()),
+        }
     }
 
     /// The whole content of a file.
-    pub async fn content(&self, user: &str, id: &str) -> Result<(FileRow, Vec<u8>), FileError> {
+    pub async fn content(&self, user: &UserId, id: &str) -> Result<(FileRow, Vec<u8>), FileError> {
         let (row, mut file) = self.read(user, id).await?;
         let mut content = Vec::with_capacity(usize::try_from(row.bytes).unwrap_or_default());
         file.read_to_end(&mut content)
@@ -205,19 +293,49 @@ impl Files {
 
     /// Deletes a chat with everything in it.
     pub async fn delete_chat(&self, chat: ChatRef<'_>) -> Result<(), StoreError> {
-        for id in self.store.delete_chat(chat).await? {
-            // The rows are gone, and with them every way to the content; the next start sweeps what stays.
-            let _ = fs::remove_file(self.place(&id)).await;
+        let kept = self.store.history_size(chat).await?.kept;
+        let deleted = self.store.delete_chat(chat).await?;
+        self.usage.remove(chat.user, kept);
+        let mut gone = Vec::with_capacity(deleted.len());
+        for id in deleted {
+            let place = self.place(&id);
+            let bytes = fs::metadata(&place).await.map_or(0, |found| found.len());
+            self.usage.remove(chat.user, bytes);
+            // What stays is removed by the next start.
+            match fs::remove_file(place).await {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(%error, file = %id, "the content of a deleted file could not be removed");
+                }
+                _ => gone.push(id),
+            }
+        }
+        if !gone.is_empty()
+            && let Err(error) = self.store.forget_deleted_files(&gone).await
+        {
+            tracing::warn!(%error, "deleted files stay recorded until the next start");
         }
         Ok(())
     }
 
-    /// Writes content to where nobody looks.
+    /// Writes a little to the directory of files, to check whether that is possible.
+    pub async fn try_write(&self) -> Result<(), StoreError> {
+        let incoming = self.incoming.clone();
+        tokio::task::spawn_blocking(move || {
+            let mut file = NamedTempFile::new_in(incoming)?;
+            std::io::Write::write_all(&mut file, &[0; TRIED_BYTES])
+        })
+        .await
+        .map_err(io::Error::other)
+        .flatten()
+        .map_err(StoreError::io("writing a file"))
+    }
+
+    /// Writes content to a temporary file.
     async fn write(
         &self,
         head: &[u8],
         rest: &mut (impl AsyncRead + Unpin),
-    ) -> Result<Written, FileError> {
+    ) -> Result<WrittenFile, FileError> {
         let incoming = self.incoming.clone();
         let (file, path) = tokio::task::spawn_blocking(move || NamedTempFile::new_in(incoming))
             .await
@@ -252,17 +370,21 @@ impl Files {
         if let Err(error) = file.sync_all().await {
             return Err(failed(error).into());
         }
-        Ok(Written { path, bytes })
+        Ok(WrittenFile { path, bytes })
     }
 
     fn place(&self, id: &str) -> PathBuf {
-        // A directory with very many entries is slow on some file systems.
-        let shelf = id.get(..2).unwrap_or("__");
-        self.dir.join(shelf).join(id)
+        place_in(&self.dir, id)
     }
 }
 
-struct Written {
+fn place_in(dir: &Path, id: &str) -> PathBuf {
+    // A directory with very many entries is slow on some file systems.
+    let shelf = id.get(..2).unwrap_or("__");
+    dir.join(shelf).join(id)
+}
+
+struct WrittenFile {
     /// Removes the file when dropped.
     path: TempPath,
     bytes: u64,
@@ -290,28 +412,6 @@ fn sync_dir(dir: &Path) -> io::Result<()> {
 
 #[cfg(not(unix))]
 fn sync_dir(_dir: &Path) -> io::Result<()> {
-    Ok(())
-}
-
-/// Removes content that has no row. What is not of our making stays.
-fn sweep(dir: &Path, known: &HashSet<String>) -> io::Result<()> {
-    for shelf in std::fs::read_dir(dir)? {
-        let shelf = shelf?;
-        if !shelf.file_type()?.is_dir() {
-            continue;
-        }
-        let incoming = shelf.file_name() == "incoming";
-        for entry in std::fs::read_dir(shelf.path())? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let orphan = name
-                .to_str()
-                .is_some_and(|name| is_id(name) && !known.contains(name));
-            if entry.file_type()?.is_file() && (incoming || orphan) {
-                std::fs::remove_file(entry.path())?;
-            }
-        }
-    }
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Everything of the bridge that waits: doors, chats, what is stored, and the commands of the binary.
+//! The bridge as a library, and everything of it that waits: endpoints, chats, what is stored, the commands of the binary.
 //!
 //! ```text
 //!   router ──▶ transport ──▶ chat ──┬──▶ agents
@@ -6,36 +6,60 @@
 //!     └── auth                      └──▶ store, files
 //! ```
 //!
+//! A program with agents or tools of its own begins with [`Server::builder`]; `examples/own_tool.rs` and
+//! `examples/own_agent.rs` are two that can be copied. The crates behind it are [`agents`] and [`protocol`].
+//!
 //! | module | knows |
 //! |---|---|
-//! | [`router`] | all doors on one page |
+//! | [`server`] | how a server is put together, started and stopped |
+//! | [`agent_kinds`] | which agents `agent.kind` can name |
+//! | [`router`] | all endpoints on one page |
 //! | [`connections`] | how clients are connected |
 //! | [`auth`] | who asks, and from where they may |
+//! | [`admission`] | what may begin, for one user and for all |
 //! | [`transport`] | requests in, answers out |
 //! | [`chat`] | one task per chat: the reply, the agent's run, tools, readers |
+//! | [`budget`] | memory that clients decide about |
 //! | [`sockets`] | open WebSockets, and the tickets that open them |
 //! | [`store`] | what survives a restart |
-//! | [`files`] | binary content beside the store |
+//! | [`files`] | binary content next to the store |
+//! | [`parsing`] | how much JSON is read at once |
 //! | [`metrics`], [`telemetry`] | what is counted, what is logged |
+//! | [`secrets`] | what is shown to nobody |
 //! | [`config`], [`error`] | what can be set; what is refused |
 //! | [`serve`], [`translate`], [`fake_gemini`] | the commands |
+//! | [`shutdown`] | when the process is asked to stop |
+//! | [`descriptors`] | how many files may be open, and who gets them |
 //! | [`allocator`] | how freed memory goes back |
 //! | `failpoint` | where tests let the process die |
 
+pub mod admission;
+pub mod agent_kinds;
 pub mod allocator;
 pub mod auth;
+pub mod budget;
 pub mod chat;
 pub mod config;
 pub mod connections;
-pub mod error;
+pub mod descriptors;
 mod failpoint;
 pub mod fake_gemini;
 pub mod files;
 pub mod metrics;
+pub mod parsing;
 pub mod router;
+pub mod secrets;
 pub mod serve;
+pub mod server;
+pub mod shutdown;
 pub mod sockets;
 pub mod store;
 pub mod telemetry;
 pub mod translate;
 pub mod transport;
+
+pub use adk_bridge_agents as agents;
+pub use adk_bridge_protocol as protocol;
+
+pub use server::{Server, ServerBuilder, StartError};
+pub use transport::error;

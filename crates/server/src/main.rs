@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use adk_bridge::config::{AgentKind, Overrides, Span};
+use adk_bridge::config::{Overrides, Span};
 use adk_bridge::{allocator, fake_gemini, serve, translate};
 use adk_bridge_protocol::dialect::Dialect;
 use clap::{Parser, Subcommand};
@@ -19,26 +19,26 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serves chats.
+    /// Starts the server.
     Serve {
-        /// The configuration file; adk-bridge.toml is read where it exists.
+        /// The configuration file; by default adk-bridge.toml, if it exists.
         #[arg(long)]
         config: Option<PathBuf>,
         /// The address to listen on; port 0 picks one.
         #[arg(long)]
         listen: Option<SocketAddr>,
-        /// Where everything is kept.
+        /// The directory for chats and files.
         #[arg(long)]
         data_dir: Option<PathBuf>,
-        /// Who answers.
-        #[arg(long, value_enum)]
-        agent: Option<AgentKind>,
+        /// The kind of agent: "demo", "gemini" or "adk".
+        #[arg(long, value_name = "KIND")]
+        agent: Option<String>,
     },
     /// Shows the stream that a front end would get for recorded ADK events.
     ///
     /// The recording holds one event per line, as JSON or as SSE `data:` lines, or is a JSON array of events.
     Translate {
-        /// The wire form: "native" or "adk".
+        /// The dialect of the stream: "native" or "adk".
         #[arg(long, default_value = "native")]
         dialect: Dialect,
         /// The id of the message that the stream belongs to.

@@ -1,6 +1,6 @@
-//! What is counted, and how Prometheus reads it.
+//! Counters, and their text form for Prometheus.
 //!
-//! A piece of an answer costs a few relaxed additions.
+//! Counting a piece of an answer costs a few relaxed additions.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use adk_bridge_protocol::outbox::AuditKind;
 use adk_bridge_protocol::reply::Ended;
 
-/// Upper ends of the first-chunk delay's buckets, in milliseconds: from a fast local model to one that thinks.
+/// Upper bounds of the buckets for the first-chunk delay, in milliseconds: from a fast local model to one that thinks.
 const DELAYS: [u64; 11] = [
     10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000,
 ];
@@ -26,7 +26,7 @@ const RESULTS: [&str; 7] = [
 const APPROVALS: [&str; 5] = ["requested", "approved", "denied", "expired", "superseded"];
 const TOOL_RUNS: [&str; 4] = ["started", "finished", "failed", "unknown"];
 
-/// Counters of one server, from its start on.
+/// The counters of one server since its start.
 #[derive(Debug, Default)]
 pub struct Metrics {
     turns_started: AtomicU64,
@@ -39,12 +39,12 @@ pub struct Metrics {
     agent_failures: AtomicU64,
     readers: AtomicU64,
     sockets: AtomicU64,
-    /// One more than there are limits: the last bucket has none.
+    /// One bucket more than there are bounds: the last has none.
     delays: [AtomicU64; DELAYS.len() + 1],
     delay_millis: AtomicU64,
 }
 
-/// The word for how a turn ended; one that waits for its client has not ended its reply.
+/// The label for how a turn ended; a turn that waits for its client has not ended its reply.
 pub fn result_of(ended: Option<Ended>) -> &'static str {
     RESULTS[result_index(ended)]
 }
@@ -66,7 +66,7 @@ impl Metrics {
         self.bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Counts what the audit tells of approvals and tools.
+    /// Counts approvals and tools by their audit rows.
     pub fn audited(&self, kind: AuditKind) {
         let counter = match kind {
             AuditKind::ApprovalRequested => &self.approvals[0],
@@ -104,7 +104,7 @@ impl Metrics {
         self.sockets.fetch_sub(1, Relaxed);
     }
 
-    /// The time from a request to the first thing that the agent said.
+    /// The time from a request to the first output of the agent.
     pub fn first_chunk(&self, delay: Duration) {
         let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         let bucket = DELAYS.partition_point(|limit| *limit < millis);
@@ -112,17 +112,17 @@ impl Metrics {
         self.delay_millis.fetch_add(millis, Relaxed);
     }
 
-    /// Everything in Prometheus' text form.
-    pub fn text(&self, open_chats: usize) -> String {
+    /// All counters in Prometheus' text form.
+    pub fn text(&self, open_chats: usize, loaded_bytes: usize) -> String {
         let mut page = Page::default();
         page.counter(
             "turns_started_total",
-            "Turns that began.",
+            "Turns that were started.",
             &self.turns_started,
         );
         page.counters(
             "turns_ended_total",
-            "Turns by how they ended; a waiting one goes on when the client answers.",
+            "Turns that ended, by result; a waiting one continues when the client answers.",
             "result",
             &RESULTS,
             &self.turns_ended,
@@ -130,43 +130,48 @@ impl Metrics {
         page.counter("chunks_total", "Chunks of all turns.", &self.chunks);
         page.counter(
             "sent_bytes_total",
-            "Bytes of streams, for every reader.",
+            "Bytes streamed to readers.",
             &self.bytes,
         );
         page.counters(
             "approvals_total",
-            "Approvals by what became of them.",
+            "Approvals by event.",
             "event",
             &APPROVALS,
             &self.approvals,
         );
         page.counter(
             "refused_answers_total",
-            "Answers of clients that were refused.",
+            "Client answers that were refused.",
             &self.refused_answers,
         );
         page.counters(
             "tool_runs_total",
-            "Runs of tools by what became of them.",
+            "Tool runs by event.",
             "event",
             &TOOL_RUNS,
             &self.tool_runs,
         );
         page.counter(
             "agent_failures_total",
-            "Runs of the agent that failed.",
+            "Agent runs that failed.",
             &self.agent_failures,
         );
-        page.gauge("open_chats", "Chats in memory.", open_chats as u64);
+        page.gauge("open_chats", "Chats in use.", open_chats as u64);
+        page.gauge(
+            "loaded_bytes",
+            "Bytes that chats hold in memory, of limits.loaded_bytes.",
+            loaded_bytes as u64,
+        );
         page.gauge(
             "readers",
-            "Clients that read a turn.",
+            "Clients that are reading a turn.",
             self.readers.load(Relaxed),
         );
         page.gauge("sockets", "Open WebSockets.", self.sockets.load(Relaxed));
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let tasks = runtime.metrics().num_alive_tasks();
-            page.gauge("tasks", "Tasks of the runtime.", tasks as u64);
+            page.gauge("tasks", "Tasks of the async runtime.", tasks as u64);
         }
         self.delays(&mut page);
         page.text
@@ -177,7 +182,7 @@ impl Metrics {
         page.head(
             NAME,
             "histogram",
-            "From a request to the first thing that the agent said.",
+            "Time from a request to the first chunk of the agent's answer.",
         );
         let mut count = 0;
         for (index, bucket) in self.delays.iter().enumerate() {
@@ -260,7 +265,7 @@ mod tests {
         for millis in [0, 10, 11, 30_000, 30_001, 90_000] {
             metrics.first_chunk(Duration::from_millis(millis));
         }
-        let text = metrics.text(0);
+        let text = metrics.text(0, 0);
         for line in [
             "adk_bridge_first_chunk_seconds_bucket{le=\"0.01\"} 2",
             "adk_bridge_first_chunk_seconds_bucket{le=\"0.025\"} 3",

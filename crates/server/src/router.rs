@@ -1,70 +1,88 @@
-//! All doors on one page.
-
-use std::sync::Arc;
+//! All endpoints in one place.
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::middleware;
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::{get, post};
+use tower::ServiceBuilder;
 
-use crate::auth;
-use crate::chat::Chats;
-use crate::config::Config;
-use crate::error::in_one_form;
-use crate::sockets::Sockets;
 use crate::telemetry;
-use crate::transport::{self, page};
+use crate::transport::{
+    App, access, ai_sdk_ws, chat, chats, cors, error_body, files, handshake, live, page,
+};
 
-/// What every door knows.
-#[derive(Clone)]
-pub struct App {
-    pub config: Arc<Config>,
-    pub chats: Chats,
-    pub sockets: Arc<Sockets>,
-}
+/// The endpoints that report the state of the server: they are answered however many connections are in use.
+pub const INFORMING: &[&str] = &["/health", "/ready", "/metrics"];
 
 pub fn router(app: App) -> Router {
-    let doors = Router::new()
-        // Chat.
-        .route("/api/chat", post(transport::chat::post))
-        .route("/api/chat/{id}/stream", get(transport::chat::resume))
-        .route("/api/chat/{id}/stop", post(transport::chat::stop))
-        .route(
-            "/api/chat/{id}/tool-output",
-            post(transport::chat::tool_output),
-        )
-        // What is kept.
-        .route("/api/chats", get(transport::chats::list))
+    let check_source = from_fn_with_state(app.clone(), access::check_source);
+    let authenticate = from_fn_with_state(app.clone(), access::authenticate);
+    // For requests of pages and programs. CORS wraps the refusals too, so that a page can read the reason.
+    let shared = ServiceBuilder::new()
+        .layer(from_fn_with_state(app.clone(), access::check_origin))
+        .layer(map_response(cors::empty_preflight))
+        .option_layer(cors::layer(app.allowed_origins()))
+        .layer(check_source.clone());
+
+    // One layer of the router: each of its own would box every route once more, for every request.
+    let around_all = ServiceBuilder::new()
+        .layer(from_fn(access::keep_private))
+        .layer(from_fn(telemetry::log))
+        .layer(from_fn(error_body::normalize))
+        .layer(from_fn(access::require_one_host));
+
+    let api = Router::new()
+        // Chat. Front ends with `trailingSlash` add a slash to the paths of the AI SDK.
+        .route("/api/chat/{id}/stream", get(chat::resume))
+        .route("/api/chat/{id}/stream/", get(chat::resume))
+        .route("/api/chat/{id}/stop", post(chat::stop))
+        .route("/api/chat/{id}/tool-output", post(chat::tool_output))
+        // Stored data.
+        .route("/api/chats", get(chats::list))
         .route(
             "/api/chats/{id}",
-            get(transport::chats::messages)
-                .patch(transport::chats::rename)
-                .delete(transport::chats::delete),
+            get(chats::messages)
+                .patch(chats::rename)
+                .delete(chats::delete),
         )
-        .route("/api/audit", get(transport::chats::audit))
-        .route("/api/agent", get(transport::chats::agent))
-        .route("/api/files/{id}", get(transport::files::download))
-        .route("/api/ticket", post(transport::handshake::ticket))
-        // What is counted.
-        .route("/metrics", get(transport::chats::metrics))
+        .route("/api/audit", get(chats::audit))
+        .route("/api/agent", get(chats::agent))
         .route(
             "/api/files",
-            // The door has a limit of its own.
-            post(transport::files::upload).layer(DefaultBodyLimit::disable()),
+            // The handler has its own limit.
+            post(files::upload).layer(DefaultBodyLimit::disable()),
         )
-        .layer(middleware::from_fn_with_state(app.clone(), auth::guard));
-    Router::new()
-        .merge(doors)
-        // WebSockets: a browser opens them with a ticket.
-        .route("/live", get(transport::live::open))
-        .route("/api/chat/ws", get(transport::ai_sdk_ws::open))
-        // For everybody: the page, and whether the server lives.
+        .route("/api/ticket", post(handshake::ticket))
+        // Counters.
+        .route("/metrics", get(chats::metrics))
+        .layer(authenticate.clone())
+        // Needs a key or a signed URL.
+        .route("/api/files/{id}", get(files::download))
+        .layer(shared.clone());
+
+    // The AI SDK's documentation uses the same path for requests and for the WebSocket.
+    let chat = post(chat::post)
+        .layer(authenticate)
+        .layer(shared)
+        .get(ai_sdk_ws::open);
+
+    let page = Router::new()
         .route("/", get(page::index))
         .route("/assets/{*path}", get(page::asset))
+        .layer(check_source);
+
+    Router::new()
+        .merge(api)
+        .route("/api/chat", chat.clone())
+        .route("/api/chat/", chat)
+        // WebSockets, which browsers open with a ticket.
+        .route("/live", get(live::open))
+        .route("/api/chat/ws", get(ai_sdk_ws::open))
+        // For everyone: the page, and whether the server is alive.
+        .merge(page)
         .route("/health", get(page::health))
         .route("/ready", get(page::ready))
         .fallback(page::not_found)
-        .layer(middleware::from_fn(telemetry::log))
-        .layer(middleware::map_response(in_one_form))
+        .layer(around_all)
         .with_state(app)
 }

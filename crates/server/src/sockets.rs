@@ -1,51 +1,68 @@
-//! Open WebSockets: how many each user has, the tickets that open them, and their end when the server stops.
+//! Open WebSockets: how many each user has, the tickets that open them, and how they close when the server stops.
+//!
+//! A ticket carries the identity that it was issued to, so it works with every authenticator.
 
+use adk_bridge_protocol::id::UserId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::error::AppError;
+use crate::auth::Identity;
 use crate::metrics::Metrics;
 
-/// Long enough to open a connection, too short for a log that somebody reads later.
+/// Long enough to open a connection, too short for anyone who later finds a ticket in a log.
 pub const TICKET_LIFE: Duration = Duration::from_secs(30);
 /// How many unused tickets a user may have: one for every tab that connects at the same time.
 const MAX_TICKETS: usize = 64;
 
-/// Everybody who is connected by a WebSocket.
+/// All open WebSockets and unused tickets.
 #[derive(Debug)]
 pub struct Sockets {
     limit: usize,
-    users: Mutex<HashMap<String, Held>>,
+    users: Mutex<HashMap<UserId, OfUser>>,
     /// How many are open.
     open: watch::Sender<usize>,
     closing: watch::Sender<bool>,
     metrics: Arc<Metrics>,
 }
 
-/// What one user has.
+/// The sockets and tickets of one user.
 #[derive(Debug, Default)]
-struct Held {
+struct OfUser {
     open: usize,
-    tickets: Vec<(String, Instant)>,
+    tickets: Vec<Ticket>,
 }
 
-/// One open socket; it is counted as long as this lives.
+#[derive(Debug)]
+struct Ticket {
+    secret: String,
+    identity: Identity,
+    expires: Instant,
+}
+
+/// One open socket, counted as long as this lives.
 #[derive(Debug)]
 pub struct Place {
     sockets: Arc<Sockets>,
-    user: String,
-    /// Turns to true when the server goes away.
+    user: UserId,
+    /// Becomes true when the server shuts down.
     pub closing: watch::Receiver<bool>,
 }
 
+/// A user has the most unused tickets that one user may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{MAX_TICKETS} tickets are unused; connect with one, or wait until they expire")]
+pub struct TooManyTickets {
+    /// Until the first of them expires.
+    pub wait: Duration,
+}
+
 impl Sockets {
-    /// `limit`: how many one user may have open.
+    /// `limit` is how many sockets one user may have open.
     pub fn new(limit: usize, metrics: Arc<Metrics>) -> Arc<Self> {
         Arc::new(Self {
             limit,
@@ -56,53 +73,54 @@ impl Sockets {
         })
     }
 
-    /// A ticket that opens one socket for this user, once.
-    pub fn ticket(&self, user: &str) -> Result<String, AppError> {
-        self.ticket_at(user, Instant::now())
+    /// Issues a ticket that opens one socket for this identity, once.
+    pub fn ticket(&self, identity: Identity) -> Result<String, TooManyTickets> {
+        self.ticket_at(identity, Instant::now())
     }
 
-    /// The user of a ticket, which is used up by this.
-    pub fn redeem(&self, ticket: &str) -> Option<String> {
-        self.redeem_at(ticket, Instant::now())
+    /// The identity that a ticket was issued to. The ticket cannot be used again.
+    pub fn redeem(&self, secret: &str) -> Option<Identity> {
+        self.redeem_at(secret, Instant::now())
     }
 
-    fn ticket_at(&self, user: &str, now: Instant) -> Result<String, AppError> {
+    fn ticket_at(&self, identity: Identity, now: Instant) -> Result<String, TooManyTickets> {
         let mut users = self.lock();
         sweep(&mut users, now);
-        let held = users.entry(user.to_owned()).or_default();
-        if held.tickets.len() >= MAX_TICKETS {
-            return Err(AppError::new(
-                StatusCode::TOO_MANY_REQUESTS,
-                "too_many",
-                format!(
-                    "{MAX_TICKETS} tickets are unused; connect with one, or wait until they expire"
-                ),
-            ));
+        let of_user = users.entry(identity.user.clone()).or_default();
+        if of_user.tickets.len() >= MAX_TICKETS {
+            let first = of_user.tickets.iter().map(|ticket| ticket.expires).min();
+            return Err(TooManyTickets {
+                wait: first.map_or(TICKET_LIFE, |at| at.saturating_duration_since(now)),
+            });
         }
         // 122 random bits, from the operating system.
-        let ticket = Uuid::new_v4().simple().to_string();
-        held.tickets.push((ticket.clone(), now + TICKET_LIFE));
-        Ok(ticket)
+        let secret = Uuid::new_v4().simple().to_string();
+        of_user.tickets.push(Ticket {
+            secret: secret.clone(),
+            identity,
+            expires: now + TICKET_LIFE,
+        });
+        Ok(secret)
     }
 
-    fn redeem_at(&self, ticket: &str, now: Instant) -> Option<String> {
+    fn redeem_at(&self, secret: &str, now: Instant) -> Option<Identity> {
         let mut users = self.lock();
         sweep(&mut users, now);
-        users.iter_mut().find_map(|(user, held)| {
-            let index = held.tickets.iter().position(|(one, _)| one == ticket)?;
-            held.tickets.swap_remove(index);
-            Some(user.clone())
+        users.values_mut().find_map(|of_user| {
+            let mut tickets = of_user.tickets.iter();
+            let index = tickets.position(|ticket| ticket.secret == secret)?;
+            Some(of_user.tickets.swap_remove(index).identity)
         })
     }
 
-    /// A place for one more socket, unless the user has too many.
-    pub fn enter(self: &Arc<Self>, user: &str) -> Option<Place> {
+    /// Counts one more socket, unless the user has too many.
+    pub fn enter(self: &Arc<Self>, user: &UserId) -> Option<Place> {
         let mut users = self.lock();
-        let held = users.entry(user.to_owned()).or_default();
-        if held.open >= self.limit {
+        let of_user = users.entry(user.to_owned()).or_default();
+        if of_user.open >= self.limit {
             return None;
         }
-        held.open += 1;
+        of_user.open += 1;
         drop(users);
         self.open.send_modify(|open| *open += 1);
         self.metrics.socket_opened();
@@ -113,33 +131,33 @@ impl Sockets {
         })
     }
 
-    /// Tells every socket to end, and waits until all have.
+    /// Asks every socket to close, and waits until all have closed.
     pub async fn close(&self) {
         self.closing.send_replace(true);
-        // The sender lives as long as this, so that waiting cannot fail.
+        // The sender lives as long as `self`, so waiting cannot fail.
         let _ = self.open.subscribe().wait_for(|open| *open == 0).await;
     }
 
-    /// Nothing in a locked section can panic half-way, so a poisoned map is still whole.
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Held>> {
+    /// Poisoning is ignored: no critical section can leave the map inconsistent.
+    fn lock(&self) -> MutexGuard<'_, HashMap<UserId, OfUser>> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Forgets tickets that have expired, and users that have nothing.
-fn sweep(users: &mut HashMap<String, Held>, now: Instant) {
-    users.retain(|_, held| {
-        held.tickets.retain(|(_, until)| *until > now);
-        held.open > 0 || !held.tickets.is_empty()
+/// Removes expired tickets, and users without sockets and tickets.
+fn sweep(users: &mut HashMap<UserId, OfUser>, now: Instant) {
+    users.retain(|_, of_user| {
+        of_user.tickets.retain(|ticket| ticket.expires > now);
+        of_user.open > 0 || !of_user.tickets.is_empty()
     });
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut users = self.sockets.lock();
-        if let Some(held) = users.get_mut(&self.user) {
-            held.open -= 1;
-            if held.open == 0 && held.tickets.is_empty() {
+        if let Some(of_user) = users.get_mut(&self.user) {
+            of_user.open -= 1;
+            if of_user.open == 0 && of_user.tickets.is_empty() {
                 users.remove(&self.user);
             }
         }
@@ -158,11 +176,11 @@ mod tests {
     fn a_ticket_opens_once_and_not_for_long() {
         let sockets = Sockets::new(1, Arc::default());
         let now = Instant::now();
-        let ticket = sockets.ticket_at("alice", now).unwrap();
+        let ticket = sockets.ticket_at(alice(), now).unwrap();
         assert_eq!(sockets.redeem_at("something else", now), None);
-        assert_eq!(sockets.redeem_at(&ticket, now).as_deref(), Some("alice"));
+        assert_eq!(sockets.redeem_at(&ticket, now), Some(alice()));
         assert_eq!(sockets.redeem_at(&ticket, now), None);
-        let late = sockets.ticket_at("alice", now).unwrap();
+        let late = sockets.ticket_at(alice(), now).unwrap();
         assert_eq!(sockets.redeem_at(&late, now + TICKET_LIFE), None);
         assert!(sockets.lock().is_empty(), "nothing is left of her");
     }
@@ -172,24 +190,24 @@ mod tests {
         let sockets = Sockets::new(1, Arc::default());
         let now = Instant::now();
         for _ in 0..MAX_TICKETS {
-            sockets.ticket_at("alice", now).unwrap();
+            sockets.ticket_at(alice(), now).unwrap();
         }
-        assert_eq!(
-            sockets.ticket_at("alice", now).unwrap_err().code,
-            "too_many"
-        );
-        assert!(sockets.ticket_at("bob", now).is_ok());
-        assert!(sockets.ticket_at("alice", now + TICKET_LIFE).is_ok());
+        let refused = sockets.ticket_at(alice(), now).unwrap_err();
+        assert_eq!(refused.wait, TICKET_LIFE);
+        assert!(sockets.ticket_at(Identity::new("bob", "test"), now).is_ok());
+        assert!(sockets.ticket_at(alice(), now + TICKET_LIFE).is_ok());
     }
 
     #[tokio::test]
     async fn places_are_counted_and_given_back() {
         let sockets = Sockets::new(2, Arc::default());
-        let places: Vec<_> = (0..2).map(|_| sockets.enter("alice").unwrap()).collect();
-        assert!(sockets.enter("alice").is_none());
-        assert!(sockets.enter("bob").is_some());
+        let places: Vec<_> = (0..2)
+            .map(|_| sockets.enter(&UserId::literal("alice")).unwrap())
+            .collect();
+        assert!(sockets.enter(&UserId::literal("alice")).is_none());
+        assert!(sockets.enter(&UserId::literal("bob")).is_some());
         drop(places);
-        let again = sockets.enter("alice").unwrap();
+        let again = sockets.enter(&UserId::literal("alice")).unwrap();
         let closing = again.closing.clone();
         let (_, seen) = tokio::join!(sockets.close(), async move {
             let mut closing = closing;
@@ -198,5 +216,9 @@ mod tests {
             true
         });
         assert!(seen);
+    }
+
+    fn alice() -> Identity {
+        Identity::new("alice", "test")
     }
 }

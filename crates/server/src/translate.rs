@@ -4,24 +4,27 @@ use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
-use adk_bridge_protocol::calls::Ids;
+use adk_bridge_protocol::calls::IdSource;
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::{Dialect, Reader};
+use adk_bridge_protocol::driver::Driver;
 use adk_bridge_protocol::event::Event;
-use adk_bridge_protocol::outbox::{Effect, Outbox};
+use adk_bridge_protocol::id::{ApprovalId, CallId};
+use adk_bridge_protocol::outbox::Effect;
 use adk_bridge_protocol::reply::{
-    Given, Input, Limits, Mode, Reply, Rules, RunEnd, Runner, ToolRule,
+    Audience, Context, Input, Limits, Policy, Reply, RunEnd, Runner, ToolRule,
 };
+use adk_bridge_protocol::time::Timestamp;
 use adk_bridge_protocol::wire::recording::{MAX_RECORDING_BYTES, Recording};
 use adk_bridge_protocol::wire::sse;
 use anyhow::{Context as _, bail};
 
-/// Translates a file, or standard input for `-`. A line that is no event is reported and passed over, as a bridge does.
+/// Translates a file, or standard input for `-`. A line that is not an event is reported and skipped, as a bridge does.
 pub fn run(dialect: Dialect, message_id: &str, file: &Path) -> anyhow::Result<ExitCode> {
     let bytes = read(file)?;
     let mut broken = Vec::new();
     let stream = translate(&bytes, dialect, message_id, &mut broken)
-        .with_context(|| format!("{} is no recording", file.display()))?;
+        .with_context(|| format!("{} is not a recording", file.display()))?;
     io::stdout()
         .write_all(&stream)
         .context("the stream cannot be written")?;
@@ -48,7 +51,7 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     }
     .with_context(|| format!("{} cannot be read", file.display()))?;
     if bytes.len() > MAX_RECORDING_BYTES {
-        bail!("a recording may hold {MAX_RECORDING_BYTES} bytes; cut it down to one run");
+        bail!("a recording may have at most {MAX_RECORDING_BYTES} bytes; reduce it to one run");
     }
     Ok(bytes)
 }
@@ -60,15 +63,15 @@ fn translate(
     broken: &mut Vec<String>,
 ) -> anyhow::Result<Vec<u8>> {
     let mut turn = Turn {
-        reply: Reply::new(message_id),
-        // Whether an unknown agent asks shows only in what it says.
-        reader: Reader::new(dialect, Sdk::V6, true),
-        outbox: Outbox::default(),
+        driver: Driver::new(Reply::new(message_id)),
+        // Whether an unknown agent asks for approval shows only in its events.
+        reader: Reader::new(dialect, Sdk::default(), true),
         stream: Vec::new(),
-        ids: Recorded::default(),
+        ids: RecordedIds::default(),
     };
-    turn.reader.attach(&turn.reply, None, &mut turn.stream);
-    turn.feed(Input::Begin(Mode::Http));
+    turn.reader
+        .attach(turn.driver.reply(), None, &mut turn.stream);
+    turn.feed(Input::Begin(Audience::Request));
     for recorded in Recording::new(recording)? {
         let recorded = recorded?;
         match Event::parse(&recorded.json) {
@@ -82,27 +85,25 @@ fn translate(
 }
 
 struct Turn {
-    reply: Reply,
+    driver: Driver,
     reader: Reader,
-    outbox: Outbox,
     stream: Vec<u8>,
-    ids: Recorded,
+    ids: RecordedIds,
 }
 
 impl Turn {
     fn feed(&mut self, input: Input<'_>) {
-        self.outbox.clear();
-        let mut given = Given {
-            // A recording has no time of its own, and nothing in it expires.
-            now: 0,
+        let mut given = Context {
+            // A recording has no time, and nothing in it expires.
+            now: Timestamp::default(),
             ids: &mut self.ids,
-            rules: &AsRecorded,
+            policy: &RecordedTools,
         };
-        self.reply.handle(input, &mut given, &mut self.outbox);
-        for effect in &self.outbox.effects {
+        let mut effects = self.driver.feed(input, &mut given);
+        while let Some(effect) = effects.next() {
             if let Effect::Frames(range) = effect {
-                self.reader
-                    .frames(&self.reply, &self.outbox, range.clone(), &mut self.stream);
+                let (reply, outbox) = (effects.reply(), effects.outbox());
+                self.reader.frames(reply, outbox, range, &mut self.stream);
             }
         }
     }
@@ -110,21 +111,21 @@ impl Turn {
 
 /// Keeps the ids of the recording, so that the stream can be compared with it.
 #[derive(Debug, Default)]
-struct Recorded {
+struct RecordedIds {
     made: u32,
 }
 
-impl Ids for Recorded {
-    fn call(&mut self, given: Option<&str>) -> String {
-        self.keep("call", given)
+impl IdSource for RecordedIds {
+    fn call(&mut self, given: Option<&str>) -> CallId {
+        self.keep("call", given).into()
     }
 
-    fn approval(&mut self, given: Option<&str>) -> String {
-        self.keep("approval", given)
+    fn approval(&mut self, given: Option<&str>) -> ApprovalId {
+        self.keep("approval", given).into()
     }
 }
 
-impl Recorded {
+impl RecordedIds {
     fn keep(&mut self, kind: &str, given: Option<&str>) -> String {
         given.map_or_else(
             || {
@@ -136,10 +137,10 @@ impl Recorded {
     }
 }
 
-/// The agent has run its tools already.
-struct AsRecorded;
+/// The rules for tools that the agent has already run.
+struct RecordedTools;
 
-impl Rules for AsRecorded {
+impl Policy for RecordedTools {
     fn runner(&self) -> Runner {
         Runner::Remote
     }

@@ -4,6 +4,7 @@
 //! `cargo test` builds it with them, from the same dependencies and in the same target directory, and `cargo build` does
 //! without. No second build is needed, and no test starts cargo to get one.
 
+#![cfg(feature = "demo")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -35,7 +36,7 @@ enum Left {
     Question,
     /// The payment is made, once, and the reply comes to its end.
     Payment,
-    /// It was started and is not started again. Whether it was made is told here, and to nobody else.
+    /// It was started and is not started again. Only the test knows whether it was made.
     Unknown { made: bool },
 }
 
@@ -84,6 +85,27 @@ async fn every_durable_step_of_a_payment() {
         }
     }
     assert!(failed.is_empty(), "{failed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_start_that_dies_leaves_nothing_in_the_way_of_the_next() {
+    for point in [
+        "before-migration",
+        "after-migration",
+        "before-database",
+        "after-database",
+    ] {
+        let data = tempfile::tempdir().unwrap();
+        assert!(
+            Server::try_start(data.path(), &[(FAILPOINT, point)]).is_none(),
+            "{point} is not reached"
+        );
+        let server = Server::start(data.path(), &[]);
+        assert_eq!(server.client().balance(CHAT).await, 1000, "{point}");
+        let names = std::fs::read_dir(data.path()).unwrap();
+        let mut names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert!(!names.any(|name| name.contains("-new")), "{point}");
+    }
 }
 
 async fn die_at(point: &'static str, left: Left) {
@@ -138,6 +160,77 @@ async fn die_at(point: &'static str, left: Left) {
     assert_eq!(client.balance(CHAT).await, balance, "{point}");
 }
 
+/// One of two payments is approved, and the user writes on in the same request: the states of both after the next start,
+/// and what is in the wallet.
+const POINTS_OF_WRITING_ON: &[(&str, [&str; 2], i64)] = &[
+    (
+        "before-decision",
+        ["approval-requested", "approval-requested"],
+        1000,
+    ),
+    (
+        "after-decision",
+        ["output-available", "approval-requested"],
+        990,
+    ),
+    (
+        "before-start",
+        ["output-available", "approval-requested"],
+        990,
+    ),
+    ("after-start", ["output-error", "approval-requested"], 1000),
+    ("before-end", ["output-error", "approval-requested"], 1000),
+    ("after-outcome", ["output-available", "output-error"], 990),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_durable_step_of_a_decision_that_comes_with_a_newer_message() {
+    for &(point, states, balance) in POINTS_OF_WRITING_ON {
+        let data = tempfile::tempdir().unwrap();
+        let server = Server::start(data.path(), &[(FAILPOINT, point)]);
+        let client = server.client();
+        client
+            .say(CHAT, "u1", &format!("{} && {}", pay(10), pay(20)))
+            .await;
+        let mut messages = client.messages(CHAT).await;
+        let parts = messages[1]["parts"].as_array_mut().unwrap();
+        let first = parts.iter_mut().find(|part| is_pending(part)).unwrap();
+        first["state"] = "approval-responded".into();
+        first["approval"]["approved"] = true.into();
+        messages.push(rig::user("u2", "say go on"));
+        client.post_all(CHAT, &messages, async || {}).await;
+        server.wait_for_death().await;
+
+        let server = Server::start(data.path(), &[]);
+        let client = server.client();
+        client.settle(CHAT).await;
+        let found: Vec<_> = tools(&client.messages(CHAT).await[1])
+            .iter()
+            .map(|tool| tool["state"].clone())
+            .collect();
+        assert_eq!(found, states, "{point}");
+
+        // The client sends again what it has no answer to. What was not decided before is decided now.
+        let stream = client.post_all(CHAT, &messages, async || {}).await;
+        assert!(stream.done, "{point}: {stream:?}");
+        let balance = if point == "before-decision" {
+            990
+        } else {
+            balance
+        };
+        let audit = client.audit(CHAT).await;
+        check_audit(&audit);
+        for (kind, expected) in [
+            ("approval.approved", 1),
+            ("approval.superseded", 1),
+            ("tool.started", 1),
+        ] {
+            assert_eq!(count(&audit, kind), expected, "{point}: {kind}: {audit:#?}");
+        }
+        assert_eq!(client.balance(CHAT).await, balance, "{point}");
+    }
+}
+
 /// Goes as far as the server lives.
 async fn ask_and_approve(client: &Client) {
     let asked = client.say(CHAT, "u1", &pay(10)).await;
@@ -158,7 +251,7 @@ async fn ask_and_approve(client: &Client) {
     client.post(CHAT, copy).await;
 }
 
-/// Finds the question as a page that was loaded anew does, and answers it.
+/// Finds the question as a reloaded page does, and answers it.
 async fn approve(client: &Client, point: &str) {
     assert_eq!(client.waiting(CHAT).await, 1, "{point}");
     let copy = client.messages(CHAT).await.pop().unwrap();
@@ -255,7 +348,7 @@ async fn an_approval_that_expires_while_nobody_is_there_is_settled_at_the_start(
     check_audit(&audit);
     assert_eq!(count(&audit, "approval.expired"), 1);
     assert_eq!(count(&audit, "tool.started"), 0);
-    // An answer that comes too late is told so by name.
+    // An answer that comes too late gets an error of its own.
     let mut late = reply.clone();
     late["parts"][1]["approval"]["approved"] = true.into();
     assert!(client.post(CHAT, late).await.done);
@@ -337,7 +430,7 @@ async fn a_chat_is_deleted_after_its_tool_has_ended() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_stored_is_not_told_and_the_chat_goes_on() {
+async fn what_cannot_be_stored_is_not_sent_and_the_chat_continues() {
     let data = tempfile::tempdir().unwrap();
     let server = Server::start(data.path(), &[]);
     let client = server.client();
@@ -358,7 +451,11 @@ async fn what_cannot_be_stored_is_not_told_and_the_chat_goes_on() {
     assert!(!stream.chunks.iter().any(outputs), "{stream:?}");
 
     execute(data.path(), "DROP TRIGGER full").await;
-    assert!(client.post(CHAT, copy).await.done);
+    // Requests are refused until the payment has ended, and may be sent again.
+    let again = async { while !client.post(CHAT, copy.clone()).await.done {} };
+    tokio::time::timeout(adk_bridge_testkit::bridge::PATIENCE, again)
+        .await
+        .unwrap();
     client.settle(CHAT).await;
     let reply = client.messages(CHAT).await.pop().unwrap();
     let tool = tools(&reply).pop().unwrap();
@@ -404,7 +501,7 @@ async fn many_open_replies_are_taken_up_at_once() {
     }
 }
 
-/// A normal build has no failpoints. The module is compiled by itself, with and without them, and the package is asked
+/// A normal build has no failpoints. The module is compiled on its own, with and without them, and the package is asked
 /// what it is built with when nobody asks for more: both together are a normal build at a fraction of its cost.
 #[test]
 fn a_normal_build_ignores_the_variable() {

@@ -13,10 +13,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use adk_bridge::store::sqlite::{DATABASE, SqliteStore};
-use adk_bridge::store::{Cut, DataDir, Pending, Store, StoreError};
+use adk_bridge::store::{AuditPage, Cut, DataDir, Pending, Store, StoreError};
 use adk_bridge_protocol::outbox::AuditKind;
 use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
-use store_suite::{CHAT, Home, audit, open_reply, reply, shown, user, with_chat};
+use store_suite::{CHAT, Home, at, audit, open_reply, reply, shown, user, with_chat};
 use tempfile::TempDir;
 
 store_suite!(Temporary::new());
@@ -70,7 +70,7 @@ async fn the_audit_cannot_be_rewritten() {
         .append_audit(CHAT, &[audit(AuditKind::ApprovalDenied, "no")])
         .await
         .unwrap();
-    let before = store.audit(CHAT).await.unwrap();
+    let before = store.audit(CHAT, AuditPage::default()).await.unwrap();
     for sql in [
         "UPDATE audit SET kind = 'approval.approved'",
         "DELETE FROM audit",
@@ -79,7 +79,10 @@ async fn the_audit_cannot_be_rewritten() {
         let error = home.sql(sql).await.unwrap_err().to_string();
         assert!(error.contains("the audit is append-only"), "{sql}: {error}");
     }
-    assert_eq!(store.audit(CHAT).await.unwrap(), before);
+    assert_eq!(
+        store.audit(CHAT, AuditPage::default()).await.unwrap(),
+        before
+    );
 }
 
 #[tokio::test]
@@ -87,7 +90,7 @@ async fn a_failure_leaves_nothing_and_the_next_commit_works() {
     let home = Temporary::new();
     let store = with_chat(&home).await;
     store
-        .commit(CHAT, &reply("m1", "before"), &[], 1)
+        .commit(CHAT, &reply("m1", "before"), &[], at(1))
         .await
         .unwrap();
     // Ends the transaction under the store's feet, as a full disk does.
@@ -97,15 +100,20 @@ async fn a_failure_leaves_nothing_and_the_next_commit_works() {
     .await
     .unwrap();
     let entry = [audit(AuditKind::ToolStarted, "")];
-    let failed = store.commit(CHAT, &reply("m1", "after"), &entry, 2).await;
+    let failed = store
+        .commit(CHAT, &reply("m1", "after"), &entry, at(2))
+        .await;
     assert!(matches!(failed, Err(StoreError::Io { .. })), "{failed:?}");
     assert_eq!(open_reply(&*store).await, Some(reply("m1", "before")));
     home.sql("DROP TRIGGER fails").await.unwrap();
     store
-        .commit(CHAT, &reply("m1", "after"), &entry, 3)
+        .commit(CHAT, &reply("m1", "after"), &entry, at(3))
         .await
         .unwrap();
-    assert_eq!(store.audit(CHAT).await.unwrap().len(), 1);
+    assert_eq!(
+        store.audit(CHAT, AuditPage::default()).await.unwrap().len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -117,24 +125,6 @@ async fn a_second_process_is_refused() {
     assert!(error.contains(&me), "{error}");
     drop(store);
     open(home.0.path()).await.unwrap();
-}
-
-#[tokio::test]
-async fn a_database_elsewhere_is_held_too() {
-    let (one, two, shared) = (Temporary::new(), Temporary::new(), Temporary::new());
-    let database = shared.0.path().join("chats.db");
-    let open = async |home: &Temporary| {
-        let data_dir = Arc::new(DataDir::open(home.0.path()).unwrap());
-        SqliteStore::open(data_dir, Some(&database)).await
-    };
-    let first = open(&one).await.unwrap();
-    first.create_chat(CHAT, 1).await.unwrap();
-    let second = open(&two).await.err();
-    assert!(
-        matches!(second, Some(StoreError::InUse { .. })),
-        "{second:?}"
-    );
-    assert!(database.exists() && !one.database().exists());
 }
 
 #[tokio::test]
@@ -161,10 +151,13 @@ async fn broken_rows_are_named() {
     let home = Temporary::new();
     let store = with_chat(&home).await;
     store
-        .append(CHAT, &[user("m1", "hi")], Cut::Nothing, 1)
+        .append(CHAT, &[user("m1", "hi")], Cut::Nothing, at(1))
         .await
         .unwrap();
-    store.commit(CHAT, &reply("m2", ""), &[], 2).await.unwrap();
+    store
+        .commit(CHAT, &reply("m2", ""), &[], at(2))
+        .await
+        .unwrap();
     home.sql("UPDATE messages SET reply = '{' WHERE id = 'm2'")
         .await
         .unwrap();
@@ -185,7 +178,7 @@ async fn an_existing_database_is_migrated_once_and_a_newer_one_refused() {
     std::fs::write(home.database(), b"").unwrap();
     for _ in 0..3 {
         let store = with_chat(&home).await;
-        assert_eq!(store.chat(CHAT).await.unwrap().unwrap().created, 1_000);
+        assert_eq!(store.chat(CHAT).await.unwrap().unwrap().created, at(1_000));
         store.close().await.unwrap();
     }
     home.sql(

@@ -16,15 +16,17 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use adk_bridge::store::sqlite::SqliteStore;
-use adk_bridge::store::{AuditEntry, ChatRef, DataDir, Store, StoreError};
+use adk_bridge::store::{AuditEntry, AuditPage, ChatRef, DataDir, Store, StoreError};
+use adk_bridge_protocol::id::{ChatId, UserId};
 use adk_bridge_protocol::message::Part;
 use adk_bridge_protocol::outbox::{Audit, AuditKind};
 use adk_bridge_protocol::reply::Record;
+use adk_bridge_protocol::time::Timestamp;
 use serde_json::json;
 
 const CHAT: ChatRef<'static> = ChatRef {
-    user: "alice",
-    id: "chat-1",
+    user: &UserId::literal("alice"),
+    id: &ChatId::literal("chat-1"),
 };
 
 const VICTIM: &str = "ADK_BRIDGE_TEST_VICTIM";
@@ -84,7 +86,7 @@ async fn check(dir: &Path, acknowledged: Option<u64>) {
         acknowledged <= next,
         "{acknowledged} commits, {next} stored"
     );
-    let audit = store.audit(CHAT).await.unwrap();
+    let audit = store.audit(CHAT, AuditPage::default()).await.unwrap();
     let reasons: Vec<_> = audit.into_iter().filter_map(|row| row.reason).collect();
     let expected: Vec<_> = (0..next).map(|number| number.to_string()).collect();
     assert_eq!(reasons, expected, "a commit was written by halves");
@@ -99,7 +101,7 @@ async fn commit_without_end(dir: &Path) {
     let mut number = next_number(&*store).await;
     loop {
         store
-            .commit(CHAT, &record(number), &[audit(number)], number)
+            .commit(CHAT, &record(number), &[audit(number)], at(number))
             .await
             .unwrap();
         let mut out = std::io::stdout().lock();
@@ -112,7 +114,7 @@ async fn commit_without_end(dir: &Path) {
 async fn open(dir: &Path) -> Arc<dyn Store> {
     let data_dir = Arc::new(DataDir::open(dir).unwrap());
     let store = SqliteStore::open(data_dir, None).await.unwrap();
-    store.create_chat(CHAT, 0).await.unwrap();
+    store.create_chat(CHAT, at(0)).await.unwrap();
     Arc::new(store)
 }
 
@@ -147,9 +149,13 @@ fn record(number: u64) -> Record {
     .unwrap()
 }
 
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
 fn audit(number: u64) -> AuditEntry {
     AuditEntry {
-        at: number,
+        at: at(number),
         turn_id: None,
         connection_id: None,
         transport: None,

@@ -1,4 +1,4 @@
-//! Files on disk: whole or not there, their owner's only, and swept when nobody knows them.
+//! Files on disk: whole or not there, their owner's only, and never deleted by a start.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,15 +10,17 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use adk_bridge::files::{Described, FileError, Files};
+use adk_bridge::files::{FileDescription, FileError, FileRow, Files};
 use adk_bridge::store::sqlite::SqliteStore;
 use adk_bridge::store::{ChatRef, DataDir, Store, StoreError};
+use adk_bridge_protocol::id::{ChatId, UserId};
+use adk_bridge_protocol::time::Timestamp;
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 const CHAT: ChatRef<'static> = ChatRef {
-    user: "alice",
-    id: "chat-1",
+    user: &UserId::literal("alice"),
+    id: &ChatId::literal("chat-1"),
 };
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
 const LIMIT: u64 = 100_000;
@@ -42,21 +44,28 @@ impl Place {
         let data_dir = Arc::new(DataDir::open(self.dir.path()).unwrap());
         let store = SqliteStore::open(data_dir.clone(), None).await.unwrap();
         let store: Arc<dyn Store> = Arc::new(store);
-        store.create_chat(CHAT, 1).await.unwrap();
+        store.create_chat(CHAT, at(1)).await.unwrap();
         let files = Files::open(&data_dir, store.clone(), LIMIT).await.unwrap();
         Opened { files, store }
     }
 
-    /// Everything that lies on disk.
+    /// Everything that lies on disk, but for the id of the database.
     fn on_disk(&self) -> BTreeSet<PathBuf> {
+        self.in_dir("files")
+    }
+
+    fn in_dir(&self, name: &str) -> BTreeSet<PathBuf> {
         let mut found = BTreeSet::new();
-        let mut dirs = vec![self.dir.path().join("files")];
+        let mut dirs = vec![self.dir.path().join(name)];
         while let Some(dir) = dirs.pop() {
-            for entry in std::fs::read_dir(dir).unwrap() {
+            let Ok(entries) = std::fs::read_dir(dir) else {
+                continue;
+            };
+            for entry in entries {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
                     dirs.push(path);
-                } else {
+                } else if !path.ends_with("database-id") {
                     found.insert(path);
                 }
             }
@@ -70,11 +79,11 @@ async fn what_is_saved_is_read_by_its_owner() {
     let place = Place::new();
     let Opened { files, .. } = place.open().await;
     let content = [PNG, &vec![7; LIMIT as usize - PNG.len()]].concat();
-    let described = Described {
+    let described = FileDescription {
         media_type: Some("text/html"),
         name: Some("../cat.png"),
     };
-    let row = files.save(CHAT, described, &*content, 5).await.unwrap();
+    let row = files.save(CHAT, described, &*content, at(5)).await.unwrap();
     assert_eq!(row.bytes, LIMIT);
     assert_eq!(
         (row.media_type.as_str(), row.name.as_deref()),
@@ -82,10 +91,13 @@ async fn what_is_saved_is_read_by_its_owner() {
     );
     assert_eq!(
         (row.user.as_str(), row.chat_id.as_str(), row.created),
-        ("alice", "chat-1", 5)
+        ("alice", "chat-1", at(5))
     );
 
-    let (found, mut file) = files.read("alice", &row.id).await.unwrap();
+    let (found, mut file) = files
+        .read(&UserId::literal("alice"), &row.id)
+        .await
+        .unwrap();
     let mut read = Vec::new();
     file.read_to_end(&mut read).await.unwrap();
     assert!(found == row && read == content);
@@ -102,7 +114,7 @@ async fn what_is_saved_is_read_by_its_owner() {
         ("alice", "../lock"),
         ("alice", ""),
     ] {
-        let refused = files.read(user, id).await;
+        let refused = files.read(&user.into(), id).await;
         assert!(
             matches!(refused, Err(FileError::Store(StoreError::NotFound(_)))),
             "{id}"
@@ -115,15 +127,18 @@ async fn what_is_refused_leaves_nothing() {
     let place = Place::new();
     let Opened { files, store } = place.open().await;
     let save = async |chat, media_type, content: &mut (dyn AsyncRead + Send + Unpin)| {
-        let described = Described {
+        let described = FileDescription {
             media_type: Some(media_type),
             name: None,
         };
-        files.save(chat, described, content, 5).await.unwrap_err()
+        files
+            .save(chat, described, content, at(5))
+            .await
+            .unwrap_err()
     };
     let foreign = ChatRef {
-        user: "mallory",
-        id: "chat-1",
+        user: &UserId::literal("mallory"),
+        id: &ChatId::literal("chat-1"),
     };
 
     let error = save(
@@ -161,23 +176,23 @@ async fn a_deleted_chat_takes_its_files_along() {
     let place = Place::new();
     let Opened { files, store } = place.open().await;
     let other = ChatRef {
-        user: "alice",
-        id: "chat-2",
+        user: &UserId::literal("alice"),
+        id: &ChatId::literal("chat-2"),
     };
-    store.create_chat(other, 1).await.unwrap();
+    store.create_chat(other, at(1)).await.unwrap();
     let mut ids = Vec::new();
     for chat in [CHAT, CHAT, other] {
         ids.push(
             files
-                .save(chat, Described::default(), PNG, 1)
+                .save(chat, FileDescription::default(), PNG, at(1))
                 .await
                 .unwrap()
                 .id,
         );
     }
     let foreign = ChatRef {
-        user: "mallory",
-        id: "chat-1",
+        user: &UserId::literal("mallory"),
+        id: &ChatId::literal("chat-1"),
     };
     assert!(matches!(
         files.delete_chat(foreign).await,
@@ -186,47 +201,104 @@ async fn a_deleted_chat_takes_its_files_along() {
     assert_eq!(place.on_disk().len(), 3);
     files.delete_chat(CHAT).await.unwrap();
     assert_eq!(place.on_disk().len(), 1);
-    files.read("alice", &ids[2]).await.unwrap();
-    files.read("alice", &ids[0]).await.unwrap_err();
+    files
+        .read(&UserId::literal("alice"), &ids[2])
+        .await
+        .unwrap();
+    files
+        .read(&UserId::literal("alice"), &ids[0])
+        .await
+        .unwrap_err();
 }
 
 #[tokio::test]
-async fn a_start_sweeps_what_nobody_knows() {
+async fn a_start_puts_aside_what_nobody_knows() {
     let place = Place::new();
     let Opened { files, store } = place.open().await;
     let kept = files
-        .save(CHAT, Described::default(), PNG, 1)
+        .save(CHAT, FileDescription::default(), PNG, at(1))
         .await
         .unwrap();
     // A crash between content and row, one between row and content, one in the middle of an upload.
     let lost = files
-        .save(CHAT, Described::default(), PNG, 1)
+        .save(CHAT, FileDescription::default(), PNG, at(1))
         .await
         .unwrap();
     let other = ChatRef {
-        user: "alice",
-        id: "chat-2",
+        user: &UserId::literal("alice"),
+        id: &ChatId::literal("chat-2"),
     };
-    store.create_chat(other, 1).await.unwrap();
+    store.create_chat(other, at(1)).await.unwrap();
     let deleted = files
-        .save(other, Described::default(), PNG, 1)
+        .save(other, FileDescription::default(), PNG, at(1))
         .await
         .unwrap();
     store.delete_chat(other).await.unwrap();
     let root = place.dir.path().join("files");
     let orphan = root.join("0f").join(format!("0f{}", &lost.id[2..]));
     write(&orphan);
-    write(&root.join("incoming/half"));
+    write(&root.join("incoming/.tmphalf"));
     // Not of our making.
     let note = root.join("0f/README");
     write(&note);
     drop((files, store));
 
-    let Opened { files, .. } = place.open().await;
+    let Opened { files, store } = place.open().await;
     let at = |id: &str| root.join(&id[..2]).join(id);
     assert_eq!(place.on_disk(), [at(&kept.id), at(&lost.id), note].into());
-    files.read("alice", &kept.id).await.unwrap();
-    files.read("alice", &deleted.id).await.unwrap_err();
+    // What a user deleted is gone, what nobody deleted is not.
+    let aside = place
+        .dir
+        .path()
+        .join("lost-files/0f")
+        .join(orphan.file_name().unwrap());
+    assert_eq!(place.in_dir("lost-files"), [aside.clone()].into());
+    files
+        .read(&UserId::literal("alice"), &kept.id)
+        .await
+        .unwrap();
+    files
+        .read(&UserId::literal("alice"), &deleted.id)
+        .await
+        .unwrap_err();
+    assert_eq!(store.deleted_files().await.unwrap(), Vec::<String>::new());
+
+    // A database that knows it has it back.
+    let id = orphan.file_name().unwrap().to_str().unwrap().to_owned();
+    store
+        .add_file(&FileRow {
+            id: id.clone(),
+            ..kept
+        })
+        .await
+        .unwrap();
+    drop((files, store));
+    let Opened { files, .. } = place.open().await;
+    assert_eq!(place.in_dir("lost-files"), BTreeSet::new());
+    files.read(&UserId::literal("alice"), &id).await.unwrap();
+}
+
+/// What a row names and nobody can find is not there; it is no failure of the store.
+#[tokio::test]
+async fn content_that_is_gone_is_not_found() {
+    let place = Place::new();
+    let Opened { files, .. } = place.open().await;
+    let row = files
+        .save(CHAT, FileDescription::default(), PNG, at(1))
+        .await
+        .unwrap();
+    for path in place.on_disk() {
+        std::fs::remove_file(path).unwrap();
+    }
+    let missing = files.read(&UserId::literal("alice"), &row.id).await;
+    assert!(
+        matches!(missing, Err(FileError::Store(StoreError::NotFound(_)))),
+        "{missing:?}"
+    );
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
 }
 
 fn write(path: &Path) {

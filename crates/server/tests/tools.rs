@@ -11,19 +11,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adk_bridge::chat::live::{AnswerTo, Via};
+use adk_bridge::admission::{Admission, AdmissionLimits};
+use adk_bridge::chat::live::{AnswerTo, RequestOrigin};
+use adk_bridge::chat::loaded::LoadedMemory;
 use adk_bridge::chat::readers::Answer;
 use adk_bridge::chat::request::ChatRequest;
 use adk_bridge::chat::toolbox::Toolbox;
-use adk_bridge::chat::{Chats, Command, Shared};
-use adk_bridge::error::AppError;
+use adk_bridge::chat::{ChatError, Chats, Command, Shared};
 use adk_bridge::files::Files;
+use adk_bridge::files::address::Addresses;
 use adk_bridge::store::DataDir;
 use adk_bridge::store::sqlite::SqliteStore;
-use adk_bridge_agents::agent::Agent;
-use adk_bridge_agents::demo::scripted_gemini::{Options, serve};
 use adk_bridge_agents::gemini::{Gemini, Settings};
 use adk_bridge_agents::tool::{ServerTool, ToolCall, ToolSpec};
+use adk_bridge_demo::scripted_gemini::{Options, serve};
 use adk_bridge_protocol::calls::{Outcome, RunsOn};
 use adk_bridge_protocol::reply::Limits;
 use serde_json::{Value, json};
@@ -65,9 +66,9 @@ impl ServerTool for Faulty {
 #[tokio::test]
 async fn a_faulty_tool_settles_its_call() {
     for (fault, said) in [
-        (Fault::Panics, "broke down"),
-        (Fault::PanicsAtOnce, "broke down"),
-        (Fault::NeverEnds, "gave no result"),
+        (Fault::Panics, "the tool crashed"),
+        (Fault::PanicsAtOnce, "the tool crashed"),
+        (Fault::NeverEnds, "returned no result"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let chats = chats(directory.path(), fault, Duration::from_millis(200)).await;
@@ -99,7 +100,10 @@ async fn messages_that_wait_for_a_tool_are_bounded() {
     for _ in 0..8 {
         let refused = tokio::time::timeout(Duration::from_secs(60), waiting.join_next());
         let refusal = refused.await.unwrap().unwrap().unwrap().unwrap_err();
-        assert_eq!((refusal.status.as_u16(), refusal.code), (429, "too_many"));
+        assert!(
+            matches!(refusal, ChatError::QueueFull { .. }),
+            "{refusal:?}"
+        );
     }
     let next = tokio::time::timeout(Duration::ZERO, waiting.join_next()).await;
     assert!(next.is_err(), "the others wait");
@@ -132,31 +136,42 @@ async fn chats(directory: &std::path::Path, fault: Fault, tool_timeout: Duration
     let tools = Toolbox::new(vec![Arc::new(tool)], Vec::new(), &[], limits);
     let gemini = Gemini::new(Settings {
         base_url: format!("http://{address}"),
-        model: "gemini-2.5-flash".into(),
+        model: "gemini-3.8-flash".into(),
         api_key: "demo".into(),
         instruction: None,
     });
+    let addresses = Addresses::open(&*store, None).await.unwrap();
     Chats::new(Shared {
         store,
-        agent: Agent::Gemini(gemini.unwrap()),
-        voice: None,
+        agent: Arc::new(gemini.unwrap()),
         keep_recordings: false,
         tools: Arc::new(tools.unwrap()),
         tool_timeout,
+        files_per_request: 100,
         files: Arc::new(files),
+        addresses: Arc::new(addresses),
         metrics: Arc::default(),
+        admission: Admission::new(AdmissionLimits {
+            turns: 100,
+            turns_per_user: 100,
+            uploads_per_user: 8,
+            refused_answers_per_minute: 100,
+        }),
+        loaded: LoadedMemory::new(&adk_bridge::config::Limits::default()),
+        turn_time: Duration::from_secs(600),
+        unread: adk_bridge::budget::unread(&adk_bridge::config::Limits::default()),
     })
 }
 
-async fn post(chats: &Chats, id: &str, text: &str) -> Result<Answer, AppError> {
+async fn post(chats: &Chats, id: &str, text: &str) -> Result<Answer, ChatError> {
     let body = json!({"id": "chat-1", "messages": [
         {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]},
     ]});
     let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
     chats
-        .ask("alice", "chat-1", |answer| Command::Post {
+        .ask(&"alice".into(), &"chat-1".into(), |answer| Command::Post {
             request: Box::new(request),
-            via: Via::HTTP,
+            origin: RequestOrigin::HTTP,
             answer: AnswerTo::Request(answer),
         })
         .await?

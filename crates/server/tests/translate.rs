@@ -1,70 +1,56 @@
 //! `adk-bridge translate` from outside: every recording in both dialects, and what is refused.
 //!
-//! A changed snapshot is a changed stream. `INSTA_FORCE_PASS=1` writes all new ones at once, `cargo insta review` shows
-//! them.
+//! The expected streams are next to the recordings in `fixtures/adk`: `.native.snap`, and `.adk.snap` where that dialect
+//! differs. A changed snapshot is a changed stream. `INSTA_FORCE_PASS=1` writes all new ones at once, `cargo insta review`
+//! shows them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use adk_bridge_protocol::event::MAX_EVENT_BYTES;
+use adk_bridge_testkit::fixtures::{RECORDED, recordings as fixtures, recordings_in};
+use adk_bridge_testkit::process::binary;
 
 const DIALECTS: [&str; 2] = ["native", "adk"];
 
 #[test]
 fn every_recording_in_both_dialects() {
-    let mut names = BTreeSet::new();
+    let mut expected = BTreeSet::new();
     for recording in recordings() {
-        for dialect in DIALECTS {
-            let output = translate(&["--dialect", dialect, &recording]);
-            let stem = recording
-                .rsplit_once('.')
-                .map_or(&*recording, |(stem, _)| stem);
-            let name = format!("{}__{dialect}", stem.replace('/', "__"));
-            let mut settings = insta::Settings::clone_current();
-            settings.set_snapshot_path(SNAPSHOTS);
-            settings.set_prepend_module_to_snapshot(false);
-            settings.set_omit_expression(true);
-            settings.bind(|| insta::assert_snapshot!(name.as_str(), shown(&output)));
-            assert!(
-                names.insert(format!("{name}.snap")),
-                "{name} stands for two recordings"
-            );
+        let [native, adk] =
+            DIALECTS.map(|dialect| shown(&translate(&["--dialect", dialect, &recording])));
+        let differs = adk != native;
+        check(&recording, "native", native, &mut expected);
+        if differs {
+            check(&recording, "adk", adk, &mut expected);
         }
     }
-    assert_eq!(kept_snapshots(), names, "snapshots without a recording");
+    assert_eq!(
+        kept_snapshots(),
+        expected,
+        "snapshots without a recording, or of a dialect that does not differ"
+    );
 }
 
-#[test]
-fn every_stream_begins_and_ends_as_the_client_expects() {
-    for recording in recordings() {
-        for dialect in DIALECTS {
-            let output = translate(&["--dialect", dialect, &recording]);
-            let stream = String::from_utf8(output.stdout).unwrap();
-            let events: Vec<&str> = stream.split_terminator("\n\n").collect();
-            let case = format!("{recording} {dialect}");
-            assert_eq!(
-                events[0], r#"data: {"type":"start","messageId":"message-1"}"#,
-                "{case}"
-            );
-            assert_eq!(events.last(), Some(&"data: [DONE]"), "{case}");
-            let terminal =
-                ["finish", "error", "abort"].map(|kind| format!(r#"data: {{"type":"{kind}""#));
-            let is_terminal = |event: &&&str| {
-                terminal.iter().any(|begin| {
-                    event
-                        .strip_prefix(begin.as_str())
-                        .is_some_and(|rest| rest.starts_with([',', '}']))
-                })
-            };
-            assert_eq!(events.iter().filter(is_terminal).count(), 1, "{case}");
-            assert!(is_terminal(&&events[events.len() - 2]), "{case}");
-        }
-    }
+fn check(recording: &str, dialect: &str, stream: String, expected: &mut BTreeSet<String>) {
+    let (folder, file) = recording.split_once('/').unwrap();
+    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+    let name = format!("{stem}.{dialect}");
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(fixtures().join(folder));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name.as_str(), stream));
+    let path = format!("{folder}/{name}.snap");
+    assert!(
+        expected.insert(path),
+        "{folder}/{name} is of two recordings"
+    );
 }
 
 #[test]
@@ -124,7 +110,7 @@ fn the_message_id_is_the_callers() {
 
 /// Exit code 2: the command line is wrong. 1: the input is.
 #[test]
-fn what_cannot_be_done_is_told() {
+fn what_cannot_be_done_is_reported() {
     let cases: &[(&[&str], i32, &str)] = &[
         (
             &["--dialect", "klingon", "odd/empty.sse"],
@@ -137,14 +123,14 @@ fn what_cannot_be_done_is_told() {
         (
             &["README.md"],
             1,
-            "README.md is no recording: line 1 begins with",
+            "README.md is not a recording: line 1 begins with",
         ),
     ];
     for (arguments, code, message) in cases {
         let output = translate(arguments);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {told}");
-        assert!(told.contains(message), "{arguments:?}: {told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(message), "{arguments:?}: {stderr}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
 }
@@ -152,16 +138,16 @@ fn what_cannot_be_done_is_told() {
 #[test]
 fn input_that_is_no_recording_is_refused_with_its_line() {
     let cases: &[(&[u8], &str)] = &[
-        (b"{}\n\xff\xfe\n", "line 2: no UTF-8"),
+        (b"{}\n\xff\xfe\n", "line 2: not UTF-8"),
         (b"[{},\n{}", "line 2: a recording that begins with `[`"),
         (&[b'['; 200_000], "a recording that begins with `[`"),
     ];
     for (input, message) in cases {
         let output = translate_input(&["-"], input);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(1), "{told}");
-        assert!(told.contains(message), "{told}");
-        assert!(told.len() < LONGEST_COMPLAINT, "{} bytes", told.len());
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains(message), "{stderr}");
+        assert!(stderr.len() < LONGEST_COMPLAINT, "{} bytes", stderr.len());
     }
 }
 
@@ -181,10 +167,10 @@ fn an_event_of_40_megabytes_is_an_error_among_others() {
     ]
     .concat();
     let output = translate_input(&["-"], input.as_bytes());
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     let complaint = format!("line 2: an event is longer than {MAX_EVENT_BYTES} bytes");
-    assert!(told.contains(&complaint), "{told}");
+    assert!(stderr.contains(&complaint), "{stderr}");
     let stream = String::from_utf8(output.stdout).unwrap();
     assert!(stream.contains(r#""delta":"before ""#) && stream.contains(r#""delta":"after""#));
     assert!(stream.len() < MEGABYTE, "{} bytes", stream.len());
@@ -193,17 +179,15 @@ fn an_event_of_40_megabytes_is_an_error_among_others() {
 /// Twice the longest thing that a terminal shows at once; an input must not come back as a complaint.
 const LONGEST_COMPLAINT: usize = 1000;
 
-const SNAPSHOTS: &str = "snapshots/translate";
-
 /// Base64 is shortened to its beginning and length: what stands in it is the business of other tests.
 const SHOWN_BASE64: usize = 64;
 
 fn shown(output: &Output) -> String {
     let stream = shorten_base64(&String::from_utf8_lossy(&output.stdout));
-    let told = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
-        Some(0) if told.is_empty() => stream,
-        code => format!("{stream}exit code {code:?}\n{told}"),
+        Some(0) if stderr.is_empty() => stream,
+        code => format!("{stream}exit code {code:?}\n{stderr}"),
     }
 }
 
@@ -228,42 +212,25 @@ fn shorten_base64(text: &str) -> String {
 
 /// The paths of all recordings below the fixtures, in order.
 fn recordings() -> Vec<String> {
-    let mut found = Vec::new();
-    for folder in ["gemini", "gemini_answers", "live", "odd", "scripted"] {
-        let names = file_names(&fixtures().join(folder));
-        assert!(!names.is_empty(), "{folder}");
-        found.extend(
-            names
-                .into_iter()
-                .filter(|name| !name.ends_with(".md"))
-                .map(|name| format!("{folder}/{name}")),
-        );
-    }
-    found
+    RECORDED
+        .iter()
+        .flat_map(|folder| recordings_in(folder))
+        .map(|path| below_fixtures(&path))
+        .collect()
 }
 
 fn kept_snapshots() -> BTreeSet<String> {
-    file_names(
-        &Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests")
-            .join(SNAPSHOTS),
-    )
-    .into_iter()
-    .filter(|name| name.ends_with(".snap"))
-    .collect()
+    let folders = RECORDED.map(|folder| fs::read_dir(fixtures().join(folder)).unwrap());
+    folders
+        .into_iter()
+        .flatten()
+        .map(|entry| below_fixtures(&entry.unwrap().path()))
+        .filter(|name| name.ends_with(".snap"))
+        .collect()
 }
 
-fn file_names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
-
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/adk")
+fn below_fixtures(path: &Path) -> String {
+    path.strip_prefix(fixtures()).unwrap().display().to_string()
 }
 
 fn translate(arguments: &[&str]) -> Output {
@@ -285,7 +252,7 @@ fn translate_input(arguments: &[&str], input: &[u8]) -> Output {
 
 /// Runs in the folder of the fixtures, so that messages name recordings alike on every machine.
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_adk-bridge"));
+    let mut command = Command::new(binary());
     command
         .arg("translate")
         .args(arguments)

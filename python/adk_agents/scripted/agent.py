@@ -116,23 +116,23 @@ def final(said):
 
 def results_of(contents):
     results = [part.function_response for content in contents for part in content.parts or [] if part.function_response]
-    told = [f"{result.name}={json.dumps(result.response, sort_keys=True)}" for result in results]
-    return "Results: " + "; ".join(told)
+    lines = [f"{result.name}={json.dumps(result.response, sort_keys=True)}" for result in results]
+    return "Results: " + "; ".join(lines)
 
 
 def history_of(contents):
-    told = []
+    lines = []
     for content in contents[:-1]:
         for part in content.parts or []:
             if part.text:
-                told.append(f"{content.role}:{part.text.strip()}")
+                lines.append(f"{content.role}:{part.text.strip()}")
             elif part.function_call:
-                told.append(f"{content.role}:call {part.function_call.name}")
+                lines.append(f"{content.role}:call {part.function_call.name}")
             elif part.function_response:
-                told.append(f"{content.role}:{part.function_response.name}={json.dumps(part.function_response.response)}")
+                lines.append(f"{content.role}:{part.function_response.name}={json.dumps(part.function_response.response)}")
             elif part.inline_data:
-                told.append(f"{content.role}:{part.inline_data.mime_type}")
-    return " | ".join(told) or "nothing"
+                lines.append(f"{content.role}:{part.inline_data.mime_type}")
+    return " | ".join(lines) or "nothing"
 
 
 def get_weather(city: str) -> dict:
@@ -155,7 +155,7 @@ def pick_color(question: str = "") -> None:
 
 
 def order(what: str) -> dict:
-    """Orders something; what became of it is told later."""
+    """Orders something; its outcome comes later."""
     return {"status": "pending", "what": what}
 
 

@@ -2,4 +2,4 @@
 
 from spoken.agent import build
 
-root_agent = build("speaker", "gemini-2.5-flash-native-audio-preview-12-2025")
+root_agent = build("speaker", "gemini-2.5-flash-native-audio")

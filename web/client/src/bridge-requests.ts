@@ -36,12 +36,12 @@ export class BridgeError extends Error {
   }
 }
 
-/** Stops the running turn of a chat; the turn then ends by itself for whoever reads it. */
+/** Stops the running turn of a chat; its streams then end on their own. */
 export async function stopTurn(address: BridgeAddress, chatId: string): Promise<void> {
   await request(address, `/api/chat/${encodeURIComponent(chatId)}/stop`, { method: 'POST' });
 }
 
-/** Hands in the output of a client tool, or its failure, beside the chat. */
+/** Sends the output of a client tool, or its failure, outside of the chat's own requests. */
 export async function sendToolOutput(
   address: BridgeAddress,
   chatId: string,

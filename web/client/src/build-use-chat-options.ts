@@ -6,8 +6,9 @@ import type { ChunkLog } from './chunk-log.js';
 import type { ClientTools } from './client-tools.js';
 import { guarded } from './guarded-transport.js';
 import { LiveChatTransport, type LiveChatTransportOptions } from './live/live-chat-transport.js';
-import { createSendAutomaticallyWhen, type SendAutomaticallyWhen, type ToolNames } from './send-automatically-when.js';
+import { createSendAutomaticallyWhen, type SendAutomaticallyWhen } from './send-automatically-when.js';
 import { createSseChatTransport, type SseChatTransportOptions } from './sse-chat-transport.js';
+import type { ToolNames } from './tool-parts.js';
 
 interface CommonOptions<Message extends UIMessage> {
   /** The chat's id; over HTTP the AI SDK makes one up if it is left out. */
@@ -15,7 +16,7 @@ interface CommonOptions<Message extends UIMessage> {
   /** The messages to begin with, as `loadMessages` gives them. */
   messages?: Message[] | undefined;
   /**
-   * The tools that this front end runs, or the names of those that the page runs by itself with `addToolOutput`. Over
+   * The tools that this front end runs, or the names of those that the page runs itself with `addToolOutput`. Over
    * `/live` they must be named: an approval that is sent without the output keeps its turn open for it. Make the tools
    * once, outside of components: a second collection knows nothing of the calls that the first one runs.
    */

@@ -23,7 +23,7 @@ const MAX_ENTRIES = 200;
 const MAX_OUTCOME_CHARACTERS = 8_000;
 
 const INTERRUPTED: CallOutcome = {
-  errorText: 'the page was closed while the tool ran; it is not known whether it had an effect',
+  errorText: 'the page was closed while the tool ran; it is unknown whether it had an effect',
 };
 
 /** The browser's storage for all tabs, or `null` where there is none or it is forbidden. */

@@ -2,7 +2,7 @@
  * Keeps everything that crossed a transport, with times, and plays it back: for bug reports and for tests of pages.
  *
  * One JSON object per line: requests (`send`, `resume`), the chunks of their answers, how they ended, and what a live
- * connection told beside them. A playback answers the n-th request with what the n-th request was answered with.
+ * connection reported in addition. A playback answers the n-th request with what the n-th request was answered with.
  */
 
 import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
@@ -22,7 +22,7 @@ export type ChunkLogEntry =
 /** An entry before it is given its place in time. */
 type News = ChunkLogEntry extends infer Entry ? (Entry extends unknown ? Omit<Entry, 'at'> : never) : never;
 
-/** All that happens beside the chat's streams but the sound, which would be most of a log. */
+/** Everything outside of the chat's streams, except audio, which would be most of a log. */
 const EVENTS: readonly (keyof LiveEvents)[] = ['turn-start', 'turn-end', 'interrupted', 'modality', 'data', 'error', 'stale'];
 
 /** More entries than a long conversation has; the oldest go first. */
@@ -58,7 +58,7 @@ export class ChunkLog {
     };
   }
 
-  /** Keeps what a live connection tells beside its turns, and how it is; returns how to end that. */
+  /** Logs what a live connection reports outside of its turns, and its state; returns a function that ends this. */
   follow(live: Pick<LiveChatTransport, 'on' | 'connection'>): () => void {
     const keep = (name: string, event: unknown) => this.#keep({ kind: 'event', name, event: structuredClone(event) });
     const stops = EVENTS.map((name) => live.on(name, (event) => keep(name, event)));
@@ -121,9 +121,9 @@ export function parseChunkLog(jsonl: string): ChunkLogEntry[] {
       const entry = JSON.parse(line) as ChunkLogEntry;
       if (typeof entry.kind === 'string' && typeof entry.at === 'number') return [entry];
     } catch {
-      // Told below.
+      // Reported below.
     }
-    throw new Error(`line ${index + 1} is no entry of a chunk log`);
+    throw new Error(`line ${index + 1} is not an entry of a chunk log`);
   });
 }
 
@@ -144,7 +144,7 @@ export function playChunkLog<Message extends UIMessage = UIMessage>(
     resumeStreamIsReplay: true,
     sendMessages: async ({ abortSignal }) => {
       const stream = answer('send', abortSignal);
-      if (stream === undefined) throw new Error('the recording has no further request');
+      if (stream === undefined) throw new Error('the recording has no more requests');
       return stream;
     },
     reconnectToStream: async ({ abortSignal }) => answer('resume', abortSignal) ?? null,

@@ -16,7 +16,7 @@ import { decisionOn, isSettled, isToolPart, toolNameOf } from './tool-parts.js';
 import type { MessageLike, ToolPart } from './tool-parts.js';
 import { Value, type Observable } from './value.js';
 
-/** What a client tool is told beside its input. */
+/** What a client tool gets in addition to its input. */
 export interface ClientToolContext {
   readonly toolCallId: string;
   readonly toolName: string;
@@ -158,7 +158,7 @@ export class ClientTools {
     this.#journal.started(key);
     this.#setRunning(() => this.#running.set(toolCallId, controller));
     const timer = setTimeout(
-      () => controller.abort(new Reported(`${toolName} gave no answer within ${timeoutMs} ms`)),
+      () => controller.abort(new Reported(`${toolName} returned nothing within ${timeoutMs} ms`)),
       timeoutMs,
     );
     try {
@@ -181,7 +181,7 @@ export class ClientTools {
   }
 }
 
-/** Why a call was aborted, where the model is to be told. */
+/** Why a call was aborted, if that is to be reported to the model. */
 class Reported extends Error {}
 
 function orAborted<T>(run: () => Promise<T>, signal: AbortSignal): Promise<T> {

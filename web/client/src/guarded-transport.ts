@@ -1,4 +1,4 @@
-/** Keeps two things right that `Chat` leaves to its transport: failed sends, and a resume beside a send. */
+/** Handles two things that `Chat` leaves to its transport: failed sends, and a resume during a send. */
 
 import type { ChatTransport, UIMessage } from 'ai';
 

@@ -50,6 +50,12 @@ export {
   type ClientToolsOptions,
   type ToolChat,
 } from './client-tools.js';
+export {
+  DecisionSender,
+  type DecidingChat,
+  type DecisionSenderOptions,
+  type UserDecision,
+} from './decision-sender.js';
 export { followServerTurns, type FollowingChat } from './live/follow-server-turns.js';
 export type { AudioWire, Modality } from './live/frames.js';
 export {
@@ -60,14 +66,21 @@ export {
 } from './live/live-chat-transport.js';
 export type { ConnectionState } from './live/live-socket.js';
 export { transcriptionOf, withTranscription, type SpokenMessage, type Transcription } from './live/transcription.js';
+export type { SdkVersion } from './sdk-version.js';
 export {
   createSendAutomaticallyWhen,
   sendAutomaticallyWhen,
   type CreateSendAutomaticallyWhenOptions,
   type SendAutomaticallyWhen,
   type SendAutomaticallyWhenOptions,
-  type ToolNames,
 } from './send-automatically-when.js';
 export { createSseChatTransport, type SseChatTransportOptions } from './sse-chat-transport.js';
-export { CONFIRMATION_TOOL, type MessageLike, type PartLike, type ToolPart } from './tool-parts.js';
+export { CONFIRMATION_TOOL, type MessageLike, type PartLike, type ToolNames, type ToolPart } from './tool-parts.js';
+export type {
+  BridgeDataParts,
+  BridgeMetadata,
+  BridgeTools,
+  BridgeUIMessage,
+  BridgeUsage,
+} from './ui-message.js';
 export type { Observable } from './value.js';

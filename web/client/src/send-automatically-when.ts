@@ -1,8 +1,8 @@
 /**
- * Decides whether a chat sends its last message again by itself, because the user or a client tool has answered.
+ * Decides whether a chat sends its last message again automatically, because the user or a client tool has answered.
  *
  * One pass over the tool parts of the last step (of the whole message where it has no step boundary), the same for
- * every transport. The dialect is told by the parts:
+ * every transport. The parts show the dialect:
  *
  * ```
  *   is there an adk_request_confirmation in the step?
@@ -11,25 +11,30 @@
  *    │  2 no confirmation answered?         → do not send       2 nothing answered?                  → do not send
  *    │  3 a confirmation still open?        → do not send       3 a call neither answered nor
  *    │  4 another call in error?            → do not send         settled?                           → do not send
- *    │  5 another call with an output?      → send                otherwise                          → send
+ *    │  5 another call half done?           → do not send         otherwise                          → send
+ *    │  6 another call with an output?      → send
  *    │    otherwise                         → send
  * ```
  *
  * Why this order in `adk`: the server sends text only with its last answer, so that text proves that it has answered;
- * the state of the confirmations is looked at before outputs, because an output beside an open confirmation must wait;
- * an error comes from the server only, an output may come from the front end, which is why only the error blocks.
- * In `native` the server streams text before a question, so that only text behind the calls is an answer to them.
+ * the state of the confirmations is checked before outputs, because an output next to an open confirmation must wait;
+ * an error comes from the server only, an output may come from the front end, which is why only the error blocks. A
+ * call whose input is still written, or whose output is preliminary, is not settled, whoever runs it. One that has its
+ * input and no output says nothing: the server shows what its own tools came to only with its last answer, and who
+ * waited for them would never send. A tool of this front end is known by its name, and is waited for. In `native` the
+ * server streams text before a question, so that only text behind the calls is an answer to them.
  *
  * `approved` is never looked at, but for one thing: a call that this front end has to run waits for its output if it
  * was approved, and has nothing to wait for if it was denied.
  */
 
-import { type MessageLike, type PartLike, type ToolPart } from './tool-parts.js';
-import { confirmedCallId, decisionOn, isConfirmation, isSettled, isToolPart, lastStepOf, toolNameOf } from './tool-parts.js';
+import { type MessageLike, type PartLike, type ToolNames, type ToolPart } from './tool-parts.js';
+import { confirmedCallId, decisionOn, isConfirmation, isSettled, isToolPart, lastStepOf, namesOf, toolNameOf } from './tool-parts.js';
 
 /** What `sendAutomaticallyWhen` of the AI SDK is called with. */
 export interface SendAutomaticallyWhenOptions {
-  messages: readonly MessageLike[];
+  /** Without messages there is nothing to send; hand-written callers pass `null` for none. */
+  messages: readonly MessageLike[] | null | undefined;
 }
 
 /** Options of {@link createSendAutomaticallyWhen}. */
@@ -46,15 +51,12 @@ export interface CreateSendAutomaticallyWhenOptions {
   olderMessages?: boolean;
 }
 
-/** Names of tools, or something that has them. */
-export type ToolNames = Iterable<string> | { readonly names: Iterable<string> };
-
 /** A predicate for `useChat` that remembers what it has sent. */
 export interface SendAutomaticallyWhen {
   (options: SendAutomaticallyWhenOptions): boolean;
   /**
-   * Whether an older message has answers that nobody has sent, because they were given while another turn was told;
-   * asking counts as sending them.
+   * Whether an older message has unsent answers, because they were given while another turn was streamed; asking counts
+   * as sending them.
    */
   takeOlderAnswers(options: SendAutomaticallyWhenOptions): boolean;
   /** Forgets what was sent, because a send failed: the same answers may go out again. */
@@ -66,19 +68,19 @@ const MAX_REMEMBERED = 1000;
 
 /** Says whether the last message carries answers to send; pure, and knows no client tools. */
 export function sendAutomaticallyWhen({ messages }: SendAutomaticallyWhenOptions): boolean {
-  const message = messages.at(-1);
+  const message = messages?.at(-1);
   return message?.role === 'assistant' && hasAnswers(message, NO_TOOLS);
 }
 
 /**
- * Makes a predicate that knows the tools which this front end runs: their outputs are sent when the step is complete,
- * and an approved one waits for its output, so that both go out at once.
+ * Makes a predicate that knows the tools which this front end runs: their outputs are sent when every call of the step
+ * is settled, whoever runs it, and an approved one waits for its output, so that both go out at once.
  *
  * It remembers the states that it has sent and never sends one twice, so that it cannot loop, whatever the server does.
  */
 export function createSendAutomaticallyWhen(options: CreateSendAutomaticallyWhenOptions = {}): SendAutomaticallyWhen {
   const { clientTools = [], olderMessages = false } = options;
-  const names = () => new Set(Symbol.iterator in clientTools ? clientTools : clientTools.names);
+  const names = () => namesOf(clientTools);
   const sent = new Set<string>();
 
   const isNews = (message: MessageLike, index: number): boolean => {
@@ -91,11 +93,11 @@ export function createSendAutomaticallyWhen(options: CreateSendAutomaticallyWhen
   };
 
   const takeOlderAnswers = ({ messages }: SendAutomaticallyWhenOptions): boolean =>
-    olderMessages && messages.slice(0, -1).some(isNews);
+    olderMessages && (messages ?? []).slice(0, -1).some(isNews);
 
   let lastSeen: MessageLike | undefined;
   const predicate = (options: SendAutomaticallyWhenOptions): boolean => {
-    const { messages } = options;
+    const messages = options.messages ?? [];
     const last = messages.at(-1);
     const isTurnOver = last !== lastSeen;
     lastSeen = last;
@@ -129,7 +131,8 @@ function hasConfirmationAnswers(
   const others = tools.filter((part) => !isConfirmation(part));
   const isOurs = (part: ToolPart) => clientTools.has(toolNameOf(part));
   if (others.some((part) => part.state === 'output-error' && !isOurs(part))) return false;
-  // Check 5 and the default send alike: what is left to decide is whether a tool of ours still runs.
+  if (others.some(isHalfDone)) return false;
+  // Check 6 and the default send alike: what is left to decide is whether a tool of ours still runs.
   return others.every((part) => !isOurs(part) || isSettled(part) || isDenied(part, confirmations));
 }
 
@@ -147,8 +150,7 @@ function hasNativeAnswers(
       if (isOurs && part.approval?.approved !== false) return false;
       answers += 1;
     } else if (!isSettled(part)) {
-      // Who knows its own tools need not wait for others that nobody asked about: `adk` holds their outputs back.
-      if (isOurs || clientTools === NO_TOOLS || part.state === 'approval-requested') return false;
+      return false;
     } else if (isOurs && part.state !== 'output-denied') {
       answers += 1;
     }
@@ -156,7 +158,12 @@ function hasNativeAnswers(
   return answers > 0;
 }
 
-/** A confirmation that names no call, as written by hand, speaks for every call beside it. */
+/** Whether more of this call comes automatically. */
+function isHalfDone(part: ToolPart): boolean {
+  return part.state === 'input-streaming' || (part.state === 'output-available' && part.preliminary === true);
+}
+
+/** A confirmation that names no call, as written by hand, applies to every call in its step. */
 function isDenied(call: ToolPart, confirmations: readonly ToolPart[]): boolean {
   const nameless = confirmations.filter((part) => confirmedCallId(part) === undefined);
   if (nameless.length > 0) return nameless.every((part) => part.approval?.approved === false);

@@ -3,13 +3,14 @@
 import { DefaultChatTransport, type ChatTransport, type UIMessage } from 'ai';
 
 import type { BridgeAddress, Dialect } from './bridge-requests.js';
+import { DEFAULT_SDK, type SdkVersion } from './sdk-version.js';
 
 /** Options of {@link createSseChatTransport}. */
 export interface SseChatTransportOptions extends BridgeAddress {
   /** The wire form; `native` if left out. */
   dialect?: Dialect | undefined;
-  /** `7` lets the bridge send the chunks that only AI SDK v7 knows. */
-  sdk?: 6 | 7 | undefined;
+  /** The version of the AI SDK: a newer one lets the bridge send the chunks that only it knows. */
+  sdk?: SdkVersion | undefined;
   /** Further fields of every request. */
   body?: object | undefined;
 }
@@ -31,9 +32,9 @@ export function createSseChatTransport<Message extends UIMessage = UIMessage>(
 }
 
 /** What a request says about its wire form, as far as it is not the default. */
-export function wireOptions({ dialect, sdk }: { dialect?: Dialect | undefined; sdk?: 6 | 7 | undefined }) {
+export function wireOptions({ dialect, sdk }: { dialect?: Dialect | undefined; sdk?: SdkVersion | undefined }) {
   return {
     ...(dialect !== undefined && dialect !== 'native' && { dialect }),
-    ...(sdk === 7 && { sdk: 7 }),
+    ...(sdk !== undefined && sdk !== DEFAULT_SDK && { sdk }),
   };
 }

@@ -24,6 +24,14 @@ export interface ToolPart extends PartLike {
   readonly preliminary?: boolean;
 }
 
+/** Names of tools, or something that has them. */
+export type ToolNames = Iterable<string> | { readonly names: Iterable<string> };
+
+/** The names as they are at this moment. */
+export function namesOf(tools: ToolNames): ReadonlySet<string> {
+  return new Set(Symbol.iterator in tools ? tools : tools.names);
+}
+
 /** The tool under which dialect `adk` asks for an approval. */
 export const CONFIRMATION_TOOL = 'adk_request_confirmation';
 

@@ -24,7 +24,7 @@ export class Value<T> implements Observable<T> {
     return () => this.#listeners.delete(listener);
   };
 
-  /** Sets the value; listeners are told unless it is the same. */
+  /** Sets the value; listeners are notified unless it is the same. */
   set(value: T): void {
     if (Object.is(value, this.#value)) return;
     this.#value = value;

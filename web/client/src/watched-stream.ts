@@ -1,13 +1,13 @@
 /** A stream that somebody looks on at while another one reads it. */
 
-/** What the onlooker is told. */
+/** What the onlooker is notified of. */
 export interface Onlooker<T> {
   chunk?: (chunk: T) => void;
-  /** Once, at the end: whether it came by itself, by a failure, or because nobody reads any more. */
+  /** Once, at the end: whether the stream ended, failed, or was cancelled by its reader. */
   over: (how: 'ended' | 'failed' | 'cancelled', error?: unknown) => void;
 }
 
-/** The same stream, with everything that crosses it told. */
+/** The same stream; the onlooker is notified of everything that passes. */
 export function watched<T>(stream: ReadableStream<T>, onlooker: Onlooker<T>): ReadableStream<T> {
   const reader = stream.getReader();
   let isCancelled = false;

@@ -23,7 +23,7 @@ describe.each(['native', 'adk'] as const)('over /live, dialect %s', (dialect) =>
     await page.say(say);
     for (const [index, round] of rounds.entries()) {
       for (const [tool, verdict] of Object.entries(round)) {
-        expect(page.sent, 'nothing is sent before the last question was answered').toHaveLength(index + 1);
+        expect(page.sent, 'the chat sends nothing before the last question was answered').toHaveLength(index + 1);
         const { approved, reason } = typeof verdict === 'object' ? verdict : { approved: verdict, reason: undefined };
         await page.answer(tool, approved, reason);
       }

@@ -92,7 +92,7 @@ it('AudioRecorder lets go of the microphone, whenever it is closed, and can be o
 }, 60_000);
 
 it('VoiceSession hears silence while it is muted, and says when the microphone is gone', async () => {
-  expect(await run('mutedAndGone')).toEqual({ whileMuted: [], status: 'off', error: 'the microphone is gone', level: 0 });
+  expect(await run('mutedAndGone')).toEqual({ whileMuted: [], status: 'off', error: 'the microphone was disconnected', level: 0 });
 }, 60_000);
 
 describe('AudioPlayer', () => {
@@ -124,11 +124,11 @@ it('CameraFrames takes JPEG pictures and lets go of the camera', async () => {
   expect({ isShown, left, asked }).toEqual({ isShown: true, left: 0, asked: 2 });
 }, 60_000);
 
-it.each(['release', 'mute', 'mode', 'stop'] as const)('VoiceSession: the key is held, and its end told, whatever ends it (%s)', async (how) => {
-  const { early, status, told } = await run('pushToTalk', how);
+it.each(['release', 'mute', 'mode', 'stop'] as const)('VoiceSession: the key is held, and its end reported, whatever ends it (%s)', async (how) => {
+  const { early, status, sent } = await run('pushToTalk', how);
   expect(early).toEqual([]);
   expect(status).toBe('listening');
-  const words = told.filter((word) => word !== 'last');
+  const words = sent.filter((word) => word !== 'last');
   expect(words.slice(0, 4)).toEqual(['start', 'before', 'piece', 'stop']);
 }, 60_000);
 

@@ -9,7 +9,7 @@ import { useBridgeChat, type BridgeChat, type UseBridgeChatOptions } from '../sr
 import { isToolPart, toolNameOf } from '../src/tool-parts.js';
 import { WAIT_LIMIT_MS, type Server } from './server.js';
 
-/** So often in a row a chat must be found at rest: what it sends by itself it sends within one turn of the event loop. */
+/** So often in a row a chat must be found at rest: what it sends automatically it sends within one turn of the event loop. */
 const REST_CHECKS = 4;
 
 export type PageOptions = Partial<UseBridgeChatOptions> & { server: Server; strict?: boolean };
@@ -23,6 +23,8 @@ export interface SentRequest {
 export class ChatPage {
   readonly id: string;
   readonly sent: SentRequest[] = [];
+  /** Decisions that went out in addition to the chat's own requests. */
+  readonly decisions: SentRequest[] = [];
   readonly server: Server;
   readonly #options: PageOptions;
   readonly #hook: RenderHookResult<BridgeChat, UseBridgeChatOptions>;
@@ -96,7 +98,7 @@ export class ChatPage {
     await this.until(() => expect(this.tools.some((part) => part.state === 'approval-requested' && part.approval?.id === id)).toBe(false));
   }
 
-  /** Waits until nothing runs and the chat has nothing to send by itself. */
+  /** Waits until nothing runs and the chat has nothing to send automatically. */
   async rest(): Promise<void> {
     let seen = 0;
     await this.until(() => {
@@ -123,7 +125,9 @@ export class ChatPage {
 
   readonly #fetch: typeof fetch = (url, init) => {
     if (init?.method === 'POST' && String(url).includes('/api/chat') && typeof init.body === 'string') {
-      this.sent.push(JSON.parse(init.body) as SentRequest);
+      const request = JSON.parse(init.body) as SentRequest;
+      const isDecision = request.messages.length === 1 && request.messages[0]?.role === 'assistant';
+      (isDecision ? this.decisions : this.sent).push(request);
     }
     return fetch(url, init);
   };

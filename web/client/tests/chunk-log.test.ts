@@ -57,9 +57,9 @@ it('keeps errors, and has no answer to what was never asked', async () => {
   await again.sendMessage({ text: 'hello' });
   expect(again.error?.message).toBe('away');
   await again.sendMessage({ text: 'hello' });
-  expect(again.error?.message).toBe('the recording has no further request');
+  expect(again.error?.message).toBe('the recording has no more requests');
 });
 
 it('says which line it cannot read', () => {
-  expect(() => parseChunkLog('{"at":0,"request":0,"kind":"resume"}\n\n{"at":')).toThrow('line 3 is no entry of a chunk log');
+  expect(() => parseChunkLog('{"at":0,"request":0,"kind":"resume"}\n\n{"at":')).toThrow('line 3 is not an entry of a chunk log');
 });

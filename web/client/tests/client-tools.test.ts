@@ -1,4 +1,4 @@
-/** Client tools by themselves: when they run, how often, and what is reported. */
+/** Client tools on their own: when they run, how often, and what is reported. */
 
 import { afterEach, describe, expect, it, vi } from 'vitest';
 
@@ -59,7 +59,7 @@ describe('when a tool runs', () => {
     ['input not complete', false, 'ready', [call('input-streaming')]],
     ['asked', false, 'ready', [call('approval-requested', { approval: { id: 'x' } })]],
     ['approved', true, 'ready', [call('approval-responded', approved)]],
-    ['approved while another turn is told', true, 'streaming', [call('approval-responded', approved)]],
+    ['approved while another turn is streamed', true, 'streaming', [call('approval-responded', approved)]],
     ['denied', false, 'ready', [call('approval-responded', denied)]],
     ['settled', false, 'ready', [call('output-available', { output: 1 })]],
     ['run by the provider', false, 'ready', [call('input-available', { providerExecuted: true })]],
@@ -195,7 +195,7 @@ describe('what is reported', () => {
     await vi.advanceTimersByTimeAsync(1);
     await run;
     expect(signal?.aborted).toBe(true);
-    expect(chat.reports).toEqual([expect.objectContaining({ errorText: 'pick gave no answer within 1000 ms' })]);
+    expect(chat.reports).toEqual([expect.objectContaining({ errorText: 'pick returned nothing within 1000 ms' })]);
     expect(tools.running.get()).toEqual([]);
   });
 

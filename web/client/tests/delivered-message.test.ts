@@ -1,4 +1,4 @@
-/** A message that is told again in other pieces, after any loss, comes out as if it had been told once. */
+/** A message that is repeated in other pieces, after any loss, comes out as if it had been sent once. */
 
 import { readUIMessageStream, type UIMessage, type UIMessageChunk } from 'ai';
 import fc from 'fast-check';
@@ -75,30 +75,30 @@ async function fold(chunks: UIMessageChunk[], message?: UIMessage): Promise<UIMe
   return JSON.parse(JSON.stringify(last?.parts ?? [])) as UIMessage['parts'];
 }
 
-function through(delivered: DeliveredMessage, chunks: UIMessageChunk[], tellsAgain?: boolean): UIMessageChunk[] {
-  delivered.begin(tellsAgain);
+function through(delivered: DeliveredMessage, chunks: UIMessageChunk[], repeats?: boolean): UIMessageChunk[] {
+  delivered.begin(repeats);
   return chunks.flatMap((chunk) => delivered.take(chunk));
 }
 
 const sizes = fc.tuple(fc.integer({ min: 1, max: 5 }), fc.integer({ min: 1, max: 15 }), fc.integer({ min: 1, max: 15 }));
 
 describe('DeliveredMessage', () => {
-  it('cut anywhere, twice, and told again from the start', async () => {
+  it('cut anywhere, twice, and repeated from the start', async () => {
     await fc.assert(
       fc.asyncProperty(steps, sizes, fc.nat(), fc.nat(), async (all, [first, second, third], cut, again) => {
-        const told = stream(all, first);
+        const sent = stream(all, first);
         const delivered = new DeliveredMessage();
-        const got = through(delivered, told.slice(0, cut % (told.length + 1)));
-        const retold = stream(all, second);
-        got.push(...through(delivered, retold.slice(0, again % (retold.length + 1)), true));
+        const got = through(delivered, sent.slice(0, cut % (sent.length + 1)));
+        const repeated = stream(all, second);
+        got.push(...through(delivered, repeated.slice(0, again % (repeated.length + 1)), true));
         got.push(...through(delivered, stream(all, third), true), ...delivered.end());
-        expect(await fold(got)).toEqual(await fold(told));
+        expect(await fold(got)).toEqual(await fold(sent));
       }),
       { numRuns: 60 },
     );
   });
 
-  it('a continuation of a message that the chat has, told alone or with all that came before', async () => {
+  it('a continuation of a message that the chat has, sent alone or with all that came before', async () => {
     await fc.assert(
       fc.asyncProperty(steps, steps, sizes, fc.boolean(), async (others, after, [first, second], isWhole) => {
         // What is continued has a call: its answer is why.
@@ -109,16 +109,16 @@ describe('DeliveredMessage', () => {
         const whole = stream(all, second);
         // What is new begins behind the steps that were there.
         const from = stream(before, second).length - 1;
-        const told = isWhole ? whole : [whole[0] as UIMessageChunk, ...whole.slice(from)];
+        const sent = isWhole ? whole : [whole[0] as UIMessageChunk, ...whole.slice(from)];
         const delivered = new DeliveredMessage(message);
-        const got = [...through(delivered, told), ...delivered.end()];
+        const got = [...through(delivered, sent), ...delivered.end()];
         expect(await fold(got, message)).toEqual(await fold(whole));
       }),
       { numRuns: 60 },
     );
   });
 
-  it('a message told again has no news', async () => {
+  it('a repeated message has no news', async () => {
     await fc.assert(
       fc.asyncProperty(steps, sizes, async (all, [first, second]) => {
         const message = { id: 'm', role: 'assistant', parts: await fold(stream(all, first)) } as UIMessage;

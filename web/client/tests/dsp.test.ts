@@ -98,7 +98,7 @@ describe('PlayerCore', () => {
       core.render(out);
       return out;
     }));
-  /** Samples that are never zero, so that silence can be told. */
+  /** Samples that are never zero, so that silence can be recognised. */
   const ramp = (length: number, from = 1) => Int16Array.from({ length }, (_, index) => 1 + ((index + from) % 30_000));
 
   it('waits for 60 ms, then plays every sample once, in order, whatever the pieces', () => {

@@ -35,18 +35,18 @@ class StagedSocket {
 }
 
 function make(options: Partial<LiveSocketOptions> = {}) {
-  const told: string[] = [];
+  const events: string[] = [];
   const socket = new LiveSocket({
     address: async () => `ws://x/${StagedSocket.all.length}`,
-    onText: (text) => told.push(text),
-    onBinary: () => told.push('binary'),
-    onOpen: () => told.push('open'),
-    onLost: () => told.push('lost'),
-    onClosed: (reason) => told.push(`closed: ${reason}`),
+    onText: (text) => events.push(text),
+    onBinary: () => events.push('binary'),
+    onOpen: () => events.push('open'),
+    onLost: () => events.push('lost'),
+    onClosed: (reason) => events.push(`closed: ${reason}`),
     WebSocket: StagedSocket as unknown as typeof WebSocket,
     ...options,
   });
-  return { socket, told };
+  return { socket, events };
 }
 
 beforeEach(() => {
@@ -84,7 +84,7 @@ describe('LiveSocket', () => {
   });
 
   it.each([1009, 4401, 4404, 4409, 4429])('does not come back after %s', async (code) => {
-    const { socket, told } = make();
+    const { socket, events } = make();
     socket.connect();
     await settle();
     StagedSocket.last.onopen();
@@ -92,18 +92,18 @@ describe('LiveSocket', () => {
     await vi.advanceTimersByTimeAsync(120_000);
     expect(StagedSocket.all).toHaveLength(1);
     expect(socket.state.get()).toEqual({ status: 'closed', code, reason: 'why' });
-    expect(told).toEqual(['open', 'closed: why']);
+    expect(events).toEqual(['open', 'closed: why']);
   });
 
   it.each([1000, 1001, 1005, 1006, 1011, 1012, 4408])('comes back after %s', async (code) => {
-    const { socket, told } = make();
+    const { socket, events } = make();
     socket.connect();
     await settle();
     StagedSocket.last.onopen();
     StagedSocket.last.onclose({ code, reason: '' });
     await vi.advanceTimersByTimeAsync(1000);
     expect(StagedSocket.all).toHaveLength(2);
-    expect(told).toEqual(['open', 'lost']);
+    expect(events).toEqual(['open', 'lost']);
     socket.close();
   });
 
@@ -135,7 +135,7 @@ describe('LiveSocket', () => {
   });
 
   it('pings, measures, and gives up on a server that is silent', async () => {
-    const { socket, told } = make({ pingIntervalMs: 1000 });
+    const { socket, events } = make({ pingIntervalMs: 1000 });
     socket.connect();
     await settle();
     const first = StagedSocket.last;
@@ -152,12 +152,12 @@ describe('LiveSocket', () => {
     await vi.advanceTimersByTimeAsync(1000);
     expect(socket.state.get().status).toBe('waiting');
     expect(first.closedWith).toBe(1000);
-    expect(told).toEqual(['open', 'x', 'lost']);
+    expect(events).toEqual(['open', 'x', 'lost']);
     socket.close();
   });
 
   it('closes in order, stays closed, and connects again when asked', async () => {
-    const { socket, told } = make();
+    const { socket, events } = make();
     socket.connect();
     socket.connect();
     await settle();
@@ -171,7 +171,7 @@ describe('LiveSocket', () => {
     await vi.advanceTimersByTimeAsync(60_000);
     expect(socket.state.get()).toEqual({ status: 'idle' });
     expect(socket.send({ type: 'ping', timestamp: 1 })).toBe(false);
-    expect(told).toEqual(['open']);
+    expect(events).toEqual(['open']);
     socket.connect();
     await settle();
     expect(StagedSocket.all).toHaveLength(2);
@@ -200,14 +200,14 @@ describe('LiveSocket', () => {
 });
 
 it.each([
-  ['no WebSocket', undefined, /give one as the option WebSocket/],
+  ['no WebSocket', undefined, /pass one as the option WebSocket/],
   ['an address that it does not take', class { constructor() { throw new SyntaxError('invalid address'); } }, /invalid address/],
 ])('is closed, and says why, where there is %s', async (_name, WebSocket, reason) => {
   vi.stubGlobal('WebSocket', undefined);
-  const { socket, told } = make({ WebSocket: WebSocket as unknown as typeof globalThis.WebSocket });
+  const { socket, events } = make({ WebSocket: WebSocket as unknown as typeof globalThis.WebSocket });
   socket.connect();
   await vi.advanceTimersByTimeAsync(60_000);
   expect(socket.state.get()).toMatchObject({ status: 'closed', reason: expect.stringMatching(reason) });
-  expect(told).toEqual([expect.stringMatching(reason)]);
+  expect(events).toEqual([expect.stringMatching(reason)]);
   vi.unstubAllGlobals();
 });

@@ -152,7 +152,8 @@ describe('a lost connection', () => {
     await page.until(() => expect(page.chat.connection.status).not.toBe('open'));
     await page.until(() => expect(page.chat.connection.status).toBe('open'));
     await page.rest();
-    expect(page.tool('process_payment').state).toBe('approval-responded');
+    // The decision went out at once, unless the cut was faster.
+    expect(['approval-responded', 'output-available']).toContain(page.tool('process_payment').state);
     await page.answer('search_database', true);
     await page.until(() => expect(page.text).toMatch(/Paid 50.*Found 10/s));
   });
@@ -286,7 +287,7 @@ it.each(['approved', 'rejected'] as const)('an approval that was %s without a ch
   expect(page.tool('process_payment').state).toBe(status === 'approved' ? 'output-available' : 'output-denied');
 });
 
-it('a log keeps what the connection tells beside the turns, and plays the turns back', async () => {
+it('a log keeps what the connection reports outside of the turns, and plays the turns back', async () => {
   const log = new ChunkLog();
   const page = await opened({ log });
   await page.say('say hello');

@@ -18,7 +18,7 @@ interface Call {
 
 interface Plan {
   dialect: 'native' | 'adk';
-  /** The calls of each step, and whether text stands beside them. */
+  /** The calls of each step, and whether there is text next to them. */
   steps: { calls: Call[]; says: boolean }[];
   /** In which order questions are answered. */
   order: number[];
@@ -95,7 +95,9 @@ class RuleServer implements ChatTransport<UIMessage> {
       const { calls, says } = this.plan.steps[this.#step] as Plan['steps'][number];
       chunks.push({ type: 'start-step' });
       if (says && this.plan.dialect === 'native') chunks.push(...said(`t${this.#step}`));
-      calls.forEach((call, index) => chunks.push(...this.#ask(call, `s${this.#step}c${index}`)));
+      // What is left to the client alone is shown in both dialects: it sends when it has every output of the step.
+      const isShown = this.plan.dialect === 'native' || !calls.some((call) => call.asks);
+      calls.forEach((call, index) => chunks.push(...this.#ask(call, `s${this.#step}c${index}`, isShown)));
       chunks.push({ type: 'finish-step' });
       this.#step += 1;
       if (calls.some((call) => call.asks || call.where === 'client')) return chunks;
@@ -103,13 +105,13 @@ class RuleServer implements ChatTransport<UIMessage> {
     return [...chunks, ...this.#held.splice(0), { type: 'start-step' }, ...said('end'), { type: 'finish-step' }];
   }
 
-  #ask(call: Call, toolCallId: string): object[] {
+  #ask(call: Call, toolCallId: string, isShown: boolean): object[] {
     const toolName = call.where === 'client' ? 'pick' : 'pay';
     const chunks: object[] = [{ type: 'tool-input-available', toolCallId, toolName, input: { fails: call.fails } }];
     if (!call.asks) {
       const output = { type: 'tool-output-available', toolCallId, output: 1 };
       if (call.where === 'server') {
-        if (this.plan.dialect === 'native') chunks.push(output);
+        if (isShown) chunks.push(output);
         else this.#held.push(output as UIMessageChunk);
       }
     } else if (this.plan.dialect === 'native') {

@@ -28,7 +28,7 @@ function parts() {
 const settled = () => new Promise((resolve) => setTimeout(resolve, 0));
 
 describe('Opening', () => {
-  it('is told of a failure once, and can be opened again', async () => {
+  it('is notified of a failure once, and can be opened again', async () => {
     const { open, waiting, start } = parts();
     const both = [start(), start()];
     waiting.shift()?.(true);

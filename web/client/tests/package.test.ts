@@ -74,12 +74,12 @@ describe('examples', () => {
   /** The blocks of a page that are TypeScript. */
   const blocks = (path: string) => [...readFileSync(path, 'utf8').matchAll(/^```(tsx?)\n([\s\S]*?)^```$/gm)].map(([, kind, code]) => ({ kind, code }));
 
-  it.each(['tsconfig.json', 'tsconfig.v6.json'])('of README.md and PROTOCOL.md compile (%s)', (config) => {
+  it.each(['tsconfig.json', 'tsconfig.v6.json'])('of both README.md and PROTOCOL.md compile (%s)', (config) => {
     const place = join(root, 'node_modules', '.examples', config);
     rmSync(place, { recursive: true, force: true });
     mkdirSync(place, { recursive: true });
-    const found = [join(root, 'README.md'), join(root, '../../PROTOCOL.md')].map(blocks);
-    expect(found.map(({ length }) => length)).toEqual([4, 3]);
+    const found = [join(root, 'README.md'), join(root, '../../PROTOCOL.md'), join(root, '../../README.md')].map(blocks);
+    expect(found.map(({ length }) => length)).toEqual([6, 3, 1]);
     found.flat().forEach(({ kind, code }, index) => writeFileSync(join(place, `example${index}.${kind}`), code ?? ''));
     const v6 = config.includes('v6') ? { ai: [join(root, 'node_modules/ai-6')], '@ai-sdk/react': [join(root, 'node_modules/ai-sdk-react-3')] } : {};
     const paths = { '@adk-bridge/client': [join(root, 'src/index.ts')], '@adk-bridge/client/react': [join(root, 'src/react/index.ts')], ...v6 };
@@ -95,8 +95,8 @@ describe('what is packed', () => {
     server = await startServer();
     // The steps before have built it; packing would build it once more.
     const args = ['pack', '--json', '--ignore-scripts', '--pack-destination', directory];
-    const told = execFileSync('npm', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
-    const [packed] = JSON.parse(told) as { filename: string; files: { path: string }[] }[];
+    const output = execFileSync('npm', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+    const [packed] = JSON.parse(output) as { filename: string; files: { path: string }[] }[];
     archive = join(directory, packed?.filename ?? '');
     const paths = packed?.files.map(({ path }) => path) ?? [];
     expect(paths).toEqual(expect.arrayContaining(PACKED));

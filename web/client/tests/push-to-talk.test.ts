@@ -13,9 +13,9 @@ afterEach(() => {
 });
 
 function listen(): string[] {
-  const told: string[] = [];
-  talk = new PushToTalk({ onPress: () => told.push('press'), onRelease: (isCancelled) => told.push(isCancelled ? 'cancel' : 'release') });
-  return told;
+  const events: string[] = [];
+  talk = new PushToTalk({ onPress: () => events.push('press'), onRelease: (isCancelled) => events.push(isCancelled ? 'cancel' : 'release') });
+  return events;
 }
 
 const key = (type: 'keydown' | 'keyup', key: string, more: KeyboardEventInit = {}) =>
@@ -30,12 +30,12 @@ it.each([
   ['another key is released', ['press'], () => key('keyup', 'Control')],
   ['repeated', ['press'], () => key('keydown', 'Meta', { repeat: true })],
 ] as [string, string[], () => void][])('%s', (_name, expected, end) => {
-  const told = listen();
+  const events = listen();
   key('keydown', 'Meta', { metaKey: true });
   vi.advanceTimersByTime(200);
   expect(talk?.isHeld).toBe(true);
   end();
-  expect(told).toEqual(expected);
+  expect(events).toEqual(expected);
   expect(talk?.isHeld).toBe(expected.length === 1);
 });
 
@@ -45,12 +45,12 @@ it.each([
   ['a window that loses the focus', () => window.dispatchEvent(new Event('blur'))],
   ['the end', () => talk?.close()],
 ] as [string, () => void][])('%s within a moment is no speech', (_name, end) => {
-  const told = listen();
+  const events = listen();
   key('keydown', 'Control', { ctrlKey: true });
   vi.advanceTimersByTime(199);
   end();
   vi.advanceTimersByTime(1_000);
-  expect(told).toEqual([]);
+  expect(events).toEqual([]);
   expect(talk?.isHeld).toBe(false);
 });
 
@@ -60,8 +60,8 @@ it.each([
   ['after Cmd', 'Control', { ctrlKey: true, metaKey: true }],
   ['a repeat whose beginning went elsewhere', 'Control', { ctrlKey: true, repeat: true }],
 ] as [string, string, KeyboardEventInit][])('does not begin: %s', (_name, name, more) => {
-  const told = listen();
+  const events = listen();
   key('keydown', name, more);
   vi.advanceTimersByTime(1_000);
-  expect(told).toEqual([]);
+  expect(events).toEqual([]);
 });

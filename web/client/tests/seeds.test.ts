@@ -47,7 +47,7 @@ function open(dialect: 'native' | 'adk') {
 }
 
 describe.each(['native', 'adk'] as const)('%s', (dialect) => {
-  it.each([true, false])('the paper, test 1, and ADR 0007: an answer (%s) alone is sent', async (approved) => {
+  it.each([true, false])('an answer (%s) alone is sent', async (approved) => {
     const { chat, requests, answer, answered } = open(dialect);
     await chat.sendMessage({ text: PAY });
     await answer(approved);
@@ -55,7 +55,7 @@ describe.each(['native', 'adk'] as const)('%s', (dialect) => {
     expect(requests).toHaveLength(2);
   });
 
-  it('the paper, test 2: an output alone changes the message and is not sent', async () => {
+  it('an output alone changes the message and is not sent', async () => {
     const { chat, requests, output, ready } = open(dialect);
     await chat.sendMessage({ text: COLOR });
     await output('pick_color', 'teal');
@@ -64,7 +64,7 @@ describe.each(['native', 'adk'] as const)('%s', (dialect) => {
     expect(requests).toHaveLength(1);
   });
 
-  it('the paper, test 3: output and answer are sent once, together', async () => {
+  it('output and answer are sent once, together', async () => {
     const { chat, requests, answer, output, answered } = open(dialect);
     await chat.sendMessage({ text: `${PAY} && ${COLOR}` });
     await output('pick_color', 'teal');
@@ -77,7 +77,7 @@ describe.each(['native', 'adk'] as const)('%s', (dialect) => {
     expect(states).toContain('approval-responded');
   });
 
-  it.each([true, false])('ADR 0004: two confirmations in a row (%s) are three requests, and text comes last', async (approved) => {
+  it.each([true, false])('two confirmations in a row (%s) are three requests, and text comes last', async (approved) => {
     const { chat, requests, answer, answered, ready } = open(dialect);
     await chat.sendMessage({ text: 'search the database and update it' });
     await answer(approved);
@@ -97,7 +97,7 @@ describe.each([
   ['live', 'native'],
   ['live', 'adk'],
 ] as const)('mode %s, dialect %s', (mode, dialect) => {
-  it('ADR 0007: approving and denying take the same steps to the same request', async () => {
+  it('approving and denying take the same steps to the same request', async () => {
     const approved = await stepsOf(mode, dialect, true);
     expect(approved.filter((step) => step === 'request')).toHaveLength(1);
     expect(await stepsOf(mode, dialect, false)).toEqual(approved);

@@ -1,4 +1,4 @@
-/** The predicate against the tables of ADR 0004 to 0007 and of the architecture paper, and beside the AI SDK's own helpers. */
+/** The predicate against the rules of docs/adr/0005, 0007, 0008 and 0009, and next to the AI SDK's own helpers. */
 
 import { lastAssistantMessageIsCompleteWithApprovalResponses as stockApprovals, type UIMessage } from 'ai';
 import fc from 'fast-check';
@@ -35,19 +35,19 @@ const BOTH = [true, false];
 
 describe('the confirmation form', () => {
   const cases: [string, boolean, (approved: boolean) => Part[]][] = [
-    ['ADR 0006, frontend execute', true, (a) => [confirmation('approval-responded', responded(a)), call('search', 'output-available', { output: {} })]],
-    ['ADR 0006, backend already responded', false, (a) => [confirmation('approval-responded', responded(a)), call('search', 'output-available'), text]],
-    ['ADR 0006, backend error response', false, (a) => [confirmation('approval-responded', responded(a)), call('search', 'output-error', { error: 'Network timeout' })]],
-    ['ADR 0006, error beside an output', false, (a) => [confirmation('approval-responded', responded(a)), call('search', 'output-available'), call('other', 'output-error')]],
-    ['ADR 0006, text before everything else', false, (a) => [text, confirmation('approval-responded', responded(a))]],
-    ['ADR 0007, answered', true, (a) => [confirmation('approval-responded', responded(a))]],
+    ['frontend execute', true, (a) => [confirmation('approval-responded', responded(a)), call('search', 'output-available', { output: {} })]],
+    ['backend already responded', false, (a) => [confirmation('approval-responded', responded(a)), call('search', 'output-available'), text]],
+    ['backend error response', false, (a) => [confirmation('approval-responded', responded(a)), call('search', 'output-error', { error: 'Network timeout' })]],
+    ['error next to an output', false, (a) => [confirmation('approval-responded', responded(a)), call('search', 'output-available'), call('other', 'output-error')]],
+    ['text before everything else', false, (a) => [text, confirmation('approval-responded', responded(a))]],
+    ['answered', true, (a) => [confirmation('approval-responded', responded(a))]],
     ['answered, the call still waits', true, (a) => [call('search', 'input-available'), confirmation('approval-responded', responded(a))]],
     ['not answered', false, () => [confirmation('approval-requested')]],
     ['not asked yet', false, () => [confirmation('input-available')]],
     ['output, but the confirmation is not answered', false, () => [confirmation('approval-requested'), call('search', 'output-available')]],
-    ['ADR 0004, one of two answered', false, (a) => [confirmation('approval-responded', responded(a)), confirmation('approval-requested')]],
-    ['ADR 0004, both answered', true, (a) => [confirmation('approval-responded', responded(a)), confirmation('approval-responded', responded(!a))]],
-    ['ADR 0004, text between two confirmations', false, (a) => [confirmation('approval-responded', responded(a)), text, confirmation('approval-responded', responded(a))]],
+    ['one of two answered', false, (a) => [confirmation('approval-responded', responded(a)), confirmation('approval-requested')]],
+    ['both answered', true, (a) => [confirmation('approval-responded', responded(a)), confirmation('approval-responded', responded(!a))]],
+    ['text between two confirmations', false, (a) => [confirmation('approval-responded', responded(a)), text, confirmation('approval-responded', responded(a))]],
     ['a second question in a step of its own', true, (a) => [step, confirmation('output-available', responded(a)), text, step, confirmation('approval-responded', responded(a))]],
     ['everything settled, text in a new step', false, (a) => [step, confirmation('output-available', responded(a)), call('search', 'output-available'), step, text]],
     ['settled and nothing after it', false, (a) => [confirmation('output-available', responded(a)), call('search', 'output-available')]],
@@ -98,6 +98,13 @@ describe('the native form', () => {
 });
 
 describe('neither form', () => {
+  it.each([null, undefined])('no list of messages (%s)', (messages) => {
+    expect(sendAutomaticallyWhen({ messages })).toBe(false);
+    const predicate = createSendAutomaticallyWhen({ clientTools: ['pick'], olderMessages: true });
+    expect(predicate({ messages })).toBe(false);
+    expect(predicate.takeOlderAnswers({ messages })).toBe(false);
+  });
+
   it.each([
     ['no message', []],
     ['a user message', [{ role: 'user', parts: [text] }]],
@@ -130,9 +137,9 @@ describe('with client tools', () => {
     ['native, no approval, no output', false, [photo('input-available')]],
     ['native, no approval, output', true, [photo('output-available')]],
     ['native, settled as denied by the server', false, [photo('output-denied')]],
-    ['native, output beside an open question', false, [photo('output-available'), call('pay', 'approval-requested')]],
-    ['native, output beside an answered question', true, [photo('output-available'), call('pay', 'approval-responded', responded(false))]],
-    ['native, no output beside an answered question', false, [photo('input-available'), call('pay', 'approval-responded', responded(true))]],
+    ['native, output next to an open question', false, [photo('output-available'), call('pay', 'approval-requested')]],
+    ['native, output next to an answered question', true, [photo('output-available'), call('pay', 'approval-responded', responded(false))]],
+    ['native, no output next to an answered question', false, [photo('input-available'), call('pay', 'approval-responded', responded(true))]],
     ['native, one of two outputs', false, [photo('output-available'), call('take_photo', 'input-available', { toolCallId: 'c2' })]],
     ['native, output and text behind it', false, [photo('output-available'), text]],
     ['adk, approved, no output', false, [photo('input-available'), asked('c1', true)]],
@@ -143,8 +150,19 @@ describe('with client tools', () => {
     ['adk, another call answered, ours done', true, [photo('output-available'), call('pay', 'input-available', { toolCallId: 'c2' }), asked('c2', true)]],
     ['adk, a confirmation that names no call, denied', true, [photo('input-available'), confirmation('approval-responded', responded(false))]],
     ['adk, without a question, output', true, [photo('output-available')]],
-    ['adk, without a question, output beside a server call whose output is held back', true, [photo('output-available'), call('weather', 'input-available', { toolCallId: 'c2' })]],
-    ['adk, nothing of ours beside a server call whose output is held back', false, [call('weather', 'input-available', { toolCallId: 'c2' })]],
+    ['output next to a call that somebody else still runs', false, [photo('output-available'), call('weather', 'input-available', { toolCallId: 'c2' })]],
+    ['output next to a call that the model still writes', false, [photo('output-available'), call('weather', 'input-streaming', { toolCallId: 'c2' })]],
+    ['output next to a preliminary one', false, [photo('output-available'), call('weather', 'output-available', { toolCallId: 'c2', preliminary: true })]],
+    ['output next to one that is done', true, [photo('output-available'), call('weather', 'output-available', { toolCallId: 'c2' })]],
+    ['answered question next to a call that somebody else still runs', false, [call('pay', 'approval-responded', responded(true)), call('weather', 'input-available', { toolCallId: 'c2' })]],
+    ['a preliminary output of ours', false, [photo('output-available', { preliminary: true })]],
+    ['adk, approved, a preliminary output', false, [photo('output-available', { preliminary: true }), asked('c1', true)]],
+    ['adk, answered next to a preliminary output of somebody else', false, [call('weather', 'output-available', { toolCallId: 'c2', preliminary: true }), call('pay', 'input-available', { toolCallId: 'c3' }), asked('c3', true)]],
+    ['adk, answered next to a call that the model still writes', false, [call('weather', 'input-streaming', { toolCallId: 'c2' }), call('pay', 'input-available', { toolCallId: 'c3' }), asked('c3', true)]],
+    ['adk, answered next to one that is done', true, [call('weather', 'output-available', { toolCallId: 'c2' }), call('pay', 'input-available', { toolCallId: 'c3' }), asked('c3', true)]],
+    // The server shows the output of its own tool with its last answer, and not before the approval is sent.
+    ['adk, answered next to a call of the server', true, [call('weather', 'input-available', { toolCallId: 'c2' }), call('pay', 'input-available', { toolCallId: 'c3' }), asked('c3', true)]],
+    ['nothing of ours next to a call that somebody else runs', false, [call('weather', 'input-available', { toolCallId: 'c2' })]],
   ];
   it.each(cases)('%s: %s', (_name, expected, parts) => {
     const predicate = createSendAutomaticallyWhen({ clientTools: ['take_photo'] });
@@ -176,7 +194,7 @@ describe('with client tools', () => {
       expect(predicate.takeOlderAnswers({ messages: history(answered) })).toBe(false);
     });
 
-    it('given while another turn was told, they are left to be sent in the name of their own message', () => {
+    it('given while another turn was streamed, they are left to be sent in the name of their own message', () => {
       const predicate = createSendAutomaticallyWhen({ olderMessages: true });
       predicate({ messages: history(asked) });
       const messages = history(answered, { ...last, parts: [step, text, text] });

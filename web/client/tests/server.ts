@@ -34,7 +34,7 @@ export interface Server {
   audit(chatId: string): Promise<AuditRow[]>;
 }
 
-/** Starts a server; `toml` is its configuration beside what all tests share, `from` a stopped one whose data it takes over. */
+/** Starts a server; `toml` is its configuration in addition to what all tests share, `from` a stopped one whose data it takes over. */
 export async function startServer(toml = '', from?: Server): Promise<Server> {
   const binary = process.env['ADK_BRIDGE_BINARY'];
   if (binary === undefined) throw new Error('set ADK_BRIDGE_BINARY to the path of adk-bridge (`cargo xtask test client` does)');

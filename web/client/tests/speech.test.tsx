@@ -239,7 +239,7 @@ describe('an approval in an older message', () => {
 });
 
 describe('audio', () => {
-  it('comes as binary frames and as JSON, beside the words', async () => {
+  it('comes as binary frames and as JSON, next to the words', async () => {
     const pieces: { turn: number; sampleRate: number; samples: number[] }[] = [];
     const marks: string[] = [];
     const { live } = page.chat;
@@ -301,8 +301,8 @@ describe('what goes wrong', () => {
     const requestId = frames('message')[0]?.['requestId'] as string;
     control({ type: 'error', code: 'live_unsupported', message: 'this agent cannot hear' });
     control({ type: 'error', code: 'conflict', message: 'another request', requestId: `${requestId}0` });
-    control({ type: 'error', code: 'bad_message', message: 'the last message says nothing', requestId });
-    await page.until(() => expect(page.chat.error?.message).toBe('the last message says nothing'));
+    control({ type: 'error', code: 'bad_message', message: 'the last message is empty', requestId });
+    await page.until(() => expect(page.chat.error?.message).toBe('the last message is empty'));
     expect(page.chat.connection.status).toBe('open');
     void page.chat.sendMessage({ text: 'once more' });
     await page.until(() => expect(frames('message')).toHaveLength(2));

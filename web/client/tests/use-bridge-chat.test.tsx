@@ -1,5 +1,5 @@
 // @vitest-environment jsdom
-/** `useBridgeChat` against the real server: the scenarios of ADR 0004 to 0007, in both modes and dialects. */
+/** `useBridgeChat` against the real server: the scenarios of docs/adr/0005 and 0007 to 0009, in both modes and dialects. */
 
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 
@@ -41,7 +41,7 @@ describe.each([
     expect(page.sent).toHaveLength(1);
   });
 
-  it.each([true, false])('ADR 0007: a decision (%s) is sent at once, in one request', async (approved) => {
+  it.each([true, false])('a decision (%s) is sent at once, in one request', async (approved) => {
     const page = open({ mode, dialect });
     await page.say(PAY);
     expect(page.text).toBe('');
@@ -58,7 +58,7 @@ describe.each([
     [true, true],
     [true, false],
     [false, true],
-  ])('ADR 0004: one tool after the other (%s, %s)', async (first, second) => {
+  ])('one tool after the other (%s, %s)', async (first, second) => {
     const page = open({ mode, dialect });
     await page.say('search the database and update it');
     await page.answer('search_database', first);
@@ -86,7 +86,7 @@ describe.each([
     expect(page.tool('search_database').state).toBe('output-available');
   });
 
-  it('ADR 0005: an approved client tool runs after the approval, and both are sent at once', async () => {
+  it('an approved client tool runs after the approval, and both are sent at once', async () => {
     const take = vi.fn(async () => {
       const name = dialect === 'native' ? 'take_photo' : CONFIRMATION_TOOL;
       await page.until(() => expect(page.tool(name).state).toBe('approval-responded'));
@@ -107,7 +107,7 @@ describe.each([
     expect(kinds).not.toContain('answer.refused');
   });
 
-  it('ADR 0005: the error of a client tool reaches the model', async () => {
+  it('the error of a client tool reaches the model', async () => {
     const fail = vi.fn(() => Promise.reject(new Error('the lens cap is on')));
     const page = open({ mode, dialect, clientTools: defineClientTools({ take_photo: fail }) });
     await page.say(PHOTO);
@@ -119,7 +119,7 @@ describe.each([
     expect(page.sent).toHaveLength(2);
   });
 
-  it('a client tool that the page runs by itself, named only', async () => {
+  it('a client tool that the page runs itself, named only', async () => {
     const page = open({ mode, dialect, clientTools: ['take_photo'] });
     await page.say(PHOTO);
     await page.answer('take_photo', true);
@@ -144,7 +144,7 @@ describe.each([
     expect(page.tool('take_photo').state).toBe('output-denied');
   });
 
-  it('a client tool without approval runs by itself', async () => {
+  it('a client tool without approval runs automatically', async () => {
     const page = open({ mode, dialect, clientTools: defineClientTools({ pick_color: () => 'teal' }) });
     await page.say(COLOR);
     await page.until(() => expect(page.text).toMatch(/teal/));
@@ -152,7 +152,7 @@ describe.each([
     expect(page.sent).toHaveLength(2);
   });
 
-  it('a client tool beside a server tool, both without approval', async () => {
+  it('a client tool next to a server tool, both without approval', async () => {
     const page = open({ mode, dialect, clientTools: defineClientTools({ pick_color: () => 'teal' }) });
     await page.say(`call get_weather {"location":"Tokyo"} && ${COLOR}`);
     await page.until(() => expect(page.text).toMatch(/Tokyo.*teal/s));
@@ -245,7 +245,7 @@ function gate(): { opened: Promise<void>; open: () => void } {
   return { opened, open };
 }
 
-describe('a resume beside a send', () => {
+describe('a resume during a send', () => {
   it.each(['nothing', 'a failure'])('that finds %s does not end what was sent meanwhile', async (what) => {
     const statuses: string[] = [];
     const resumed = gate();
@@ -328,7 +328,7 @@ describe('a resume beside a send', () => {
     expect(page.sent).toHaveLength(2);
   });
 
-  it('a turn that is replayed after its client tool was reported is reported anew, and sent once', async () => {
+  it('a turn that is replayed after its client tool was reported is reported again, and sent once', async () => {
     const { page, resumed, finished, pick } = recordingPage({ resume: false });
     finished.open();
     await page.say(`${COLOR} && ${PAY}`);

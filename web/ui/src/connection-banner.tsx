@@ -1,10 +1,10 @@
-/** Whether the server can be reached, told only when it cannot, and when it is back. */
+/** Shows when the server cannot be reached, and when it is back. */
 import { CloudOff, LoaderCircle } from 'lucide-react';
 import { type FormEvent, useEffect, useState } from 'react';
 
 import { apiKey } from './lib/api';
 import { useSecond } from './lib/clock';
-import { askAnew, connection, recoveries, refresh } from './lib/connection';
+import { checkAgain, connection, recoveries, refresh } from './lib/connection';
 import { translate, useTranslate } from './lib/i18n';
 import { useStore } from './lib/store';
 import { toast } from './lib/toasts';
@@ -69,7 +69,7 @@ function KeyDialog() {
     event.preventDefault();
     setRefused(false);
     apiKey.set(key.trim());
-    void askAnew().then(() => setRefused(true));
+    void checkAgain().then(() => setRefused(true));
   };
   return (
     <Dialog title={t('keyNeeded')}>

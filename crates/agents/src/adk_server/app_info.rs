@@ -1,36 +1,63 @@
-//! What an ADK server tells of an app: who is in it, and their tools.
+//! What an ADK server says about an app: its agents and their tools.
+
+use std::time::Duration;
 
 use adk_bridge_protocol::calls::RunsOn;
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
-use super::talk::{Failure, Talk};
-use crate::agent::AgentError;
+use super::client::{AdkClient, Failure};
+use crate::error::AgentError;
 use crate::tool::ToolSpec;
 
-/// The words by which ADK tells a model that a tool answers later. No field says it.
+/// ADK's description for the model that a tool answers later. There is no field for it.
 const LONG_RUNNING: &str = "This is a long-running operation.";
+
+/// How long an answer is cached: many pages may ask, and changes of an agent should show soon.
+const KEEP: Duration = Duration::from_secs(5);
 
 /// An app as the server describes it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AppInfo {
     pub description: String,
-    /// The tools of all its agents. Whether one asks for confirmation is not told.
+    /// The tools of all its agents. The server does not say which of them ask for confirmation.
     pub tools: Vec<ToolSpec>,
 }
 
-pub(super) async fn ask(talk: &Talk) -> Result<Option<AppInfo>, AgentError> {
-    match talk.get(&["apps", talk.app(), "app-info"]).await {
-        Ok(info) => Ok(Some(read(&info))),
-        // Servers in other languages, old ones, and apps whose root is no model have nothing to tell.
+/// The last answer. Callers during a request wait for it instead of starting another one.
+#[derive(Debug, Default)]
+pub(super) struct Cache(Mutex<Option<(Instant, Answer)>>);
+
+type Answer = Result<Option<AppInfo>, AgentError>;
+
+impl Cache {
+    pub(super) async fn get(&self, client: &AdkClient) -> Answer {
+        let mut last = self.0.lock().await;
+        if let Some((asked, answer)) = &*last
+            && asked.elapsed() < KEEP
+        {
+            return answer.clone();
+        }
+        let answer = ask(client).await;
+        *last = Some((Instant::now(), answer.clone()));
+        answer
+    }
+}
+
+async fn ask(client: &AdkClient) -> Result<Option<AppInfo>, AgentError> {
+    match client.get(&["apps", client.app(), "app-info"]).await {
+        Ok(info) => Ok(Some(read(&info.to_value()))),
+        // Servers in other languages, old ones, and apps whose root is not a model do not answer this.
         Err(Failure::NotFound(_) | Failure::Refused(_)) => Ok(None),
         Err(failure) => Err(failure.into_error()),
     }
 }
 
-/// The names of the server's apps; none where it does not tell.
-pub(super) async fn names(talk: &Talk) -> Vec<String> {
-    let names = talk.get(&["list-apps"]).await.unwrap_or_default();
-    serde_json::from_value(names).unwrap_or_default()
+/// The names of the server's apps; none if it does not list them.
+pub(super) async fn names(client: &AdkClient) -> Vec<String> {
+    let names = client.get(&["list-apps"]).await.unwrap_or_default();
+    names.read().unwrap_or_default()
 }
 
 fn read(info: &Value) -> AppInfo {

@@ -1,30 +1,98 @@
-//! Artifacts: what an agent saved beside its answer, brought into the answer as a file.
+//! Artifacts: what an agent saved separately from its answer, added to the answer as a file.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use adk_bridge_protocol::base64;
-use serde_json::{Value, json};
+use adk_bridge_protocol::event::Actions;
+use adk_bridge_protocol::id::UserId;
+use adk_bridge_protocol::json_text::Json;
+use serde_json::json;
 
-use super::run::Wanted;
-use super::talk::Talk;
+use super::client::AdkClient;
+use crate::agent::BoxFuture;
+use crate::error::withheld;
 
-/// Where the artifacts of a run lie.
+/// How many artifacts may wait at once, and how many of one run are shown; no run for a human saves more.
+pub(super) const MAX_ARTIFACTS: usize = 64;
+
+/// Where the artifacts of a run are stored.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
-    pub(super) user: String,
+    pub(super) user: UserId,
     pub(super) session: String,
 }
 
-/// An artifact as an event that shows it. One that cannot be had is left out: the answer does not depend on it.
-pub(super) async fn fetch(talk: Arc<Talk>, place: Place, wanted: Wanted) -> Option<String> {
+/// The saved artifacts that are still to be fetched, in order.
+pub(super) struct Artifacts {
+    client: Arc<AdkClient>,
+    place: Place,
+    waiting: VecDeque<SavedArtifact>,
+    fetching: Option<BoxFuture<'static, Option<String>>>,
+    /// How many more may be shown.
+    left: usize,
+}
+
+impl Artifacts {
+    pub(super) fn new(client: Arc<AdkClient>, place: Place, most: usize) -> Self {
+        Self {
+            client,
+            place,
+            waiting: VecDeque::new(),
+            fetching: None,
+            left: most,
+        }
+    }
+
+    /// Notes the artifacts that an event names.
+    pub(super) fn note(&mut self, actions: &Actions) {
+        let saved = actions.artifact_delta.as_ref().map(Json::fields);
+        for (name, version) in saved.into_iter().flatten() {
+            if self.left > 0 && self.waiting.len() < MAX_ARTIFACTS {
+                self.left -= 1;
+                self.waiting.push_back(SavedArtifact {
+                    name: name.into_owned(),
+                    version: version.get().parse().ok(),
+                });
+            }
+        }
+    }
+
+    /// The next one as an event, or `None` if none is waiting. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<String> {
+        loop {
+            if self.fetching.is_none() {
+                let wanted = self.waiting.pop_front()?;
+                let fetch = fetch(self.client.clone(), self.place.clone(), wanted);
+                self.fetching = Some(Box::pin(fetch));
+            }
+            if let Some(fetching) = &mut self.fetching {
+                let fetched = fetching.await;
+                self.fetching = None;
+                if fetched.is_some() {
+                    return fetched;
+                }
+            }
+        }
+    }
+}
+
+/// An artifact that was saved.
+struct SavedArtifact {
+    name: String,
+    version: Option<u64>,
+}
+
+/// Fetches an artifact as an event that shows it. If that fails it is left out: the answer does not depend on it.
+async fn fetch(client: Arc<AdkClient>, place: Place, wanted: SavedArtifact) -> Option<String> {
     let version = wanted
         .version
         .map_or_else(|| "latest".to_owned(), |version| version.to_string());
     let path = [
         "apps",
-        talk.app(),
+        client.app(),
         "users",
-        &place.user,
+        place.user.as_str(),
         "sessions",
         &place.session,
         "artifacts",
@@ -32,31 +100,37 @@ pub(super) async fn fetch(talk: Arc<Talk>, place: Place, wanted: Wanted) -> Opti
         "versions",
         &version,
     ];
-    match talk.get(&path).await {
-        Ok(part) => event(part),
+    match client.get(&path).await {
+        Ok(part) => event(&part),
         Err(failure) => {
             let error = failure.into_error();
-            tracing::warn!(artifact = %wanted.name, %error, detail = %error.detail, "an artifact cannot be had");
+            tracing::warn!(
+                kind = %error.kind(),
+                detail = error.detail(),
+                name = withheld(&wanted.name),
+                "an artifact cannot be loaded"
+            );
             None
         }
     }
 }
 
-/// ADK keeps an artifact as a part of a content: bytes, an address or text.
-fn event(part: Value) -> Option<String> {
-    let shown = match (
-        part.get("text"),
-        part.get("inlineData"),
-        part.get("fileData"),
-    ) {
-        (Some(Value::String(text)), ..) => json!({
+/// ADK stores an artifact as a part of a content: bytes, a URL or text.
+fn event(part: &Json) -> Option<String> {
+    let text = part.get("text");
+    let text = text.as_ref().and_then(Json::as_str);
+    let shown = match (text, part.get("inlineData"), part.get("fileData")) {
+        (Some(text), ..) => json!({
             "inlineData": {"mimeType": "text/plain", "data": base64::encode(text.as_bytes())}
-        }),
-        (_, Some(blob), _) => json!({"inlineData": blob}),
-        (.., Some(file)) => json!({"fileData": file}),
+        })
+        .into(),
+        (_, Some(blob), _) => Json::object([("inlineData", blob)]),
+        (.., Some(file)) => Json::object([("fileData", file)]),
         _ => return None,
     };
-    Some(json!({"content": {"role": "model", "parts": [shown]}}).to_string())
+    let parts = ("parts", Json::array([&shown]));
+    let content = Json::object([("role", "model".into()), parts]);
+    Some(Json::object([("content", content)]).to_string())
 }
 
 #[cfg(test)]
@@ -82,8 +156,8 @@ mod tests {
             (json!(null), None),
             (json!("x"), None),
         ] {
-            let found = event(part).map(|event| {
-                let event: Value = serde_json::from_str(&event).unwrap();
+            let found = event(&part.into()).map(|event| {
+                let event: serde_json::Value = serde_json::from_str(&event).unwrap();
                 event["content"]["parts"][0].clone()
             });
             assert_eq!(found, shown);

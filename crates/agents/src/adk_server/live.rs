@@ -1,4 +1,4 @@
-//! `/run_live` of an ADK server: one connection held open for speech, in the session of its chat.
+//! `/run_live` of an ADK server: one open connection for speech, in the session of its chat.
 //!
 //! ```text
 //!            words, audio                         call of a tool of the server
@@ -7,78 +7,96 @@
 //!      └──── turnComplete ────┘   └──────────── words after the result ─────────┘
 //! ```
 //!
-//! Models of the second family say `turnComplete` right after a call, so one that comes before any word about the result
-//! counts only if nothing follows it. ADK renews its own connection to the model without a word and forgets the turn
-//! that was under way, so a turn that has gone silent is over, too. The server tells models where speech ends by
-//! itself, and one that is told so by a key hangs up; the end of the audio says the same.
+//! Models of the second family send `turnComplete` right after a call, so one that comes before any text about the
+//! result counts only if nothing follows it. ADK renews its own connection to the model without notice and forgets the
+//! current turn, so a turn that falls silent is over, too. The server marks the end of speech for the model on its own,
+//! and a model that also gets a key hangs up; the end of the audio has the same effect.
 
 mod reading;
 
-use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use adk_bridge_protocol::audio::PcmFormat;
 use adk_bridge_protocol::event::{Event, Part};
+use adk_bridge_protocol::json_text::Json;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Error;
 
-use super::artifact::{self, Place};
-use super::run::{MAX_ARTIFACTS, Wanted, artifacts_of};
-use super::session::{self, Opened};
-use super::talk::{Failure, Talk};
-use super::{AdkServer, part};
-use crate::agent::{AgentError, SessionRequest};
-use crate::gemini_live::{ConnectError, Incoming, IncomingSink, LiveInput, Modality, Speaker};
-use crate::live_socket::{LiveSocket, Read};
-use reading::{Awaited, Reading, says};
+use super::artifact::{Artifacts, Place};
+use super::client::{AdkClient, Failure, kind_of};
+use super::session::{self, OpenedSession};
+use super::{AdkServer, part, user_content};
+use crate::agent::{BoxFuture, SessionRequest};
+use crate::error::{AgentError, AgentErrorKind, place_in_event, shortened};
+use crate::live::{
+    ConnectError, Connecting, Incoming, IncomingSink, LiveAgent, LiveConnection, LiveInput,
+    LiveRequest, Modality, Read, Speaker,
+};
+use crate::live_socket::LiveSocket;
+use reading::{EventReader, Expectation, says};
 
 /// A connection that does not stand by then will not.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// A turn that was said to be complete before anything was said about a result is, if nothing follows for so long.
+/// A `turnComplete` before any text about a result counts if nothing follows for this long.
 const MEANT: Duration = Duration::from_secs(5);
-/// Speech comes faster than it is heard: a model that has been silent for so long in the middle of it was lost.
+/// Speech arrives faster than it is played: a model that is silent for this long in the middle of it was lost.
 const LOST_WORDS: Duration = Duration::from_secs(15);
-/// A question that nobody has begun to answer by then was lost: ADK does not tell when it takes another connection to the
-/// model, which knows nothing of it. Models that listen begin within seconds.
+/// A question without the beginning of an answer by then was lost: ADK gives no notice when it opens another connection
+/// to the model, which does not know the question. Live models begin within seconds.
 const LOST_QUESTION: Duration = Duration::from_secs(30);
 /// Closed because something went wrong behind the server; the reason begins with the model's own code.
 const INTERNAL: u16 = 1011;
 const INVALID_ARGUMENT: &str = "1007";
-/// What a refusal that will not change is taken for.
+/// The code that stands for a permanent refusal.
 const POLICY: u16 = 1008;
 
 /// One connection to `/run_live`.
 pub struct AdkConnection {
     socket: LiveSocket,
-    talk: Arc<Talk>,
+    client: Arc<AdkClient>,
     modality: Modality,
-    reading: Reading,
-    awaited: Awaited,
+    reading: EventReader,
+    awaited: Expectation,
     brought: bool,
     answers_history: bool,
-    place: Place,
-    /// What was saved and has not been brought; it comes before what the server says next.
-    wanted: VecDeque<Wanted>,
-    fetching: Option<Pin<Box<dyn Future<Output = Option<String>> + Send>>>,
-    /// Whether the last message was an artifact, which is nobody's speech.
+    /// They are read before the server's next message.
+    artifacts: Artifacts,
+    /// Whether the last message was an artifact, in which nobody speaks.
     is_artifact: bool,
 }
 
+impl LiveAgent for AdkServer {
+    fn model(&self) -> Option<&str> {
+        None
+    }
+
+    fn connect(&self, request: LiveRequest<'_>) -> Connecting {
+        let request = request.into_session();
+        let server = self.clone();
+        Box::pin(async move {
+            let (request, modality) = request?;
+            let opened = server.open_live(request, modality).await?;
+            Ok(Box::new(opened) as Box<dyn LiveConnection>)
+        })
+    }
+}
+
 impl AdkServer {
-    /// Opens a connection in the session of a chat. Dropping the future gives up.
-    pub async fn live(
+    /// Opens a connection in the session of a chat. Dropping the future cancels that.
+    async fn open_live(
         self,
         request: SessionRequest,
         modality: Modality,
     ) -> Result<AdkConnection, ConnectError> {
-        let talk = self.talk;
-        let (session, answers_history) = match in_session(&talk, &request).await {
+        let client = self.client;
+        let (session, answers_history) = match in_session(&client, &request).await {
             Ok(found) => found,
             // It was tried often enough.
             Err(error) => {
@@ -86,89 +104,54 @@ impl AdkServer {
                 return Err(ConnectError { error, code });
             }
         };
-        // A model that can only speak has said so by hanging up; what it says can be read all the same.
-        let spoken = match talk.only_speaks.load(Ordering::Relaxed) {
+        // A model that can only speak closes the connection; its speech has a transcription that can be used instead.
+        let spoken = match client.only_speaks.load(Ordering::Relaxed) {
             true => Modality::Audio,
             false => modality,
         };
         let opening = async {
-            let request = talk.live_request(&request.user, &session, spoken)?;
+            let request = client.live_request(&request.chat.user, &session, spoken)?;
             let opened = LiveSocket::open(request).await;
-            opened.map_err(|error| refused(&talk, &error))
+            opened.map_err(|error| refused(&client, &error))
         };
         let socket = match timeout(CONNECT_TIMEOUT, opening).await {
             Ok(socket) => socket?,
-            Err(_) => return Err(unreachable(&talk, "it did not answer in time")),
+            Err(_) => return Err(unreachable(&client, "it did not answer in time")),
+        };
+        let place = Place {
+            user: request.chat.user,
+            session,
         };
         Ok(AdkConnection {
             socket,
             modality: spoken,
-            reading: Reading {
+            reading: EventReader {
                 mute: spoken != modality,
-                ..Reading::default()
+                ..EventReader::default()
             },
-            talk,
-            awaited: Awaited::Nothing,
+            // A connection lasts as long as the conversation, so only the number of waiting ones is bounded.
+            artifacts: Artifacts::new(client.clone(), place, usize::MAX),
+            client,
+            awaited: Expectation::Nothing,
             brought: false,
             answers_history,
-            place: Place {
-                user: request.user,
-                session,
-            },
-            wanted: VecDeque::new(),
-            fetching: None,
             is_artifact: false,
         })
     }
 }
 
 impl AdkConnection {
-    pub(crate) fn open_calls(&self) -> &[String] {
-        &self.reading.open
-    }
-
-    /// Whether the user, or a tool, had the last word in the session: the server then has it answered unasked.
-    pub fn answers_history(&self) -> bool {
-        self.answers_history
-    }
-
-    /// Something was asked before it stood: an answer is due.
-    pub fn expect_answer(&mut self) {
-        self.wait_for(Awaited::Answer);
-    }
-
-    pub(crate) async fn send(&mut self, input: LiveInput<'_>) -> Result<(), AgentError> {
-        let Some(frame) = frame(&input) else {
-            return Ok(());
-        };
-        match &input {
-            LiveInput::Responses(responses) => {
-                let answered = |open: &String| responses.iter().any(|it| it.id == *open);
-                self.reading.open.retain(|open| !answered(open));
-                self.reading.awaits_words = true;
-                self.wait_for(Awaited::Answer);
-            }
-            LiveInput::Text(_) | LiveInput::Contents { .. } => self.wait_for(Awaited::Answer),
-            _ => {}
-        }
-        self.socket.write(frame).await
-    }
-
-    /// May be dropped and called again.
-    pub(crate) async fn read(&mut self) -> Read {
-        while let Some(wanted) = self.next_wanted() {
-            let artifact = wanted.await;
-            self.fetching = None;
-            if let Some(artifact) = artifact {
-                self.is_artifact = true;
-                return Read::Message(artifact.into());
-            }
+    /// Cancel-safe.
+    async fn read_message(&mut self) -> Read {
+        if let Some(artifact) = self.artifacts.next().await {
+            self.is_artifact = true;
+            return Read::Message(artifact.into());
         }
         match self.socket.read().await {
             Read::Closed { code, reason } => {
                 let refused = code == INTERNAL && reason.starts_with(INVALID_ARGUMENT);
                 if refused && !self.brought && self.modality == Modality::Text {
-                    self.talk.only_speaks.store(true, Ordering::Relaxed);
+                    self.client.only_speaks.store(true, Ordering::Relaxed);
                 }
                 Read::Closed { code, reason }
             }
@@ -176,16 +159,45 @@ impl AdkConnection {
         }
     }
 
-    fn next_wanted(&mut self) -> Option<&mut Pin<Box<dyn Future<Output = Option<String>> + Send>>> {
-        if self.fetching.is_none() {
-            let wanted = self.wanted.pop_front()?;
-            let fetch = artifact::fetch(self.talk.clone(), self.place.clone(), wanted);
-            self.fetching = Some(Box::pin(fetch));
-        }
-        self.fetching.as_mut()
+    fn wait_for(&mut self, awaited: Expectation) {
+        self.awaited = awaited;
+        let wait = match awaited {
+            Expectation::Nothing => None,
+            Expectation::Answer => Some(LOST_QUESTION),
+            Expectation::Words => Some(LOST_WORDS),
+            Expectation::End => Some(MEANT),
+        };
+        self.socket.quiet_at = wait.map(|wait| Instant::now() + wait);
+    }
+}
+
+impl LiveConnection for AdkConnection {
+    fn open_calls(&self) -> &[String] {
+        &self.reading.open
     }
 
-    pub(crate) fn speaker(&self, message: &[u8]) -> Option<Speaker> {
+    fn send<'c>(&'c mut self, input: LiveInput<'c>) -> BoxFuture<'c, Result<(), AgentError>> {
+        let Some(frame) = frame(&input) else {
+            return Box::pin(std::future::ready(Ok(())));
+        };
+        match &input {
+            LiveInput::Responses(responses) => {
+                let answered = |open: &String| responses.iter().any(|it| it.id == *open);
+                self.reading.open.retain(|open| !answered(open));
+                self.reading.awaits_words = true;
+                self.wait_for(Expectation::Answer);
+            }
+            LiveInput::Text(_) | LiveInput::Contents { .. } => self.wait_for(Expectation::Answer),
+            _ => {}
+        }
+        Box::pin(self.socket.write(frame))
+    }
+
+    fn read(&mut self) -> BoxFuture<'_, Read> {
+        Box::pin(self.read_message())
+    }
+
+    fn speaker(&self, message: &[u8]) -> Option<Speaker> {
         if self.is_artifact {
             return None;
         }
@@ -202,30 +214,22 @@ impl AdkConnection {
             .then_some(Speaker::User)
     }
 
-    pub(crate) fn events(
-        &mut self,
-        message: &[u8],
-        sink: IncomingSink<'_>,
-    ) -> Result<(), AgentError> {
+    fn events(&mut self, message: &[u8], sink: IncomingSink<'_>) -> Result<(), AgentError> {
         self.brought = true;
-        let unreadable = |detail: String| AgentError {
-            message: format!(
-                "the ADK server at {} sent something that is no ADK event",
-                self.talk.shown()
-            ),
-            detail,
+        let unreadable = |detail: String| {
+            AgentError::broken(
+                "the ADK server sent something that is not an ADK event",
+                detail,
+            )
         };
         let json = std::str::from_utf8(message).map_err(|error| unreadable(error.to_string()))?;
-        let event = Event::parse(json).map_err(|error| unreadable(error.to_string()))?;
+        let event = Event::parse(json).map_err(|error| unreadable(place_in_event(&error)))?;
         if std::mem::take(&mut self.is_artifact) {
             sink(Incoming::Event(&event));
             return Ok(());
         }
-        let actions = event.actions.as_deref().filter(|_| !event.is_partial());
-        for wanted in actions.into_iter().flat_map(artifacts_of) {
-            if self.wanted.len() < MAX_ARTIFACTS {
-                self.wanted.push_back(wanted);
-            }
+        if let Some(actions) = event.actions.as_deref().filter(|_| !event.is_partial()) {
+            self.artifacts.note(actions);
         }
         if let Some(awaited) = self.reading.event(event, json, sink) {
             self.wait_for(awaited);
@@ -233,8 +237,8 @@ impl AdkConnection {
         Ok(())
     }
 
-    pub(crate) fn quiet(&mut self, sink: IncomingSink<'_>) {
-        let lost = std::mem::take(&mut self.awaited) == Awaited::Answer;
+    fn on_quiet(&mut self, sink: IncomingSink<'_>) {
+        let lost = std::mem::take(&mut self.awaited) == Expectation::Answer;
         self.reading.awaits_words = false;
         self.reading.speaking = false;
         sink(Incoming::Event(&Event {
@@ -245,83 +249,85 @@ impl AdkConnection {
         }));
     }
 
-    pub(crate) fn take_said(&mut self) -> Vec<String> {
+    fn take_said(&mut self) -> Vec<String> {
         std::mem::take(&mut self.reading.said)
     }
 
-    /// Why it is of no use to a user, in words to act on.
-    pub fn lost(&self, reason: &str) -> AgentError {
-        AgentError {
-            message: match reason.trim() {
-                "" => format!(
-                    "the live connection to the ADK server at {} is lost; speak or write again",
-                    self.talk.shown()
-                ),
-                reason => format!(
-                    "the ADK server at {} ended the live connection: {reason}",
-                    self.talk.shown()
-                ),
-            },
-            detail: reason.to_owned(),
-        }
-    }
-
-    pub(crate) async fn close(mut self) {
-        let _ = self.socket.write(bytes(&json!({"close": true}))).await;
-        self.socket.hang_up().await;
-    }
-
-    fn wait_for(&mut self, awaited: Awaited) {
-        self.awaited = awaited;
-        let wait = match awaited {
-            Awaited::Nothing => None,
-            Awaited::Answer => Some(LOST_QUESTION),
-            Awaited::Words => Some(LOST_WORDS),
-            Awaited::End => Some(MEANT),
+    fn explain_close(&self, code: u16, reason: &str) -> Option<ConnectError> {
+        let message = match reason.trim() {
+            "" => "the live connection to the ADK server is lost; speak or write again".to_owned(),
+            reason => format!(
+                "the ADK server ended the live connection: {}",
+                shortened(reason)
+            ),
         };
-        self.socket.quiet_at = wait.map(|wait| Instant::now() + wait);
+        let detail = format!("closed with {code}, {} bytes of text", reason.len());
+        Some(ConnectError {
+            error: AgentError::unreachable(message, detail),
+            code: None,
+        })
+    }
+
+    /// Whether the last event of the session is from the user or a tool.
+    fn answers_history(&self) -> bool {
+        self.answers_history
+    }
+
+    fn expect_answer(&mut self) {
+        self.wait_for(Expectation::Answer);
+    }
+
+    /// Waits for the server: its session has one writer at a time.
+    fn close(mut self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let _ = self.socket.write(bytes(&json!({"close": true}))).await;
+            self.socket.hang_up().await;
+        })
     }
 }
 
-/// The session of the chat, and whether the user, or a tool, had the last word in it.
-async fn in_session(talk: &Talk, request: &SessionRequest) -> Result<(String, bool), AgentError> {
-    let Some(known) = session::known(talk, &*request.memory).await? else {
-        let opened = session::open(talk, request, None).await?;
+/// The session of the chat, and whether its last event is from the user or a tool.
+async fn in_session(
+    client: &AdkClient,
+    request: &SessionRequest,
+) -> Result<(String, bool), AgentError> {
+    let Some(known) = session::known(client, &*request.store).await? else {
+        let opened = session::open(client, request, None).await?;
         return Ok((opened.into_session().id, false));
     };
     let path = [
         "apps",
-        talk.app(),
+        client.app(),
         "users",
-        &request.user,
+        request.chat.user.as_str(),
         "sessions",
         &known.id,
     ];
-    match talk.get(&path).await {
+    match client.get(&path).await {
         Ok(found) => {
-            let events = found.get("events").and_then(Value::as_array);
-            let said = |event: &&Value| event["content"].is_object();
-            let last = events.and_then(|events| events.iter().rfind(said));
-            let users = last.is_some_and(|event| event["content"]["role"] == "user");
-            Ok((known.id, users))
+            let events = found.get("events").unwrap_or_default();
+            let contents = events.items().unwrap_or_default().into_iter().rev();
+            let mut contents = contents.filter_map(content_of);
+            let role = contents.next().and_then(|content| content.get("role"));
+            Ok((known.id, role == Some("user".into())))
         }
-        Err(Failure::NotFound(_)) => match session::open(talk, request, Some(&known.id)).await? {
-            Opened::New(session) => {
-                tracing::warn!(chat = %request.chat_id, session = %session.id, "the ADK server had lost the session of chat {}; it was told the conversation again", request.chat_id);
+        Err(Failure::NotFound(_)) => match session::open(client, request, Some(&known.id)).await? {
+            OpenedSession::New(session) => {
+                tracing::warn!(chat = %request.chat.id, session = %session.id, "the ADK server had lost the session of chat {}; the conversation was restored", request.chat.id);
                 Ok((session.id, false))
             }
-            Opened::There(session) => Ok((session.id, false)),
+            OpenedSession::There(session) => Ok((session.id, false)),
         },
-        // Whoever cannot be asked about a session may still take up a conversation.
+        // A server that does not list its sessions may still continue one.
         Err(_) => Ok((known.id, false)),
     }
 }
 
-/// The server reads names of one form only at the top, and drops what has another.
+/// At the top level the server reads names in one form only, and drops others.
 fn frame(input: &LiveInput<'_>) -> Option<Vec<u8>> {
     Some(match input {
         LiveInput::Audio(pcm) => {
-            // Made by hand: this is the frame that comes fifty times a second.
+            // Written by hand, since this frame is sent fifty times a second.
             let mut frame = format!(
                 r#"{{"blob":{{"mime_type":"{}","data":""#,
                 PcmFormat::MICROPHONE
@@ -337,10 +343,13 @@ fn frame(input: &LiveInput<'_>) -> Option<Vec<u8>> {
             bytes(&json!({"content": {"role": "user", "parts": [{"text": text}]}}))
         }
         // The session knows the rest.
-        LiveInput::Contents { turns, .. } => bytes(&json!({"content": turns.last()?})),
+        LiveInput::Contents { turns, .. } => {
+            let turn = Json::of(turns.last()?).unwrap_or_default();
+            bytes(&Json::object([("content", turn)]))
+        }
         LiveInput::Responses(responses) => {
-            let parts: Vec<Value> = responses.iter().map(part).collect();
-            bytes(&json!({"content": {"role": "user", "parts": parts}}))
+            let parts: Vec<Json> = responses.iter().map(part).collect();
+            bytes(&Json::object([("content", user_content(&parts))]))
         }
         LiveInput::ActivityStart => return None,
         LiveInput::ActivityEnd | LiveInput::AudioStreamEnd => {
@@ -349,41 +358,47 @@ fn frame(input: &LiveInput<'_>) -> Option<Vec<u8>> {
     })
 }
 
-/// What is made here has text for keys and fits into memory, so it can be written.
-fn bytes(frame: &Value) -> Vec<u8> {
-    frame.to_string().into_bytes()
+/// Cannot fail: keys are strings.
+fn bytes(frame: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(frame).unwrap_or_default()
 }
 
-fn refused(talk: &Talk, error: &Error) -> ConnectError {
+/// The content of a session's event.
+fn content_of(event: &RawValue) -> Option<Json> {
+    let content = Json::read_raw(event).ok()?.get("content")?;
+    content.is_object().then_some(content)
+}
+
+fn refused(client: &AdkClient, error: &Error) -> ConnectError {
     let Error::Http(response) = error else {
-        return unreachable(talk, &error.to_string());
+        return unreachable(client, &error.to_string());
     };
     let status = response.status();
-    let (place, detail) = (talk.shown(), status.to_string());
+    let detail = format!("{}: {status}", client.shown());
     let message = match status.as_u16() {
-        401 | 403 => format!(
-            "the ADK server at {place} refuses a live connection ({status}); see agent.headers"
-        ),
-        404 | 405 | 501 => {
-            format!("the ADK server at {place} cannot be spoken with; write to it instead")
+        401 | 403 => {
+            format!("the ADK server refuses a live connection ({status}); see agent.headers")
         }
-        _ => format!("the ADK server at {place} refused a live connection: {status}"),
+        404 | 405 | 501 => "the ADK server does not support speech; send text instead".to_owned(),
+        _ => format!("the ADK server refused a live connection: {status}"),
+    };
+    let kind = match status.as_u16() {
+        // The server does not have this endpoint.
+        501 => AgentErrorKind::Rejected,
+        _ => kind_of(status, None),
     };
     ConnectError {
-        error: AgentError { message, detail },
+        error: AgentError::new(kind, message, detail),
         code: status.is_client_error().then_some(POLICY),
     }
 }
 
-fn unreachable(talk: &Talk, detail: &str) -> ConnectError {
+fn unreachable(client: &AdkClient, detail: &str) -> ConnectError {
     ConnectError {
-        error: AgentError {
-            message: format!(
-                "the ADK server at {} cannot be reached for a live connection; is it running?",
-                talk.shown()
-            ),
-            detail: detail.to_owned(),
-        },
+        error: AgentError::unreachable(
+            "the ADK server cannot be reached for a live connection; is it running?",
+            format!("{}: {detail}", client.shown()),
+        ),
         code: None,
     }
 }
@@ -410,7 +425,7 @@ mod tests {
         let responses = [Response {
             id: "1".into(),
             name: "t".into(),
-            response: json!({"a": 1}),
+            response: json!({"a": 1}).into(),
         }];
         let turns = [Content::new("user", vec![Part::text("hi")])];
         for (input, expected) in [
@@ -452,7 +467,8 @@ mod tests {
             ),
             (LiveInput::ActivityStart, None),
         ] {
-            let frame = frame(&input).map(|frame| serde_json::from_slice::<Value>(&frame).unwrap());
+            let frame = frame(&input)
+                .map(|frame| serde_json::from_slice::<serde_json::Value>(&frame).unwrap());
             assert_eq!(frame, expected, "{input:?}");
         }
     }

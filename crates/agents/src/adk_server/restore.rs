@@ -1,35 +1,41 @@
 //! A conversation as the events of a new session.
 //!
-//! ADK takes events that say something, call tools and bring results. It takes none with actions, with long-running
-//! ids or with calls of its own (`adk_request_*`), and a call without a result may be run when the session goes on. So
-//! only the content is kept, the state is gathered, ADK's own calls are left out, and every call gets its result.
+//! ADK accepts events with text, calls and results. It refuses events with actions, with long-running ids or with its
+//! own calls (`adk_request_*`), and may run a call without a result when the session continues. So only the content is
+//! kept, the state is collected, ADK's own calls are left out, and every call gets a result.
 
 use std::collections::{BTreeMap, HashSet};
 
 use adk_bridge_protocol::event::{REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, REQUEST_INPUT};
 use adk_bridge_protocol::history::{UNANSWERED, contents};
+use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::message::Role;
 use adk_bridge_protocol::outbox::Response;
-use serde_json::{Map, Value, json};
+use serde_json::value::RawValue;
 
+use super::part;
 use super::session::Original;
-use crate::agent::Past;
+use crate::agent::PastMessage;
 
-/// What a question for input is called where ADK does not take its own name.
+/// The name of a request for input, since ADK refuses its own name here.
 const INPUT: &str = "request_input";
 
 /// What a new session begins with.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Restored {
-    pub(super) events: Vec<Value>,
-    pub(super) state: Map<String, Value>,
-    /// Questions that are open, by id, with the call that takes their answer.
+pub(super) struct RestoredSession {
+    pub(super) events: Vec<Json>,
+    pub(super) state: BTreeMap<String, Json>,
+    /// Open questions, by id, with the call that takes the answer.
     pub(super) lost: BTreeMap<String, Original>,
 }
 
-/// Tells a conversation again; `responses` are about to be sent to the last message.
-pub(super) fn restore(past: &[Past], responses: Option<&[Response]>, app: &str) -> Restored {
-    let mut telling = Telling::default();
+/// Restores a conversation; `responses` are about to be sent to the last message.
+pub(super) fn restore(
+    past: &[PastMessage],
+    responses: Option<&[Response]>,
+    app: &str,
+) -> RestoredSession {
+    let mut telling = SessionWriter::default();
     let messages = past.len();
     for (index, past) in past.iter().enumerate() {
         telling.invocation = format!("restored-{}", index + 1);
@@ -52,67 +58,58 @@ pub(super) fn restore(past: &[Past], responses: Option<&[Response]>, app: &str) 
 }
 
 #[derive(Default)]
-struct Telling {
-    restored: Restored,
+struct SessionWriter {
+    restored: RestoredSession,
     invocation: String,
     /// Calls that have no result yet: id and name.
     open: Vec<(String, String)>,
 }
 
-impl Telling {
-    /// Something that the agent said, or was told in between, as it went over the wire.
+impl SessionWriter {
+    /// Adds a raw event: something that the agent said, or was sent in between.
     fn event(&mut self, line: &str, app: &str) {
-        let Ok(Value::Object(mut event)) = serde_json::from_str(line) else {
+        let Ok(event) = Json::parse(line) else {
             return;
         };
-        if event.get("partial") == Some(&Value::Bool(true)) {
+        if event.get("partial") == Some(true.into()) {
             return;
         }
         self.note_state(&event);
-        let Some(Value::Object(content)) = event.get_mut("content") else {
+        let Some(content) = event.get("content") else {
             return;
         };
-        let role = content.remove("role").unwrap_or_else(|| json!("model"));
-        let Some(Value::Array(parts)) = content.remove("parts") else {
-            return;
-        };
-        let parts: Vec<Value> = parts
-            .into_iter()
-            .filter_map(|part| self.part(part))
-            .collect();
-        let author = match event.remove("author") {
-            Some(Value::String(author)) if !author.is_empty() => author,
-            _ => app.to_owned(),
-        };
-        let branch = event.remove("branch").filter(Value::is_string);
-        self.push(&author, role, parts, branch);
+        let role = content.get("role").unwrap_or_else(|| "model".into());
+        let parts = content.get("parts").unwrap_or_default();
+        let parts = parts.items().unwrap_or_default().into_iter();
+        let parts = parts.filter_map(|part| self.part(part)).collect();
+        let author = event.get("author");
+        let author = author.as_ref().and_then(Json::as_str);
+        let author = author.filter(|author| !author.is_empty());
+        let branch = event.get("branch").filter(|it| it.as_str().is_some());
+        self.push(author.as_deref().unwrap_or(app), role, parts, branch);
     }
 
-    /// A message of which the bridge knows only what front ends are shown.
-    fn message(&mut self, past: &Past, app: &str) {
+    /// Adds a message without stored events, from what front ends see.
+    fn message(&mut self, past: &PastMessage, app: &str) {
         for content in contents(std::slice::from_ref(&past.message)) {
-            let Ok(Value::Object(mut content)) = serde_json::to_value(&content) else {
-                continue;
-            };
-            let role = content.remove("role").unwrap_or_else(|| json!("user"));
-            let Some(Value::Array(parts)) = content.remove("parts") else {
-                continue;
-            };
+            let role = content.role.as_deref().unwrap_or("user").into();
+            let parts = content.parts.iter().filter_map(|part| Json::of(part).ok());
             let author = match past.message.role {
                 Role::Assistant => app,
                 Role::User | Role::System => "user",
             };
-            self.push(author, role, parts, None);
+            self.push(author, role, parts.collect(), None);
         }
     }
 
-    /// A part as a new session takes it; nothing for those of ADK's own.
-    fn part(&mut self, mut part: Value) -> Option<Value> {
+    /// A part in the form that a new session accepts; nothing for ADK's own calls.
+    fn part(&mut self, part: &RawValue) -> Option<Json> {
+        let mut part = Json::read_raw(part).ok()?;
         for kind in ["functionCall", "functionResponse"] {
-            let Some(Value::Object(call)) = part.get_mut(kind) else {
+            let Some(call) = part.get(kind).filter(Json::is_object) else {
                 continue;
             };
-            let text = |key: &str| call.get(key).and_then(Value::as_str).map(str::to_owned);
+            let text = |key: &str| Some(call.get(key)?.as_str()?.into_owned());
             let (id, name) = (
                 text("id").unwrap_or_default(),
                 text("name").unwrap_or_default(),
@@ -121,14 +118,14 @@ impl Telling {
             match name.as_str() {
                 REQUEST_CREDENTIAL => return None,
                 REQUEST_CONFIRMATION => {
-                    match original(call).filter(|_| is_call) {
+                    match original(&call).filter(|_| is_call) {
                         Some(original) => self.restored.lost.insert(id, original),
                         None => self.restored.lost.remove(&id),
                     };
                     return None;
                 }
                 REQUEST_INPUT => {
-                    call.insert("name".into(), json!(INPUT));
+                    part = part.with(kind, &call.with("name", &INPUT.into()));
                     if is_call {
                         let original = Original {
                             id: id.clone(),
@@ -155,50 +152,53 @@ impl Telling {
         Some(part)
     }
 
-    /// Every call gets a result, but for those that one is about to be sent to.
+    /// Gives every call a result, except those whose result is about to be sent.
     fn answer_the_rest(&mut self, coming: &[Response], app: &str) {
         let coming: HashSet<&str> = coming.iter().map(|response| response.id.as_str()).collect();
-        let parts: Vec<Value> = std::mem::take(&mut self.open)
+        let parts: Vec<Json> = std::mem::take(&mut self.open)
             .into_iter()
             .filter(|(id, _)| !coming.contains(id.as_str()))
             .map(|(id, name)| {
-                json!({"functionResponse": {"id": id, "name": name, "response": {"error": UNANSWERED}}})
+                let response = Json::object([("error", UNANSWERED.into())]);
+                part(&Response { id, name, response })
             })
             .collect();
-        self.push(app, json!("user"), parts, None);
+        self.push(app, "user".into(), parts, None);
     }
 
-    fn push(&mut self, author: &str, role: Value, parts: Vec<Value>, branch: Option<Value>) {
+    fn push(&mut self, author: &str, role: Json, parts: Vec<Json>, branch: Option<Json>) {
         if parts.is_empty() {
             return;
         }
-        let mut event = json!({
-            "author": author,
-            "invocationId": self.invocation,
-            "content": {"role": role, "parts": parts},
-        });
-        if let Some(branch) = branch {
-            event["branch"] = branch;
-        }
+        let content = Json::object([("role", role), ("parts", Json::array(&parts))]);
+        let event = [
+            ("author", author.into()),
+            ("invocationId", self.invocation.as_str().into()),
+            ("content", content),
+        ];
+        let branch = branch.map(|branch| ("branch", branch));
+        let event = Json::object(event.into_iter().chain(branch));
         self.restored.events.push(event);
     }
 
-    /// The state of the session. What belongs to the user or the app outlives it, and is not the bridge's to set.
-    fn note_state(&mut self, event: &Map<String, Value>) {
+    /// Collects the state of the session. State of the user or the app outlives it, and must not be set here.
+    fn note_state(&mut self, event: &Json) {
         let delta = event.get("actions").and_then(|did| did.get("stateDelta"));
-        for (key, value) in delta.and_then(Value::as_object).into_iter().flatten() {
+        for (key, value) in delta.iter().flat_map(Json::fields) {
             let elsewhere = ["app:", "user:", "temp:"];
-            if !elsewhere.iter().any(|prefix| key.starts_with(prefix)) {
-                self.restored.state.insert(key.clone(), value.clone());
+            if !elsewhere.iter().any(|prefix| key.starts_with(prefix))
+                && let Ok(value) = Json::read_raw(value)
+            {
+                self.restored.state.insert(key.into_owned(), value);
             }
         }
     }
 }
 
 /// The call that a confirmation asks about.
-fn original(call: &Map<String, Value>) -> Option<Original> {
+fn original(call: &Json) -> Option<Original> {
     let original = call.get("args")?.get("originalFunctionCall")?;
-    let text = |key: &str| Some(original.get(key)?.as_str()?.to_owned());
+    let text = |key: &str| Some(original.get(key)?.as_str()?.into_owned());
     Some(Original {
         id: text("id")?,
         name: text("name")?,
@@ -209,14 +209,17 @@ fn original(call: &Map<String, Value>) -> Option<Original> {
 mod tests {
     use adk_bridge_protocol::message::parse_messages;
     use proptest::prelude::*;
+    use serde_json::{Value, json};
 
     use super::*;
 
-    fn past(role: &str, text: &str, said: &[Value]) -> Past {
+    fn past(role: &str, text: &str, said: &[Value]) -> PastMessage {
         let messages =
             json!([{"id": text, "role": role, "parts": [{"type": "text", "text": text}]}]);
-        Past {
-            message: parse_messages(messages).unwrap().remove(0),
+        PastMessage {
+            message: parse_messages(Json::from(messages).raw())
+                .unwrap()
+                .remove(0),
             said: said.iter().map(Value::to_string).collect(),
         }
     }
@@ -233,24 +236,24 @@ mod tests {
         json!({"author": "helper", "invocationId": "i", "content": {"role": "model", "parts": parts}})
     }
 
-    fn parts_of(restored: &Restored) -> Vec<Value> {
+    fn parts_of(restored: &RestoredSession) -> Vec<Value> {
         let parts = restored
             .events
             .iter()
-            .map(|event| &event["content"]["parts"]);
+            .map(|event| event.to_value()["content"]["parts"].take());
         parts
             .flat_map(|parts| parts.as_array().unwrap().clone())
             .collect()
     }
 
     #[test]
-    fn a_conversation_is_told_in_order_with_its_authors() {
+    fn a_conversation_is_restored_in_order_with_its_authors() {
         let mut partial = said(&[json!({"text": "He"})]);
         partial["partial"] = json!(true);
         let mut with_state = said(&[json!({"text": "Hello"})]);
         with_state["actions"] = json!({"stateDelta": {"mood": "good", "user:name": "x"}});
         with_state["longRunningToolIds"] = json!(["c"]);
-        let told = restore(
+        let restored = restore(
             &[
                 past("user", "hi", &[]),
                 past("assistant", "Hello", &[partial, with_state]),
@@ -260,31 +263,26 @@ mod tests {
             None,
             "app",
         );
-        let authors: Vec<&str> = told
+        let authors: Vec<String> = restored
             .events
             .iter()
-            .map(|event| event["author"].as_str().unwrap())
+            .map(|event| event.get("author").unwrap().as_str().unwrap().into_owned())
             .collect();
         assert_eq!(authors, ["user", "helper", "user", "app"]);
-        let texts: Vec<Value> = parts_of(&told)
+        let texts: Vec<Value> = parts_of(&restored)
             .iter()
             .map(|part| part["text"].clone())
             .collect();
         assert_eq!(texts, ["hi", "Hello", "bye", "from elsewhere"]);
-        assert_eq!(json!(told.state), json!({"mood": "good"}));
-        for event in &told.events {
-            let keys: Vec<&str> = event
-                .as_object()
-                .unwrap()
-                .keys()
-                .map(String::as_str)
-                .collect();
+        assert_eq!(json!(restored.state), json!({"mood": "good"}));
+        for event in &restored.events {
+            let keys: Vec<_> = event.fields().into_iter().map(|(key, _)| key).collect();
             assert_eq!(keys, ["author", "invocationId", "content"]);
         }
     }
 
     #[test]
-    fn an_open_question_is_remembered_and_not_told() {
+    fn an_open_question_is_remembered_and_not_restored() {
         let asked = call(
             "q1",
             REQUEST_CONFIRMATION,
@@ -303,49 +301,49 @@ mod tests {
         let coming = [Response {
             id: "i1".into(),
             name: REQUEST_INPUT.into(),
-            response: json!({"result": 3}),
+            response: json!({"result": 3}).into(),
         }];
-        let told = restore(&[past("assistant", "a", &lines)], Some(&coming), "app");
-        let names: Vec<Value> = parts_of(&told)
+        let restored = restore(&[past("assistant", "a", &lines)], Some(&coming), "app");
+        let names: Vec<Value> = parts_of(&restored)
             .iter()
             .map(|part| part.as_object().unwrap().values().next().unwrap()["name"].clone())
             .collect();
         assert_eq!(names, ["pay", "pay", INPUT]);
         assert_eq!(
-            told.lost["q1"],
+            restored.lost["q1"],
             Original {
                 id: "c1".into(),
                 name: "pay".into()
             }
         );
         assert_eq!(
-            told.lost["i1"],
+            restored.lost["i1"],
             Original {
                 id: "i1".into(),
                 name: INPUT.into()
             }
         );
 
-        // Somebody wrote something new instead: the questions are void, and the open call has a result.
-        let told = restore(&[past("assistant", "a", &lines)], None, "app");
-        assert!(told.lost.is_empty());
+        // The user wrote something new instead: the questions are dropped, and the open call has a result.
+        let restored = restore(&[past("assistant", "a", &lines)], None, "app");
+        assert!(restored.lost.is_empty());
         assert_eq!(
-            parts_of(&told).last().unwrap()["functionResponse"]["id"],
+            parts_of(&restored).last().unwrap()["functionResponse"]["id"],
             "i1"
         );
 
-        // Answered questions are void too.
+        // Answered questions are dropped too.
         let answered = said(&[result(
             "q1",
             REQUEST_CONFIRMATION,
             json!({"confirmed": true}),
         )]);
-        let told = restore(
+        let restored = restore(
             &[past("assistant", "a", &[said(&[asked]), answered])],
             Some(&coming),
             "app",
         );
-        assert!(told.lost.is_empty() && told.events.is_empty());
+        assert!(restored.lost.is_empty() && restored.events.is_empty());
     }
 
     #[test]
@@ -365,7 +363,11 @@ mod tests {
         ] {
             let mut odd = past("assistant", "a", &[]);
             odd.said.push(line.to_owned());
-            assert_eq!(restore(&[odd], None, "app"), Restored::default(), "{line}");
+            assert_eq!(
+                restore(&[odd], None, "app"),
+                RestoredSession::default(),
+                "{line}"
+            );
         }
     }
 
@@ -392,22 +394,22 @@ mod tests {
     }
 
     proptest! {
-        /// What ADK refuses is never sent, and no call is left that it might run.
+        /// Nothing is sent that ADK refuses, and no call remains that it might run.
         #[test]
         fn every_call_has_a_result_and_none_is_adks_own(
             messages in prop::collection::vec(prop::collection::vec(any_part(), 0..6), 1..4),
             answered in prop::option::of("[a-d]"),
         ) {
-            let past: Vec<Past> = messages
+            let past: Vec<PastMessage> = messages
                 .iter()
                 .map(|parts| past("assistant", "a", &[said(parts)]))
                 .collect();
             let coming: Option<Vec<Response>> = answered.map(|id| {
-                vec![Response { id, name: "pick".into(), response: json!({}) }]
+                vec![Response { id, name: "pick".into(), response: json!({}).into() }]
             });
-            let told = restore(&past, coming.as_deref(), "app");
+            let restored = restore(&past, coming.as_deref(), "app");
             let mut open: Vec<Value> = Vec::new();
-            for part in parts_of(&told) {
+            for part in parts_of(&restored) {
                 for kind in ["functionCall", "functionResponse"] {
                     let name = part[kind]["name"].as_str().unwrap_or_default();
                     prop_assert!(!name.starts_with("adk_"), "{}", part);
@@ -418,7 +420,7 @@ mod tests {
                 open.retain(|id| *id != part["functionResponse"]["id"]);
             }
             let coming: Vec<Value> = coming.iter().flatten().map(|one| json!(one.id)).collect();
-            prop_assert!(open.iter().all(|id| coming.contains(id)), "{:?}", told);
+            prop_assert!(open.iter().all(|id| coming.contains(id)), "{:?}", restored);
         }
     }
 }

@@ -1,108 +1,103 @@
-//! One run of an ADK server: its events as they come, and the artifacts that they speak of.
+//! One run of an ADK server: its events as they come, and the artifacts that they name.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use adk_bridge_protocol::event::{Actions, Event};
+use adk_bridge_protocol::event::Event;
 use adk_bridge_protocol::wire::sse::{Ending, MAX_EVENT_BYTES, SseError, SseParser};
 use bytes::Bytes;
 
-use super::Told;
-use super::artifact::{self, Place};
-use super::talk::Talk;
-use crate::agent::{AgentError, EventSink};
+use super::RunStart;
+use super::artifact::{Artifacts, MAX_ARTIFACTS, Place};
+use super::client::AdkClient;
+use crate::agent::{AgentRun, BoxFuture, EventSink};
+use crate::error::{AgentError, place_in_event};
+use crate::silence::Patience;
 
-/// How many complete events one run may have, and how long they may be together: each is kept, and no agent comes near.
+/// How many complete events one run may have, and how long they may be together: each is stored, and real agents stay
+/// far below.
 const MAX_EVENTS: usize = 10_000;
 const MAX_SAID_BYTES: usize = 128 * 1024 * 1024;
-/// How many artifacts of one run are shown; a run that saves more is no answer to a person.
-pub(super) const MAX_ARTIFACTS: usize = 64;
 
-/// One answer of an ADK server, as it comes.
+/// One run of an ADK server, read as it comes.
 pub struct AdkRun {
-    talk: Arc<Talk>,
+    client: Arc<AdkClient>,
     response: reqwest::Response,
-    place: Place,
+    artifacts: Artifacts,
+    patience: Patience,
     parser: SseParser,
-    /// Events of the bridge's own, which come before what the network brings.
+    /// Events of the bridge itself, which come before those from the network.
     own: VecDeque<Bytes>,
     /// Whether the last piece was one of those.
     is_own: bool,
-    wanted: VecDeque<Wanted>,
-    artifacts: usize,
-    fetching: Option<Pin<Box<dyn Future<Output = Option<String>> + Send>>>,
     said: Vec<String>,
     /// How many complete events there were, and how long they were.
     complete: (usize, usize),
-    /// The first line that was no event.
+    /// The first line that was not an event.
     unreadable: Option<String>,
     over: bool,
 }
 
-/// An artifact that was saved.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Wanted {
-    pub(super) name: String,
-    pub(super) version: Option<u64>,
-}
-
 impl AdkRun {
     pub(super) fn new(
-        talk: Arc<Talk>,
+        client: Arc<AdkClient>,
         response: reqwest::Response,
         place: Place,
-        told: Told,
+        start: RunStart,
+        silence: Duration,
     ) -> Self {
         Self {
-            talk,
+            artifacts: Artifacts::new(client.clone(), place, MAX_ARTIFACTS),
+            client,
             response,
-            place,
+            patience: Patience::new(silence),
             parser: SseParser::new(MAX_EVENT_BYTES),
-            own: told.answered.into_iter().map(Bytes::from).collect(),
+            own: start.answered.into_iter().map(Bytes::from).collect(),
             is_own: false,
-            wanted: VecDeque::new(),
-            artifacts: 0,
-            fetching: None,
-            said: told.kept.into_iter().collect(),
+            said: start.kept.into_iter().collect(),
             complete: (0, 0),
             unreadable: None,
             over: false,
         }
     }
 
-    /// The next piece of the answer, as the network brings it; nothing at its end. May be dropped and called again.
-    pub(crate) async fn read(&mut self) -> Result<Option<Bytes>, AgentError> {
+    async fn read_piece(&mut self) -> Result<Option<Bytes>, AgentError> {
+        if let Some(piece) = self.own.pop_front() {
+            self.is_own = true;
+            return Ok(Some(piece));
+        }
         loop {
-            if let Some(piece) = self.own.pop_front() {
+            if let Some(artifact) = self.artifacts.next().await {
                 self.is_own = true;
-                return Ok(Some(piece));
-            }
-            if self.fetching.is_none()
-                && let Some(wanted) = self.wanted.pop_front()
-            {
-                let fetch = artifact::fetch(self.talk.clone(), self.place.clone(), wanted);
-                self.fetching = Some(Box::pin(fetch));
-            }
-            if let Some(fetching) = &mut self.fetching {
-                let fetched = fetching.await;
-                self.fetching = None;
-                self.own.extend(fetched.map(Bytes::from));
-                continue;
+                return Ok(Some(artifact.into()));
             }
             if self.over {
                 return Ok(None);
             }
-            let read = self.response.chunk().await;
-            match read.map_err(|error| self.talk.broken(&error))? {
+            let read = self.patience.wait_for(self.response.chunk()).await;
+            let read = read.map_err(|silent| self.client.silent(&silent))?;
+            match read.map_err(|error| self.client.broken(&error))? {
                 Some(piece) => return Ok(Some(piece)),
                 None => self.over = true,
             }
         }
     }
 
-    /// Hands the events of a piece to the sink.
-    pub(crate) fn events(&mut self, piece: &[u8], sink: EventSink<'_>) -> Result<(), AgentError> {
+    fn broken(&self, error: &SseError) -> AgentError {
+        AgentError::broken(
+            "the answer of the ADK server cannot be parsed",
+            error.to_string(),
+        )
+    }
+}
+
+impl AgentRun for AdkRun {
+    fn read(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, AgentError>> {
+        Box::pin(self.read_piece())
+    }
+
+    fn events(&mut self, piece: &[u8], sink: EventSink<'_>) -> Result<(), AgentError> {
         if std::mem::take(&mut self.is_own) {
             let event = std::str::from_utf8(piece).ok();
             if let Some(event) = event.and_then(|json| Event::parse(json).ok()) {
@@ -117,97 +112,64 @@ impl AdkRun {
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(self.broken(&error)),
             };
+            self.patience.renew();
             match Event::parse(event.data) {
                 Ok(event_read) => {
                     if !event_read.is_partial() {
                         self.complete.0 += 1;
                         self.complete.1 += event.data.len();
                         if self.complete.0 > MAX_EVENTS || self.complete.1 > MAX_SAID_BYTES {
-                            return Err(AgentError {
-                                message: format!(
-                                    "the run of the ADK server at {} does not come to an end; ask again or more precisely",
-                                    self.talk.shown()
-                                ),
-                                detail: format!("{:?} events and bytes", self.complete),
-                            });
+                            return Err(AgentError::broken(
+                                "the run of the ADK server does not end; try again with a more specific question",
+                                format!("{:?} events and bytes", self.complete),
+                            ));
                         }
                         self.said.push(event.data.to_owned());
-                        let wanted = event_read.actions.as_deref().map(artifacts_of);
-                        for wanted in wanted.into_iter().flatten() {
-                            if self.artifacts < MAX_ARTIFACTS {
-                                self.artifacts += 1;
-                                self.wanted.push_back(wanted);
-                            }
+                        if let Some(actions) = event_read.actions.as_deref() {
+                            self.artifacts.note(actions);
                         }
                     }
                     sink(&event_read);
                 }
-                // Some servers say that they are done.
+                // Some servers mark the end.
                 Err(_) if matches!(event.data.trim(), "" | "[DONE]") => {}
-                // The run goes on: its tools may be at work.
+                // The run continues: its tools may be running.
                 Err(error) => {
-                    self.unreadable.get_or_insert_with(|| error.to_string());
+                    self.unreadable
+                        .get_or_insert_with(|| place_in_event(&error));
                 }
             }
         }
     }
 
-    /// The answer is over: says whether all of it could be read.
-    pub(crate) fn finish(&mut self) -> Result<(), AgentError> {
+    fn finish(&mut self, _sink: EventSink<'_>) -> Result<(), AgentError> {
         let cut = match self.parser.finish() {
             Ok(Ending::Complete) => false,
             Ok(Ending::Truncated { .. }) => true,
             Err(error) => return Err(self.broken(&error)),
         };
         if cut {
-            return Err(AgentError {
-                message: format!(
-                    "the answer of the ADK server at {} was cut off; try again",
-                    self.talk.shown()
-                ),
-                detail: "the stream ended in the middle of an event".into(),
-            });
+            return Err(AgentError::broken(
+                "the answer of the ADK server was cut off; try again",
+                "the stream ended in the middle of an event",
+            ));
         }
         match self.unreadable.take() {
             None => Ok(()),
-            Some(detail) => Err(AgentError {
-                message: format!(
-                    "the ADK server at {} sent something that is no ADK event, so a part of the answer may be missing",
-                    self.talk.shown()
-                ),
+            Some(detail) => Err(AgentError::broken(
+                "the ADK server sent something that is not an ADK event, so a part of the answer may be missing",
                 detail,
-            }),
+            )),
         }
     }
 
-    /// What is to be remembered of the run since the last time.
-    pub(crate) fn take_said(&mut self) -> Vec<String> {
+    fn take_said(&mut self) -> Vec<String> {
         std::mem::take(&mut self.said)
     }
-
-    fn broken(&self, error: &SseError) -> AgentError {
-        AgentError {
-            message: format!(
-                "the answer of the ADK server at {} cannot be read",
-                self.talk.shown()
-            ),
-            detail: error.to_string(),
-        }
-    }
-}
-
-pub(super) fn artifacts_of(actions: &Actions) -> impl Iterator<Item = Wanted> {
-    actions.artifact_delta.iter().map(|(name, version)| Wanted {
-        name: name.clone(),
-        version: version.as_u64(),
-    })
 }
 
 impl std::fmt::Debug for AdkRun {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("AdkRun")
-            .field("place", &self.place)
-            .finish_non_exhaustive()
+        formatter.debug_struct("AdkRun").finish_non_exhaustive()
     }
 }

@@ -1,11 +1,21 @@
 //! The body of a `generateContent` request.
 
-use adk_bridge_protocol::event::Content;
+use std::borrow::Cow;
+
+use adk_bridge_protocol::event::{Content, Part};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::agent::{AgentError, Request};
+use crate::agent::ConversationRequest;
+use crate::error::AgentError;
+use crate::gemini::Settings;
 use crate::tool::ToolSpec;
+
+/// Room for the texts of an ordinary request.
+const TEXT_BYTES: usize = 1024;
+
+/// What Google takes for the signature of a call that has none.
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -45,14 +55,17 @@ struct ThinkingConfig {
 }
 
 pub(super) fn body(
-    request: &Request<'_>,
-    instruction: Option<&str>,
+    mut request: ConversationRequest<'_>,
+    settings: &Settings,
 ) -> Result<Vec<u8>, AgentError> {
+    if wants_signatures(&settings.model) {
+        sign(&mut request.contents);
+    }
     let body = Body {
         contents: &request.contents,
-        system_instruction: instruction.map(|text| Content {
+        system_instruction: settings.instruction.as_deref().map(|text| Content {
             role: None,
-            parts: vec![adk_bridge_protocol::event::Part::text(text)].into(),
+            parts: vec![Part::text(text)].into(),
         }),
         tools: declarations(request.tools),
         generation_config: GenerationConfig {
@@ -61,10 +74,45 @@ pub(super) fn body(
             },
         },
     };
-    serde_json::to_vec(&body).map_err(|error| AgentError {
-        message: "the conversation cannot be sent to the model".into(),
-        detail: error.to_string(),
-    })
+    // A buffer that grows would take up to twice the bytes of large files.
+    let mut written = Vec::with_capacity(file_bytes(&request.contents) + TEXT_BYTES);
+    serde_json::to_writer(&mut written, &body).map_err(|error| {
+        AgentError::broken(
+            "the conversation cannot be sent to the model",
+            error.to_string(),
+        )
+    })?;
+    Ok(written)
+}
+
+/// The bytes of all inline data.
+fn file_bytes(contents: &[Content<'_>]) -> usize {
+    let parts = contents.iter().flat_map(|content| content.parts.iter());
+    let blobs = parts.filter_map(|part| part.inline_data.as_deref());
+    blobs
+        .filter_map(|blob| Some(blob.data.as_ref()?.len()))
+        .sum()
+}
+
+/// Since its third family, Gemini refuses a step whose first call is not signed.
+fn wants_signatures(model: &str) -> bool {
+    !["gemini-1", "gemini-2"]
+        .iter()
+        .any(|family| model.starts_with(family))
+}
+
+/// Live models sign no calls, nor do older ones; their conversations go on with this model all the same.
+fn sign(contents: &mut [Content<'_>]) {
+    for content in contents {
+        let first = content
+            .parts
+            .iter_mut()
+            .find(|part| part.function_call.is_some());
+        if let Some(call) = first {
+            call.thought_signature
+                .get_or_insert(Cow::Borrowed(NO_SIGNATURE));
+        }
+    }
 }
 
 fn declarations(tools: &[ToolSpec]) -> Vec<Tools<'_>> {
@@ -82,4 +130,70 @@ fn declarations(tools: &[ToolSpec]) -> Vec<Tools<'_>> {
     vec![Tools {
         function_declarations,
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use adk_bridge_protocol::event::FunctionCall;
+    use serde_json::json;
+
+    use super::*;
+    use crate::agent::ChatKey;
+
+    fn call(signature: Option<&'static str>) -> Part<'static> {
+        Part {
+            function_call: Some(Box::new(FunctionCall::default())),
+            thought_signature: signature.map(Cow::Borrowed),
+            ..Part::default()
+        }
+    }
+
+    /// The signatures of each content, as they are sent to a model.
+    fn signatures(model: &str, steps: Vec<Vec<Part<'_>>>) -> Value {
+        let request = ConversationRequest {
+            chat: ChatKey {
+                user: "alice".into(),
+                id: "chat".into(),
+            },
+            contents: steps
+                .into_iter()
+                .map(|parts| Content::new("model", parts))
+                .collect(),
+            tools: &[],
+        };
+        let settings = Settings {
+            base_url: "http://127.0.0.1:1".into(),
+            model: model.into(),
+            api_key: "key".into(),
+            instruction: None,
+        };
+        let body: Value = serde_json::from_slice(&body(request, &settings).unwrap()).unwrap();
+        let signature = |part: &Value| part["thoughtSignature"].clone();
+        let contents = body["contents"].as_array().unwrap().iter();
+        contents
+            .map(|content| {
+                let parts = content["parts"].as_array().unwrap().iter();
+                parts.map(signature).collect::<Value>()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_first_call_of_a_step_is_signed() {
+        let steps = || {
+            vec![
+                vec![Part::text("hi")],
+                vec![call(Some("c2ln")), call(None)],
+                vec![Part::text("well"), call(None), call(None)],
+            ]
+        };
+        assert_eq!(
+            signatures("gemini-3.8-flash", steps()),
+            json!([[null], ["c2ln", null], [null, NO_SIGNATURE, null]])
+        );
+        assert_eq!(
+            signatures("gemini-2.5-flash", steps()),
+            json!([[null], ["c2ln", null], [null, null, null]])
+        );
+    }
 }

@@ -6,23 +6,25 @@ use std::time::Duration;
 use adk_bridge_protocol::args;
 use adk_bridge_protocol::chunk::FinishReason;
 use adk_bridge_protocol::event::{Content, Event, FunctionCall, Part, Raw};
+use adk_bridge_protocol::wire::json::check;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::agent::{AgentError, EventSink};
+use crate::agent::EventSink;
+use crate::error::{AgentError, AgentErrorKind, place_of, shortened, withheld};
 
-/// What is carried from one chunk to the next.
+/// The state between two chunks.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     /// Calls whose arguments are still being written.
-    growing: Vec<Growing>,
+    growing: Vec<GrowingCall>,
     begun: bool,
     ended: bool,
 }
 
 #[derive(Debug)]
-struct Growing {
+struct GrowingCall {
     id: Option<String>,
     name: String,
     signature: Option<String>,
@@ -73,26 +75,38 @@ struct GoogleError {
 }
 
 impl Assembly {
-    /// Hands over the events of one chunk.
+    /// Passes the events of one chunk to the sink.
     pub(super) fn chunk(&mut self, json: &str, sink: EventSink<'_>) -> Result<(), AgentError> {
         self.begun = true;
-        // Gateways that serve several makers' models end every stream so.
+        // Gateways for models of several providers end every stream with this.
         if json == "[DONE]" {
             return Ok(());
         }
-        let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| AgentError {
-            message: "the model's answer cannot be read".into(),
-            // Not the chunk itself: what people and models say has no place in a log.
-            detail: format!("{error} in a chunk of {} bytes", json.len()),
+        check(json.as_bytes()).map_err(|error| {
+            AgentError::broken(
+                "the model's answer holds too many values at once",
+                error.to_string(),
+            )
+        })?;
+        let chunk: Chunk<'_> = serde_json::from_str(json).map_err(|error| {
+            AgentError::broken(
+                "the model's answer cannot be parsed",
+                format!("{} in a chunk of {} bytes", place_of(&error), json.len()),
+            )
         })?;
         if let Some(error) = chunk.error {
-            return Err(AgentError {
-                message: format!(
-                    "the model broke off its answer: {}",
-                    error.message.as_deref().unwrap_or("it did not say why")
+            return Err(AgentError::new(
+                error.kind(),
+                format!(
+                    "the model aborted its answer: {}",
+                    shortened(error.message.as_deref().unwrap_or("no reason was given"))
                 ),
-                detail: format!("{:?}", error.status),
-            });
+                match error.status.as_deref().unwrap_or_default() {
+                    "" => "without a status".to_owned(),
+                    status if is_code(status) => status.to_owned(),
+                    other => withheld(other),
+                },
+            ));
         }
         if let Some(reason) = chunk
             .prompt_feedback
@@ -143,7 +157,7 @@ impl Assembly {
         if candidate.finish_reason.is_some() {
             self.complete(sink);
             self.ended = true;
-            // Nothing that a user could read comes of such an answer, so its reason is told.
+            // Such an answer has nothing to show, so its reason is shown.
             let failed = candidate
                 .finish_reason
                 .as_deref()
@@ -167,16 +181,16 @@ impl Assembly {
         self.begun
     }
 
-    /// The answer is over: what is unfinished will stay so.
+    /// Ends the answer: what is unfinished stays so.
     pub(super) fn finish(&mut self, sink: EventSink<'_>) -> Result<(), AgentError> {
         self.complete(sink);
         if self.ended {
             return Ok(());
         }
-        Err(AgentError {
-            message: "the model's answer was cut off; try again".into(),
-            detail: "the stream ended without a finish reason".into(),
-        })
+        Err(AgentError::broken(
+            "the model's answer was cut off; try again",
+            "the stream ended without a finish reason",
+        ))
     }
 
     fn call(&mut self, mut part: Part<'_>, sink: EventSink<'_>) {
@@ -204,7 +218,7 @@ impl Assembly {
                 for arg in call.partial_args.iter().flatten() {
                     args::assign(arg, &mut args);
                 }
-                self.growing.push(Growing {
+                self.growing.push(GrowingCall {
                     id: call.id.as_deref().map(str::to_owned),
                     name: call.name.as_deref().unwrap_or_default().to_owned(),
                     signature: part.thought_signature.as_deref().map(str::to_owned),
@@ -219,7 +233,7 @@ impl Assembly {
         }
     }
 
-    /// Hands over the calls that have grown to their end.
+    /// Passes on the calls that are complete.
     fn complete(&mut self, sink: EventSink<'_>) {
         for grown in self.growing.drain(..) {
             let part = Part {
@@ -229,7 +243,7 @@ impl Assembly {
             let call = FunctionCall {
                 id: grown.id.map(Cow::Owned),
                 name: Some(Cow::Owned(grown.name)),
-                args: Some(grown.args),
+                args: Some(grown.args.into()),
                 ..FunctionCall::default()
             };
             show(part, call, false, sink);
@@ -246,23 +260,69 @@ fn show<'a>(mut part: Part<'a>, call: FunctionCall<'a>, partial: bool, sink: Eve
     });
 }
 
-/// The message of an error answer, and how long Google asks to wait.
-pub(super) fn error_of(text: &str) -> (Option<String>, Option<Duration>) {
-    #[derive(Deserialize)]
-    struct Answer {
-        error: GoogleError,
+/// Google's codes have some twenty letters.
+const MAX_CODE_BYTES: usize = 64;
+
+/// Whether this can only be a code, such as `RESOURCE_EXHAUSTED`.
+fn is_code(said: &str) -> bool {
+    let is_of_code = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
+    said.len() <= MAX_CODE_BYTES && said.bytes().all(is_of_code)
+}
+
+/// What an error answer says.
+#[derive(Debug, Default)]
+pub(crate) struct Refusal {
+    pub(crate) message: Option<String>,
+    /// How long Google asks to wait.
+    pub(crate) retry_after: Option<Duration>,
+    /// Google refuses a wrong key as it refuses a wrong field, and names the reason.
+    pub(crate) is_about_the_key: bool,
+}
+
+impl Refusal {
+    pub(crate) fn read(text: &str) -> Self {
+        #[derive(Deserialize)]
+        struct Answer {
+            error: GoogleError,
+        }
+        // Without `alt=sse` errors may come inside an array.
+        let text = text.trim().trim_start_matches('[').trim_end_matches(']');
+        let Ok(Answer { error }) = serde_json::from_str(text) else {
+            return Self::default();
+        };
+        Self {
+            retry_after: error.retry_after(),
+            is_about_the_key: error
+                .details
+                .iter()
+                .any(|detail| detail["reason"] == "API_KEY_INVALID"),
+            message: error.message,
+        }
     }
-    // Without `alt=sse` errors may come inside an array.
-    let text = text.trim().trim_start_matches('[').trim_end_matches(']');
-    let Ok(Answer { error }) = serde_json::from_str(text) else {
-        return (None, None);
-    };
-    let delay = error.details.iter().find_map(|detail| {
-        let seconds = detail.get("retryDelay")?.as_str()?.strip_suffix('s')?;
-        let seconds: f64 = seconds.parse().ok()?;
-        Duration::try_from_secs_f64(seconds).ok()
-    });
-    (error.message, delay)
+}
+
+impl GoogleError {
+    fn kind(&self) -> AgentErrorKind {
+        match self.status.as_deref() {
+            Some("UNAUTHENTICATED" | "PERMISSION_DENIED") => AgentErrorKind::Unauthorized,
+            Some("RESOURCE_EXHAUSTED") => AgentErrorKind::Quota {
+                retry_after: self.retry_after(),
+            },
+            Some("UNAVAILABLE" | "INTERNAL" | "DEADLINE_EXCEEDED") => AgentErrorKind::Unreachable,
+            Some("INVALID_ARGUMENT" | "NOT_FOUND" | "FAILED_PRECONDITION") => {
+                AgentErrorKind::Rejected
+            }
+            _ => AgentErrorKind::Broken,
+        }
+    }
+
+    fn retry_after(&self) -> Option<Duration> {
+        self.details.iter().find_map(|detail| {
+            let seconds = detail.get("retryDelay")?.as_str()?.strip_suffix('s')?;
+            let seconds: f64 = seconds.parse().ok()?;
+            Duration::try_from_secs_f64(seconds).ok()
+        })
+    }
 }
 
 fn raw<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Raw<'a>>, D::Error> {

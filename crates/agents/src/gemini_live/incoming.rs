@@ -1,37 +1,38 @@
 //! The messages of a live server, as ADK events.
 //!
-//! What is heard comes in pieces, then whole with `finished`; pieces that come later make it whole again. What is spoken
-//! comes in pieces only: the end of the turn ends it.
+//! The user's transcription comes in pieces, then whole with `finished`; later pieces lead to another whole. The
+//! model's transcription comes in pieces only, and ends with the turn.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use adk_bridge_protocol::event::{Content, Event, FunctionCall, Part, Raw, Transcription};
+use adk_bridge_protocol::wire::json::check;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Incoming, IncomingSink, LiveInput, Speaker};
-use crate::agent::AgentError;
+use crate::error::{AgentError, place_of};
+use crate::live::{Incoming, IncomingSink, LiveInput, Speaker};
 
-/// How much of what is heard is remembered: hours of speech, should a turn ever go on for so long.
+/// How much of the user's transcription is remembered: hours of speech.
 const MAX_HEARD_BYTES: usize = 256 * 1024;
 
-/// What is carried from one message to the next.
+/// The state between two messages.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     /// What the user has said since the model's last turn.
     heard: String,
-    /// Whether some of it has not been told as a whole.
+    /// Whether the whole has not been sent since the last piece.
     hearing: bool,
-    /// Whether the next words are those of a new turn.
+    /// Whether the next piece begins a new turn.
     heard_all: bool,
     /// The calls whose results the other side waits for.
     open: Vec<String>,
-    /// Whether the model has called or been answered, and has not said anything since.
+    /// Whether the model has made a call or got a result, and has not said anything since.
     awaits_words: bool,
     answered: bool,
     model_spoke_last: bool,
-    /// Whether what sounds is left out, because it was asked to be written.
+    /// Whether audio is left out, because text was requested.
     mute: bool,
 }
 
@@ -103,7 +104,7 @@ pub(super) fn is_setup_complete(message: &[u8]) -> bool {
     serde_json::from_slice::<SetupComplete>(message).is_ok()
 }
 
-/// Who speaks in a message, if anybody does.
+/// Who speaks in a message, if anyone does.
 pub(super) fn speaker(message: &[u8]) -> Option<Speaker> {
     let message: Message<'_> = serde_json::from_slice(message).ok()?;
     let calls = message
@@ -126,15 +127,11 @@ impl Assembly {
         }
     }
 
-    pub(super) fn knows(&self, call: &str) -> bool {
-        self.open.iter().any(|open| open == call)
-    }
-
     pub(super) fn open_calls(&self) -> &[String] {
         &self.open
     }
 
-    /// Whether the model has been answered and owes something in return.
+    /// Whether the model owes an answer to a result.
     pub(super) fn awaits_words(&self) -> bool {
         self.awaits_words
     }
@@ -143,7 +140,7 @@ impl Assembly {
         self.model_spoke_last
     }
 
-    /// Takes note of what is sent.
+    /// Notes what is sent.
     pub(super) fn sent(&mut self, input: &LiveInput<'_>) {
         match input {
             LiveInput::Responses(responses) => {
@@ -162,16 +159,23 @@ impl Assembly {
         }
     }
 
-    /// Hands over what one message says. Returns whether something must follow soon, or the turn is over.
+    /// Passes on what one message says. Returns whether something must follow soon, or the turn is over.
     pub(super) fn message(
         &mut self,
         json: &[u8],
         sink: IncomingSink<'_>,
     ) -> Result<bool, AgentError> {
-        let message: Message<'_> = serde_json::from_slice(json).map_err(|error| AgentError {
-            message: "what the live model says cannot be read".into(),
-            // Not the message itself: what people and models say has no place in a log.
-            detail: format!("{error} in a message of {} bytes", json.len()),
+        check(json).map_err(|error| {
+            AgentError::broken(
+                "the live model sent too many values at once",
+                error.to_string(),
+            )
+        })?;
+        let message: Message<'_> = serde_json::from_slice(json).map_err(|error| {
+            AgentError::broken(
+                "the live model's message cannot be parsed",
+                format!("{} in a message of {} bytes", place_of(&error), json.len()),
+            )
         })?;
         let mut usage = message.usage_metadata.map(super::usage);
         let mut waits = false;
@@ -203,7 +207,7 @@ impl Assembly {
         Ok(waits)
     }
 
-    pub(super) fn quiet(&mut self, sink: IncomingSink<'_>) {
+    pub(super) fn on_quiet(&mut self, sink: IncomingSink<'_>) {
         self.awaits_words = false;
         self.answered = false;
         self.heard_all = true;
@@ -220,7 +224,7 @@ impl Assembly {
         sink: IncomingSink<'_>,
     ) -> bool {
         if let Some(heard) = content.input_transcription {
-            self.hear(&heard, sink);
+            self.take_transcription(&heard, sink);
         }
         if let Some(turn) = content.model_turn {
             self.model_turn(turn, sink);
@@ -260,7 +264,7 @@ impl Assembly {
         if !content.turn_complete {
             return false;
         }
-        // This one only says that the model waits for a result, or it was sent before ours arrived.
+        // It only says that the model waits for a result, or it was sent before our result arrived.
         if self.awaits_words && content.turn_complete_reason.is_none() {
             return self.answered;
         }
@@ -278,12 +282,12 @@ impl Assembly {
         false
     }
 
-    fn hear(&mut self, heard: &Transcription<'_>, sink: IncomingSink<'_>) {
+    fn take_transcription(&mut self, heard: &Transcription<'_>, sink: IncomingSink<'_>) {
         let Some(text) = heard.text.as_deref().filter(|text| !text.is_empty()) else {
             return;
         };
         if std::mem::take(&mut self.heard_all) {
-            // A last piece that was never made whole is, before the next turn begins.
+            // Sends the whole for a last piece, before the next turn begins.
             self.finish_hearing(sink);
             self.heard.clear();
             self.model_spoke_last = false;

@@ -2,17 +2,19 @@
 
 use adk_bridge_protocol::audio::PcmFormat;
 use adk_bridge_protocol::event::{Content, Part};
+use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::outbox::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Activity, LiveSetup, Modality};
+use super::is_third_family;
 use crate::gemini::Settings;
+use crate::live::{Activity, LiveSetup, Modality};
 
-/// A call may stand only after a user's turn; this one explains why an old call comes up again.
-const EARLIER_CALL: &str = "Here is what came of a call that you made earlier.";
+/// A call may only follow a user's turn; this one explains why an old call comes up again.
+const EARLIER_CALL: &str = "Here is the result of a call that you made earlier.";
 
 pub(super) fn setup(settings: &Settings, setup: &LiveSetup<'_>, modality: Modality) -> Vec<u8> {
     let mut fields = json!({
@@ -51,14 +53,23 @@ pub(super) fn setup(settings: &Settings, setup: &LiveSetup<'_>, modality: Modali
             .collect();
         fields["tools"] = json!([{"functionDeclarations": declarations}]);
     }
-    if settings.model.contains("gemini-3") && !setup.contents.is_empty() {
+    // This model needs a setting for thinking; every other live model refuses it.
+    if settings.model.contains("-extended-thinking") {
+        fields["generationConfig"]["thinkingConfig"] = json!({"thinkingLevel": "HIGH"});
+    }
+    if has_history(settings, setup) {
         fields["historyConfig"] = json!({"initialHistoryInClientContent": true});
     }
     bytes(&json!({ "setup": fields }))
 }
 
+/// Whether the contents of a setup are announced as the history of the conversation.
+pub(super) fn has_history(settings: &Settings, setup: &LiveSetup<'_>) -> bool {
+    is_third_family(&settings.model) && !setup.contents.is_empty()
+}
+
 pub(super) fn audio(pcm: &[u8]) -> Vec<u8> {
-    // Made by hand: this is the message that comes fifty times a second.
+    // Written by hand, since this message is sent fifty times a second.
     let mut message = format!(
         r#"{{"realtimeInput":{{"audio":{{"mimeType":"{}","data":""#,
         PcmFormat::MICROPHONE
@@ -101,7 +112,7 @@ pub(super) fn contents(turns: &[Content<'_>], answer: bool) -> Vec<u8> {
     })
 }
 
-/// Turns that begin with a call get a user's turn before them where the model was the last to speak.
+/// Turns that begin with a call get a user's turn before them if the model spoke last.
 pub(super) fn placed_contents(
     turns: &[Content<'_>],
     answer: bool,
@@ -125,14 +136,21 @@ pub(super) fn audio_stream_end() -> Vec<u8> {
 }
 
 pub(super) fn responses(responses: &[Response]) -> Vec<u8> {
-    let responses: Vec<Value> = responses
+    let responses: Vec<Json> = responses
         .iter()
-        .map(|it| json!({"id": it.id, "name": it.name, "response": it.response}))
+        .map(|it| {
+            Json::object([
+                ("id", it.id.as_str().into()),
+                ("name", it.name.as_str().into()),
+                ("response", it.response.clone()),
+            ])
+        })
         .collect();
-    bytes(&json!({"toolResponse": {"functionResponses": responses}}))
+    let responses = Json::object([("functionResponses", Json::array(&responses))]);
+    bytes(&Json::object([("toolResponse", responses)]))
 }
 
-/// What is made here has text for keys and fits into memory, so it can be written.
+/// Cannot fail: keys are strings.
 fn bytes(message: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(message).unwrap_or_default()
 }

@@ -1,6 +1,7 @@
 //! How connections end, and why some never begin.
 
-use adk_bridge_agents::gemini_live::NO_CODE;
+use adk_bridge_agents::error::AgentErrorKind;
+use adk_bridge_agents::live::NO_CODE;
 use futures_util::SinkExt;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -85,19 +86,35 @@ async fn refusals_have_their_code_and_reason() {
             settings(&server.url, "nonsense"),
             &plain,
             Some(1008),
-            "not found",
+            AgentErrorKind::Rejected,
+            "\"nonsense\" is unknown or has been retired: models/nonsense",
+        ),
+        (
+            settings(&server.url, "gemini-2.5-flash-native-audio-preview-12-2025"),
+            &plain,
+            Some(1008),
+            AgentErrorKind::Rejected,
+            "set agent.live_model",
         ),
         (
             settings(&server.url, MODEL),
             &unknown,
             Some(1008),
+            AgentErrorKind::Rejected,
             "session not found",
         ),
-        (other_key, &plain, Some(1007), "API key not valid"),
+        (
+            other_key,
+            &plain,
+            Some(1007),
+            AgentErrorKind::Unauthorized,
+            "API key not valid",
+        ),
         (
             settings("http://127.0.0.1:1", MODEL),
             &plain,
             None,
+            AgentErrorKind::Unreachable,
             "cannot be reached",
         ),
         // TLS that meets none: an error, as everything else.
@@ -105,17 +122,19 @@ async fn refusals_have_their_code_and_reason() {
             settings(&server.url.replace("http", "https"), MODEL),
             &plain,
             None,
+            AgentErrorKind::Unreachable,
             "cannot be reached",
         ),
     ];
-    for (settings, setup, code, reason) in cases {
-        let error = GeminiLive::new(settings).connect(setup).await.unwrap_err();
+    for (settings, setup, code, kind, reason) in cases {
+        let error = GeminiLive::new(settings).open(setup).await.unwrap_err();
         assert_eq!(error.code, code, "{error:?}");
-        assert!(error.error.message.contains(reason), "{error:?}");
+        assert_eq!(error.error.kind(), kind, "{error:?}");
+        assert!(error.error.message().contains(reason), "{error:?}");
     }
 }
 
-/// A server that sends what it is told and then does not move.
+/// A server that sends the given messages and then nothing more.
 async fn still(messages: Vec<&'static str>) -> (String, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
@@ -134,7 +153,7 @@ async fn still(messages: Vec<&'static str>) -> (String, tokio::task::JoinHandle<
 async fn a_dead_line_is_noticed() {
     let (url, task) = still(vec![r#"{"setupComplete":{}}"#]).await;
     let live = GeminiLive::new(settings(&url, MODEL));
-    let mut connection = live.connect(&setup(Modality::Text, &[])).await.unwrap();
+    let mut connection = live.open(&setup(Modality::Text, &[])).await.unwrap();
     tokio::time::pause();
     let read = connection.read().await;
     assert!(
@@ -149,7 +168,7 @@ async fn what_cannot_be_read_is_an_error() {
     let messages = vec![r#"{"setupComplete":{}}"#, "{", r#"{"news":1}"#];
     let (url, task) = still(messages).await;
     let live = GeminiLive::new(settings(&url, MODEL));
-    let mut connection = live.connect(&setup(Modality::Text, &[])).await.unwrap();
+    let mut connection = live.open(&setup(Modality::Text, &[])).await.unwrap();
     let mut read = async || match connection.read().await {
         Read::Message(message) => connection.events(&message, &mut |_| {}).is_ok(),
         other => panic!("{other:?}"),

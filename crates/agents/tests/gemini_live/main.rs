@@ -12,21 +12,21 @@ mod tools;
 
 use std::time::Duration;
 
-use adk_bridge_agents::demo::scripted_gemini::live::tones;
-use adk_bridge_agents::demo::scripted_gemini::{Options, serve};
 use adk_bridge_agents::gemini::Settings;
-use adk_bridge_agents::gemini_live::{
-    Activity, GeminiLive, Incoming, LiveConnection, LiveInput, LiveSetup, Modality, Read,
+use adk_bridge_agents::gemini_live::{GeminiConnection, GeminiLive};
+use adk_bridge_agents::live::{
+    Activity, Incoming, LiveConnection as _, LiveInput, LiveSetup, Modality, Read,
 };
 use adk_bridge_agents::tool::ToolSpec;
-use adk_bridge_protocol::calls::RunsOn;
+use adk_bridge_demo::scripted_gemini::live::tones;
+use adk_bridge_demo::scripted_gemini::{Options, serve};
 use adk_bridge_protocol::event::{Content, Event, Part};
 use base64::Engine;
 use serde_json::{Value, json};
 
 /// The family that completes its turn as soon as it has called, and the one that does not.
 const MODEL: &str = "gemini-live-2.5-flash";
-const THIRD_MODEL: &str = "gemini-3.1-flash-live-preview";
+const THIRD_MODEL: &str = "gemini-3.8-live";
 
 /// A scripted Gemini that listens until it is dropped.
 struct Server {
@@ -56,7 +56,7 @@ impl Server {
     }
 
     async fn open(&self, model: &str, setup: &LiveSetup<'_>) -> Talk {
-        Talk::new(self.live(model).connect(setup).await.unwrap())
+        Talk::new(self.live(model).open(setup).await.unwrap())
     }
 }
 
@@ -87,14 +87,8 @@ fn setup(modality: Modality, tools: &[ToolSpec]) -> LiveSetup<'_> {
 }
 
 fn tools(names: &[&str]) -> Vec<ToolSpec> {
-    let spec = |name: &&str| ToolSpec {
-        name: (*name).into(),
-        description: "A tool.".into(),
-        input_schema: json!({"type": "object", "properties": {}}),
-        runs_on: RunsOn::Server,
-        needs_approval: false,
-        idempotent: false,
-    };
+    let schema = json!({"type": "object", "properties": {}});
+    let spec = |name: &&str| ToolSpec::server(*name, "A tool.", schema.clone());
     names.iter().map(spec).collect()
 }
 
@@ -104,7 +98,7 @@ fn user(text: &str) -> Content<'_> {
 
 /// A connection and what it has brought, one line each; pieces of the same kind are one line.
 struct Talk {
-    connection: LiveConnection,
+    connection: GeminiConnection,
     log: Vec<(&'static str, String)>,
     audio: Vec<u8>,
     calls: Vec<(String, String)>,
@@ -112,7 +106,7 @@ struct Talk {
 }
 
 impl Talk {
-    fn new(connection: LiveConnection) -> Self {
+    fn new(connection: GeminiConnection) -> Self {
         Self {
             connection,
             log: Vec::new(),
@@ -154,7 +148,7 @@ impl Talk {
         let mut sink = |incoming: Incoming<'_>| brought.push(line(incoming));
         match read {
             Read::Message(message) => self.connection.events(&message, &mut sink).unwrap(),
-            Read::Quiet => self.connection.quiet(&mut sink),
+            Read::Quiet => self.connection.on_quiet(&mut sink),
             Read::Closed { .. } => unreachable!(),
         }
         for line in brought {
@@ -260,7 +254,7 @@ fn event_line(event: &Event<'_>) -> Line {
             return Line::Call {
                 id: call.id.as_deref().unwrap().to_owned(),
                 name: names.join("+"),
-                args: call.args.clone().unwrap(),
+                args: call.args.clone().unwrap().to_value(),
             };
         }
         assert_eq!(event.partial, Some(true));

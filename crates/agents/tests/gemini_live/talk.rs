@@ -1,6 +1,6 @@
 //! Conversations: spoken and written, interrupted, and by a key.
 
-use adk_bridge_agents::demo::scripted_gemini::live::voice;
+use adk_bridge_demo::scripted_gemini::live::voice;
 
 use super::*;
 
@@ -15,7 +15,7 @@ async fn a_spoken_conversation() {
         sounded.extend(voice::sound(said));
     }
     let bytes: Vec<u8> = sounded.iter().flat_map(|it| it.to_le_bytes()).collect();
-    // Words are sounded one by one: the voice starts anew with each.
+    // Words are spoken one by one: the tone starts again with each.
     assert_eq!(talk.audio.len(), bytes.len());
     assert_eq!(talk.words("spoke"), "good morningünï 日本語ですか");
     assert_eq!(talk.words("heard"), "say good morningsay ünï 日本語ですか");
@@ -65,9 +65,18 @@ async fn a_written_conversation() {
 }
 
 #[tokio::test]
+async fn a_model_with_extended_thinking_gets_the_setting() {
+    let server = Server::start().await;
+    let model = "gemini-3.8-live-extended-thinking";
+    let mut talk = server.open(model, &setup(Modality::Text, &[])).await;
+    talk.send(LiveInput::Text("say one two")).await;
+    assert_eq!(talk.until("complete").await, ["wrote: one two", "complete"]);
+}
+
+#[tokio::test]
 async fn a_model_that_only_speaks_is_read() {
     let server = Server::start().await;
-    let model = "gemini-2.5-flash-native-audio-preview-12-2025";
+    let model = "gemini-2.5-flash-native-audio";
     let mut talk = server.open(model, &setup(Modality::Text, &[])).await;
     assert_eq!(talk.connection.modality(), Modality::Audio);
     talk.send(LiveInput::Text("say in words")).await;

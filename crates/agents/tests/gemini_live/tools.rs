@@ -9,7 +9,7 @@ fn response(id: &str, name: &str, response: Value) -> Response {
     Response {
         id: id.into(),
         name: name.into(),
-        response,
+        response: response.into(),
     }
 }
 
@@ -82,12 +82,12 @@ async fn a_cancelled_call_is_answered_as_part_of_the_conversation() {
             function_call: Some(Box::new(FunctionCall {
                 id: Some(id.as_str().into()),
                 name: Some("get_location".into()),
-                args: Some(json!({})),
+                args: Some(json!({}).into()),
                 ..FunctionCall::default()
             })),
             ..Part::default()
         };
-        let answer = Part::function_response(&id, "get_location", json!({"city": "Rome"}));
+        let answer = Part::function_response(&id, "get_location", json!({"city": "Rome"}).into());
         let turns = [
             Content::new("model", vec![call]),
             Content::new("user", vec![answer]),
@@ -102,7 +102,7 @@ async fn a_cancelled_call_is_answered_as_part_of_the_conversation() {
     }
 }
 
-/// The payment waits for a human while the connection goes: what the handle does not know is told again.
+/// The payment waits for a human while the connection closes: what the handle does not know is sent again.
 #[tokio::test]
 async fn a_lost_call_is_answered_on_the_next_connection() {
     let server = Server::start().await;
@@ -119,7 +119,7 @@ async fn a_lost_call_is_answered_on_the_next_connection() {
     talk.until("call").await;
     assert_eq!(talk.handles.last(), Some(&None), "not resumable");
     let lost = talk.connection.open_calls()[0].clone();
-    talk.connection.close().await;
+    Box::new(talk.connection).close().await;
 
     let resumed = LiveSetup {
         contents: vec![user(wish)],
@@ -132,7 +132,7 @@ async fn a_lost_call_is_answered_on_the_next_connection() {
         function_call: Some(Box::new(FunctionCall {
             id: Some("ours".into()),
             name: Some("search_database".into()),
-            args: Some(json!({"query": "users"})),
+            args: Some(json!({"query": "users"}).into()),
             ..FunctionCall::default()
         })),
         ..Part::default()
@@ -140,7 +140,7 @@ async fn a_lost_call_is_answered_on_the_next_connection() {
     let answer = Part::function_response(
         "ours",
         "search_database",
-        json!({"message": "Found 10 users"}),
+        json!({"message": "Found 10 users"}).into(),
     );
     let turns = [
         Content::new("model", vec![call]),

@@ -1,4 +1,4 @@
-//! What the schemas of the newest clients demand of a chunk, as one table.
+//! The schemas of the newest clients for chunks, as one table.
 
 use serde_json::{Map, Value};
 
@@ -24,7 +24,7 @@ pub(super) fn check(kind: &str, object: &Map<String, Value>) -> Result<(), Chunk
     Ok(())
 }
 
-/// The fields of a type; `!` marks those that must be there.
+/// The fields of a type; `!` marks required ones.
 fn fields(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "start" => "messageId messageMetadata",
@@ -71,7 +71,7 @@ fn fields(kind: &str) -> Option<&'static str> {
 
 type Rule = (&'static str, fn(&Value) -> bool);
 
-/// A field's name decides its type, whichever chunk it stands in.
+/// The name of a field decides its type, whichever chunk it is in.
 fn rule(name: &str) -> Rule {
     match name {
         "input" | "output" | "data" | "messageMetadata" | "approvalDescriptor"

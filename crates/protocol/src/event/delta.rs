@@ -1,33 +1,33 @@
-//! Reads the events of which nearly every turn consists: a piece of text, in the compact JSON of an ADK server.
+//! Reads text deltas in the compact JSON of an ADK server: nearly all events of a turn have this form.
 //!
-//! This is the part of JSON that such an event needs, and nothing is guessed: whatever looks different is left to the
-//! full reader, which takes four times as long and knows every form.
+//! It accepts only the part of JSON that such an event needs and guesses nothing: every other form is left to the full
+//! reader, which takes four times as long.
 
 use serde_json::value::RawValue;
 
-use super::escaped::unescape;
 use super::{Content, Event, Part, Parts, Raw};
 use crate::chunk::Str;
+use crate::json_text::unescape;
 
-/// What every event of an ADK server says that does nothing.
+/// The actions of an ADK server's event that does nothing.
 const NO_ACTIONS: &str = r#"{"stateDelta":{},"artifactDelta":{},"requestedAuthConfigs":{},"requestedToolConfirmations":{}}"#;
 
-/// Reads an event that is a text delta; nothing where the full reader must look at it.
+/// Reads an event that is a text delta; `None` if the full reader must look at it.
 pub(super) fn read(json: &str) -> Option<Event<'_>> {
     let mut scan = Scan { rest: json };
     let mut event = Event::default();
     scan.object(|key, scan| match key {
-        "id" => once(&mut event.id, scan.word()),
-        "invocationId" => once(&mut event.invocation_id, scan.word()),
-        "author" => once(&mut event.author, scan.word()),
-        "branch" => once(&mut event.branch, scan.word()),
-        "modelVersion" => once(&mut event.model_version, scan.word()),
-        "content" => once(&mut event.content, scan.content()),
-        "partial" => once(&mut event.partial, scan.flag()),
-        "usageMetadata" => once(&mut event.usage_metadata, scan.raw()),
-        "timestamp" => once(&mut event.timestamp, scan.raw()),
+        "id" => set_once(&mut event.id, scan.word()),
+        "invocationId" => set_once(&mut event.invocation_id, scan.word()),
+        "author" => set_once(&mut event.author, scan.word()),
+        "branch" => set_once(&mut event.branch, scan.word()),
+        "modelVersion" => set_once(&mut event.model_version, scan.word()),
+        "content" => set_once(&mut event.content, scan.content()),
+        "partial" => set_once(&mut event.partial, scan.flag()),
+        "usageMetadata" => set_once(&mut event.usage_metadata, scan.raw()),
+        "timestamp" => set_once(&mut event.timestamp, scan.raw()),
         "actions" => scan.expect(NO_ACTIONS),
-        // Says nothing that is used.
+        // Contains nothing that is used.
         "nodeInfo" => scan.object(|_, scan| scan.plain().map(drop)),
         _ => None,
     })?;
@@ -55,8 +55,8 @@ impl<'a> Scan<'a> {
     fn content(&mut self) -> Option<Content<'a>> {
         let (mut role, mut parts) = (None, None);
         self.object(|key, scan| match key {
-            "role" => once(&mut role, scan.word()),
-            "parts" => once(&mut parts, scan.only_part()),
+            "role" => set_once(&mut role, scan.word()),
+            "parts" => set_once(&mut parts, scan.only_part()),
             _ => None,
         })?;
         Some(Content {
@@ -69,8 +69,8 @@ impl<'a> Scan<'a> {
         let mut part = Part::default();
         self.expect("[")?;
         self.object(|key, scan| match key {
-            "text" => once(&mut part.text, scan.text()),
-            "thought" => once(&mut part.thought, scan.flag()),
+            "text" => set_once(&mut part.text, scan.text()),
+            "thought" => set_once(&mut part.thought, scan.flag()),
             _ => None,
         })?;
         self.expect("]")?;
@@ -111,7 +111,7 @@ impl<'a> Scan<'a> {
         Some(plain)
     }
 
-    /// A value that is kept as it stands; nothing for `null`, which counts as absent.
+    /// A value that is kept as it is written; `None` for `null`, which counts as absent.
     fn raw(&mut self) -> Option<Raw<'a>> {
         let value = self.value()?;
         (value.get() != "null").then_some(Raw::Borrowed(value))
@@ -130,8 +130,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Fills a field that has not been there before: JSON with a key twice is the full reader's to refuse.
-fn once<T>(slot: &mut Option<T>, value: Option<T>) -> Option<()> {
+/// Fills a field that has not occurred before: the full reader refuses JSON with a duplicate key.
+fn set_once<T>(slot: &mut Option<T>, value: Option<T>) -> Option<()> {
     match slot {
         Some(_) => None,
         None => {

@@ -1,7 +1,7 @@
-//! The parts of a content: a delta has one, which is kept without an allocation.
+//! The parts of a content: the single part of a delta is kept without an allocation.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -9,17 +9,17 @@ use super::Part;
 
 /// Any number of parts, as a slice.
 #[derive(Clone)]
-pub struct Parts<'a>(Kept<'a>);
+pub struct Parts<'a>(PartList<'a>);
 
 #[derive(Clone)]
-enum Kept<'a> {
+enum PartList<'a> {
     One([Part<'a>; 1]),
     Many(Vec<Part<'a>>),
 }
 
 impl<'a> Parts<'a> {
     pub(super) fn one(part: Part<'a>) -> Self {
-        Self(Kept::One([part]))
+        Self(PartList::One([part]))
     }
 }
 
@@ -28,23 +28,32 @@ impl<'a> Deref for Parts<'a> {
 
     fn deref(&self) -> &[Part<'a>] {
         match &self.0 {
-            Kept::One(part) => part,
-            Kept::Many(parts) => parts,
+            PartList::One(part) => part,
+            PartList::Many(parts) => parts,
+        }
+    }
+}
+
+impl DerefMut for Parts<'_> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match &mut self.0 {
+            PartList::One(part) => part,
+            PartList::Many(parts) => parts,
         }
     }
 }
 
 impl<'a> From<Vec<Part<'a>>> for Parts<'a> {
     fn from(parts: Vec<Part<'a>>) -> Self {
-        Self(Kept::Many(parts))
+        Self(PartList::Many(parts))
     }
 }
 
 impl<'a> From<Parts<'a>> for Vec<Part<'a>> {
     fn from(parts: Parts<'a>) -> Self {
         match parts.0 {
-            Kept::One(part) => part.into(),
-            Kept::Many(parts) => parts,
+            PartList::One(part) => part.into(),
+            PartList::Many(parts) => parts,
         }
     }
 }
@@ -60,7 +69,7 @@ impl<'p, 'a> IntoIterator for &'p Parts<'a> {
 
 impl Default for Parts<'_> {
     fn default() -> Self {
-        Self(Kept::Many(Vec::new()))
+        Self(PartList::Many(Vec::new()))
     }
 }
 

@@ -1,24 +1,16 @@
-//! Builds a message out of chunks, exactly as `readUIMessageStream` of the AI SDK does.
+//! Builds a message out of chunks, exactly as the AI SDK's `readUIMessageStream` does.
 //!
-//! A chunk that the client would refuse is refused here, and leaves the message as it was.
+//! A chunk that the client would refuse is refused here too, and leaves the message unchanged.
 //!
-//! **Differences between the versions**, chosen by [`Sdk`]:
+//! Differences of older versions are [`Feature`]s that these versions lack.
 //!
-//! | | v6 | v7 |
-//! |---|---|---|
-//! | `finish-step` | forgets the open text and reasoning parts: a later delta for them is refused | nothing |
-//! | `tool-input-error` of a static tool | the input goes to `rawInput`, and `input` is absent | the input goes to `input` |
-//! | `text-end` | – | keeps `citations` |
-//! | `tool-approval-request` | – | keeps `reason` (as `requestReason`) and `isAutomatic`, if it is true |
-//! | a streamed input that stands behind `[` | see [`partial_json`](super::partial_json) | |
-//! | types that only v7 knows | refused | folded |
+//! **Streamed inputs.** A client parses the whole text of a tool's input again at every delta. A server rarely needs
+//! the value, so here a delta only appends to the text. The value is made when the message is read ([`Fold::message`]),
+//! or when the call continues with this input. If a `tool-input-available` replaces the value first, nothing is parsed
+//! at all.
 //!
-//! **Streamed inputs.** A client parses the text of a tool's input anew at every delta. A server seldom looks, so a delta
-//! only appends to the text here, and the value is made when the message is read ([`Fold::message`]) or when the call
-//! moves on in a way that keeps it. A `tool-input-available` replaces the value, and then nothing was ever parsed.
-//!
-//! **Not followed**: the client keeps a `data-NAME` chunk itself as the part, fields included that no schema knows. Such
-//! fields do not survive [`Chunk::parse`], and no part has them here.
+//! **Different from the SDK**: a client keeps a `data-NAME` chunk itself as the part, including fields outside of the
+//! schema. [`Chunk::parse`] drops such fields, so no part has them here.
 
 mod metadata;
 mod parts;
@@ -27,16 +19,18 @@ mod tools;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
 use thiserror::Error;
 
 use self::parts::{fields, other};
 use self::tools::{StreamedInput, Update};
 use super::{
-    ApprovalField, FilePart, Message, Part, ReasoningPart, Role, SourceDocumentPart, SourceUrlPart,
-    TextPart, TextState, ToolState,
+    ApprovalField, Extra, FilePart, Message, Part, ReasoningPart, Role, SourceDocumentPart,
+    SourceUrlPart, TextPart, TextState, ToolState,
 };
-use crate::chunk::{Chunk, FinishReason, Json, Sdk, Str};
+use crate::chunk::{Chunk, FinishReason, Str};
+use crate::id::{CallId, MessageId};
+use crate::json_text::Json;
+use crate::sdk::{Feature, Sdk};
 
 /// A message that chunks are being folded into.
 #[derive(Debug, Clone)]
@@ -47,8 +41,8 @@ pub struct Fold {
     /// Where the open text parts are, by the id of their chunks.
     texts: BTreeMap<String, usize>,
     reasonings: BTreeMap<String, usize>,
-    /// Inputs that were streamed, by call id. They stay when the call moves on, as a delta may still come.
-    inputs: BTreeMap<String, StreamedInput>,
+    /// Streamed inputs by call id. They are kept when the call moves on, since a delta may still arrive.
+    inputs: BTreeMap<CallId, StreamedInput>,
 }
 
 /// Why a chunk does not fit the message so far.
@@ -68,16 +62,16 @@ pub enum FoldError {
         "metadata that is a plain value cannot be merged with fields; send an object from the start"
     )]
     Metadata,
-    #[error("this chunk is known to v7 only; leave it out for a v6 client")]
+    #[error("clients of this version do not know this chunk; leave it out for them")]
     Newer,
-    /// The stream says itself that the turn failed.
+    /// The stream itself reports that the turn failed.
     #[error("{0}")]
     Reported(String),
 }
 
 impl Fold {
     /// Starts an assistant's message.
-    pub fn new(sdk: Sdk, id: impl Into<String>) -> Self {
+    pub fn new(sdk: Sdk, id: impl Into<MessageId>) -> Self {
         Self {
             sdk,
             message: Message::assistant(id),
@@ -89,12 +83,12 @@ impl Fold {
     }
 
     /// Continues an assistant's message; after any other message it starts an empty one with the same id, as the AI SDK
-    /// does. Text that is still open there stays as it is, a streamed input may go on.
+    /// does. Text that is open in the message stays as it is; a streamed input may continue.
     pub fn onto(sdk: Sdk, message: Message) -> Self {
         if message.role != Role::Assistant {
             return Self::new(sdk, message.id);
         }
-        let mut fold = Self::new(sdk, String::new());
+        let mut fold = Self::new(sdk, MessageId::default());
         fold.message = message;
         for part in &fold.message.parts[fold.current_step()] {
             if let Part::Tool(tool) = part
@@ -107,19 +101,19 @@ impl Fold {
         fold
     }
 
-    /// Returns the message so far. The inputs that are still arriving are given their values first.
+    /// Returns the message so far, after updating the inputs that are still arriving.
     pub fn message(&mut self) -> &Message {
         self.settle();
         &self.message
     }
 
-    /// Returns the message so far for a change. Parts may be changed and added, but must stay in their places.
+    /// Returns the message so far to be changed. Parts may be changed and added, but must not move.
     pub fn message_mut(&mut self) -> &mut Message {
         self.settle();
         &mut self.message
     }
 
-    /// Returns the message so far without changing anything here: a copy of it where inputs are still arriving.
+    /// Returns the message so far without changing `self`: a copy if inputs are still arriving.
     pub fn snapshot(&self) -> Cow<'_, Message> {
         if self.inputs.values().any(StreamedInput::lags) {
             Cow::Owned(self.clone().into_message())
@@ -128,7 +122,8 @@ impl Fold {
         }
     }
 
-    /// Returns the message so far as it lies here: `input` and `rawInput` of a call in `input-streaming` may lag behind.
+    /// Returns the message so far without updating it: `input` and `rawInput` of a call in `input-streaming` may lag
+    /// behind.
     pub fn unsettled(&self) -> &Message {
         &self.message
     }
@@ -138,14 +133,14 @@ impl Fold {
         self.message
     }
 
-    /// Returns what the last `finish` said.
+    /// Returns the latest finish reason.
     pub fn finish_reason(&self) -> Option<FinishReason> {
         self.finish_reason
     }
 
     /// Folds one chunk into the message.
     pub fn apply(&mut self, chunk: &Chunk<'_>) -> Result<(), FoldError> {
-        if chunk.since() > self.sdk {
+        if !chunk.is_known_to(self.sdk) {
             return Err(FoldError::Newer);
         }
         match chunk {
@@ -153,7 +148,7 @@ impl Fold {
                 message_id,
                 message_metadata,
             } => {
-                let other = message_id.as_deref().filter(|id| *id != self.message.id);
+                let other = message_id.as_deref().filter(|id| self.message.id != *id);
                 if let Some(id) = other {
                     *self = Self::new(self.sdk, id);
                 }
@@ -171,7 +166,7 @@ impl Fold {
             Chunk::Error { error_text } => return Err(FoldError::Reported(owned(error_text))),
             Chunk::StartStep => self.push(Part::StepStart),
             Chunk::FinishStep => {
-                if self.sdk == Sdk::V6 {
+                if !self.sdk.has(Feature::TextsAcrossSteps) {
                     self.texts.clear();
                     self.reasonings.clear();
                 }
@@ -192,7 +187,7 @@ impl Fold {
                 self.texts.insert(owned(id), self.message.parts.len());
                 self.push(Part::Text(TextPart {
                     state: Some(TextState::Streaming),
-                    provider_metadata: value(provider_metadata),
+                    provider_metadata: provider_metadata.clone(),
                     ..TextPart::default()
                 }));
             }
@@ -210,7 +205,7 @@ impl Fold {
                 provider_metadata,
                 citations,
             } => {
-                let keeps_citations = self.sdk >= Sdk::V7;
+                let keeps_citations = self.sdk.has(Feature::Citations);
                 let part = self.text("text-end", id)?;
                 part.state = Some(TextState::Done);
                 replace(&mut part.provider_metadata, provider_metadata);
@@ -227,7 +222,7 @@ impl Fold {
                 self.push(Part::Reasoning(ReasoningPart {
                     id: Some(owned(id)),
                     state: Some(TextState::Streaming),
-                    provider_metadata: value(provider_metadata),
+                    provider_metadata: provider_metadata.clone(),
                     ..ReasoningPart::default()
                 }));
             }
@@ -268,7 +263,7 @@ impl Fold {
                     name: owned(tool_name),
                     dynamic: dynamic.unwrap_or(false),
                     title: title.as_ref().map(owned),
-                    tool_metadata: value(tool_metadata),
+                    tool_metadata: tool_metadata.clone(),
                     unsettled: None,
                 };
                 self.place(
@@ -279,13 +274,13 @@ impl Fold {
                         state: ToolState::InputStreaming,
                         input_encoding: *input_encoding,
                         provider_executed: *provider_executed,
-                        provider_metadata: value(provider_metadata),
+                        provider_metadata: provider_metadata.clone(),
                         tool_metadata: input.tool_metadata.clone(),
                         title: input.title.clone(),
                         ..Update::default()
                     },
                 );
-                self.inputs.insert(owned(tool_call_id), input);
+                self.inputs.insert(tool_call_id.as_ref().into(), input);
             }
             Chunk::ToolInputDelta {
                 tool_call_id,
@@ -308,10 +303,10 @@ impl Fold {
                 Update {
                     name: owned(tool_name),
                     state: ToolState::InputAvailable,
-                    input: Some(input.as_ref().clone()),
+                    input: Some(input.clone()),
                     provider_executed: *provider_executed,
-                    provider_metadata: value(provider_metadata),
-                    tool_metadata: value(tool_metadata),
+                    provider_metadata: provider_metadata.clone(),
+                    tool_metadata: tool_metadata.clone(),
                     title: title.as_ref().map(owned),
                     ..Update::default()
                 },
@@ -327,13 +322,13 @@ impl Fold {
                 dynamic,
                 title: _,
             } => {
-                // A part that is there already decides which kind it is.
+                // An existing part decides the kind.
                 let dynamic = match self.find_in_step(tool_call_id, None) {
                     Some(at) => self.tool(at).is_some_and(|tool| tool.dynamic),
                     None => dynamic.unwrap_or(false),
                 };
-                let input = Some(input.as_ref().clone());
-                let (input, raw_input) = if dynamic || self.sdk >= Sdk::V7 {
+                let input = Some(input.clone());
+                let (input, raw_input) = if dynamic || self.sdk.has(Feature::RefusedInputs) {
                     (input, None)
                 } else {
                     (None, input)
@@ -348,8 +343,8 @@ impl Fold {
                         raw_input,
                         error_text: Some(owned(error_text)),
                         provider_executed: *provider_executed,
-                        provider_metadata: value(provider_metadata),
-                        tool_metadata: value(tool_metadata),
+                        provider_metadata: provider_metadata.clone(),
+                        tool_metadata: tool_metadata.clone(),
                         ..Update::default()
                     },
                 );
@@ -364,22 +359,26 @@ impl Fold {
                 reason,
                 is_automatic,
             } => {
-                let newer = self.sdk >= Sdk::V7;
+                let sdk = self.sdk;
                 let tool = self.call(tool_call_id)?;
                 tool.state = ToolState::ApprovalRequested;
-                let descriptor = value(approval_descriptor).filter(|value| !value.is_null());
-                let is_automatic = is_automatic.filter(|is| newer && *is);
+                let descriptor = approval_descriptor.clone().filter(|value| !value.is_null());
+                let reason = reason.as_deref().map(Json::from);
+                let is_automatic = is_automatic.filter(|is| *is).map(Json::from);
                 tool.approval = Some(ApprovalField {
-                    id: Some(owned(approval_id)),
+                    id: Some(approval_id.as_ref().into()),
                     extra: fields([
                         ("descriptor", descriptor),
-                        ("inputSchemaInput", value(input_schema_input)),
+                        ("inputSchemaInput", input_schema_input.clone()),
                         (
                             "requestReason",
-                            reason.as_deref().filter(|_| newer).map(Value::from),
+                            reason.filter(|_| sdk.has(Feature::RequestReasons)),
                         ),
-                        ("isAutomatic", is_automatic.map(Value::from)),
-                        ("signature", signature.as_deref().map(Value::from)),
+                        (
+                            "isAutomatic",
+                            is_automatic.filter(|_| sdk.has(Feature::AutomaticRequests)),
+                        ),
+                        ("signature", signature.as_deref().map(Json::from)),
                     ]),
                     ..ApprovalField::default()
                 });
@@ -415,11 +414,11 @@ impl Fold {
             } => {
                 let tool = self.settled_call(tool_call_id)?;
                 let update = Update {
-                    output: Some(output.as_ref().clone()),
+                    output: Some(output.clone()),
                     preliminary: *preliminary,
                     provider_executed: *provider_executed,
-                    provider_metadata: value(provider_metadata),
-                    tool_metadata: value(tool_metadata),
+                    provider_metadata: provider_metadata.clone(),
+                    tool_metadata: tool_metadata.clone(),
                     ..Update::moving_on(tool, ToolState::OutputAvailable)
                 };
                 update.onto(tool);
@@ -442,8 +441,8 @@ impl Fold {
                     raw_input,
                     error_text: Some(owned(error_text)),
                     provider_executed: *provider_executed,
-                    provider_metadata: value(provider_metadata),
-                    tool_metadata: value(tool_metadata),
+                    provider_metadata: provider_metadata.clone(),
+                    tool_metadata: tool_metadata.clone(),
                     ..Update::moving_on(tool, ToolState::OutputError)
                 };
                 update.onto(tool);
@@ -459,8 +458,8 @@ impl Fold {
                     source_id: owned(source_id),
                     url: owned(url),
                     title: title.as_ref().map(owned),
-                    provider_metadata: value(provider_metadata),
-                    extra: Map::new(),
+                    provider_metadata: provider_metadata.clone(),
+                    extra: Extra::default(),
                 }));
             }
             Chunk::SourceDocument {
@@ -475,8 +474,8 @@ impl Fold {
                     media_type: owned(media_type),
                     title: owned(title),
                     filename: filename.as_ref().map(owned),
-                    provider_metadata: value(provider_metadata),
-                    extra: Map::new(),
+                    provider_metadata: provider_metadata.clone(),
+                    extra: Extra::default(),
                 }));
             }
             Chunk::File {
@@ -486,7 +485,7 @@ impl Fold {
             } => self.push(Part::File(FilePart {
                 media_type: owned(media_type),
                 url: owned(url),
-                provider_metadata: value(provider_metadata),
+                provider_metadata: provider_metadata.clone(),
                 ..FilePart::default()
             })),
             Chunk::ReasoningFile {
@@ -496,9 +495,9 @@ impl Fold {
             } => self.push(other(
                 "reasoning-file",
                 [
-                    ("mediaType", Some(Value::from(media_type.as_ref()))),
-                    ("url", Some(Value::from(url.as_ref()))),
-                    ("providerMetadata", value(provider_metadata)),
+                    ("mediaType", Some(Json::from(media_type.as_ref()))),
+                    ("url", Some(Json::from(url.as_ref()))),
+                    ("providerMetadata", provider_metadata.clone()),
                 ],
             )),
             Chunk::Custom {
@@ -507,15 +506,15 @@ impl Fold {
             } => self.push(other(
                 "custom",
                 [
-                    ("kind", Some(Value::from(kind.as_ref()))),
-                    ("providerMetadata", value(provider_metadata)),
+                    ("kind", Some(Json::from(kind.as_ref()))),
+                    ("providerMetadata", provider_metadata.clone()),
                 ],
             )),
             Chunk::SteeringMessage { id, parts } => self.push(other(
                 "steering-message",
                 [
-                    ("id", Some(Value::from(id.as_ref()))),
-                    ("parts", Some(parts.as_ref().clone())),
+                    ("id", Some(Json::from(id.as_ref()))),
+                    ("parts", Some(parts.clone())),
                 ],
             )),
             Chunk::Data(data) => self.data(data),
@@ -555,13 +554,13 @@ impl Fold {
         }
     }
 
-    fn merge_metadata(&mut self, metadata: &Option<Json<'_>>) -> Result<(), FoldError> {
+    fn merge_metadata(&mut self, metadata: &Option<Json>) -> Result<(), FoldError> {
         metadata
-            .as_deref()
+            .as_ref()
             .map_or(Ok(()), |metadata| self.merge(metadata))
     }
 
-    fn merge(&mut self, metadata: &Value) -> Result<(), FoldError> {
+    fn merge(&mut self, metadata: &Json) -> Result<(), FoldError> {
         metadata::merge(&mut self.message.metadata, metadata)
     }
 }
@@ -570,12 +569,8 @@ fn owned(text: &Str<'_>) -> String {
     text.as_ref().to_owned()
 }
 
-fn value(json: &Option<Json<'_>>) -> Option<Value> {
-    json.as_deref().cloned()
-}
-
-fn replace(old: &mut Option<Value>, new: &Option<Json<'_>>) {
-    if let Some(new) = new.as_deref() {
-        *old = Some(new.clone());
+fn replace(old: &mut Option<Json>, new: &Option<Json>) {
+    if new.is_some() {
+        old.clone_from(new);
     }
 }

@@ -1,29 +1,33 @@
 //! UIMessage: what a conversation consists of for a front end.
 //!
 //! [`parse`] reads every form that clients send, [`fold`] builds a message out of chunks exactly as the AI SDK does
-//! (inputs that are still arriving by [`partial_json`]), and `replay` turns a message into chunks again.
+//! (with [`partial_json`] for inputs that are still arriving), and `replay` turns a message into chunks again.
 
+mod draft;
+mod extra;
 pub mod fold;
 pub mod parse;
 pub mod partial_json;
 pub mod replay;
 mod serialize;
 
-use serde_json::{Map, Value};
-
 use crate::chunk::InputEncoding;
+use crate::id::{ApprovalId, CallId, MessageId};
+use crate::json_text::Json;
 
-pub use parse::{At, MessageError, parse_messages};
+pub(crate) use draft::Draft;
+pub use extra::Extra;
+pub use parse::{Location, MessageError, parse_messages};
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    pub id: String,
+    pub id: MessageId,
     pub role: Role,
-    pub metadata: Option<Value>,
+    pub metadata: Option<Json>,
     pub parts: Vec<Part>,
     /// Fields that this version does not know; they are kept.
-    pub extra: Map<String, Value>,
+    pub extra: Extra,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,18 +38,18 @@ pub enum Role {
 }
 
 impl Message {
-    /// An assistant's message without anything in it.
-    pub fn assistant(id: impl Into<String>) -> Self {
+    /// An empty message of an assistant.
+    pub fn assistant(id: impl Into<MessageId>) -> Self {
         Self {
             id: id.into(),
             role: Role::Assistant,
             metadata: None,
             parts: Vec::new(),
-            extra: Map::new(),
+            extra: Extra::default(),
         }
     }
 
-    /// Where its first text lies that goes on.
+    /// The index of its first text that is still growing.
     pub(crate) fn first_growing(&self) -> Option<usize> {
         self.parts.iter().position(|part| {
             let state = match part {
@@ -57,7 +61,7 @@ impl Message {
         })
     }
 
-    /// Whether a step was opened after others and has nothing in it.
+    /// Whether its last step is empty and follows others.
     pub(crate) fn ends_with_a_step(&self) -> bool {
         self.parts.len() > 1 && matches!(self.parts.last(), Some(Part::StepStart))
     }
@@ -86,11 +90,11 @@ pub enum Part {
     SourceDocument(SourceDocumentPart),
     Data(DataPart),
     /// A part type that this version does not know, kept as it came.
-    Other(Map<String, Value>),
+    Other(Extra),
 }
 
 impl Part {
-    /// The tool call, if it is one.
+    /// The tool call, if the part is one.
     pub fn as_tool(&self) -> Option<&ToolPart> {
         match self {
             Self::Tool(tool) => Some(tool),
@@ -99,14 +103,19 @@ impl Part {
     }
 }
 
+/// The id by which chunks name the text part at this index of a message.
+pub(crate) fn text_id(index: usize) -> String {
+    format!("t{index}")
+}
+
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TextPart {
     pub text: String,
     pub state: Option<TextState>,
-    pub provider_metadata: Option<Value>,
-    /// Known to v7 only.
-    pub citations: Option<Value>,
-    pub extra: Map<String, Value>,
+    pub provider_metadata: Option<Json>,
+    /// Kept by clients that know [`Feature::Citations`](crate::sdk::Feature::Citations).
+    pub citations: Option<Json>,
+    pub extra: Extra,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -114,8 +123,8 @@ pub struct ReasoningPart {
     pub id: Option<String>,
     pub text: String,
     pub state: Option<TextState>,
-    pub provider_metadata: Option<Value>,
-    pub extra: Map<String, Value>,
+    pub provider_metadata: Option<Json>,
+    pub extra: Extra,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,33 +133,34 @@ pub enum TextState {
     Done,
 }
 
-/// A tool call and what became of it.
+/// A tool call and its outcome.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolPart {
-    pub call_id: String,
+    pub call_id: CallId,
     pub name: String,
     /// `dynamic-tool` instead of `tool-NAME`.
     pub dynamic: bool,
     pub state: ToolState,
-    pub input: Option<Value>,
-    /// The text so far of a streamed input, or (v6) the input of a call that was refused.
-    pub raw_input: Option<Value>,
+    pub input: Option<Json>,
+    /// The text so far of a streamed input, or the input of a refused call, as clients without
+    /// [`Feature::RefusedInputs`](crate::sdk::Feature::RefusedInputs) keep it.
+    pub raw_input: Option<Json>,
     pub input_encoding: Option<InputEncoding>,
-    pub output: Option<Value>,
+    pub output: Option<Json>,
     pub error_text: Option<String>,
     pub preliminary: Option<bool>,
     pub provider_executed: Option<bool>,
     pub title: Option<String>,
-    pub tool_metadata: Option<Value>,
-    pub call_provider_metadata: Option<Value>,
-    pub result_provider_metadata: Option<Value>,
+    pub tool_metadata: Option<Json>,
+    pub call_provider_metadata: Option<Json>,
+    pub result_provider_metadata: Option<Json>,
     pub approval: Option<ApprovalField>,
-    pub extra: Map<String, Value>,
+    pub extra: Extra,
 }
 
 impl ToolPart {
-    /// A call of which only id and name are known.
-    pub fn new(call_id: String, name: &str) -> Self {
+    /// A call with only its id and name.
+    pub fn new(call_id: CallId, name: &str) -> Self {
         Self {
             call_id,
             name: name.to_owned(),
@@ -168,7 +178,7 @@ impl ToolPart {
             call_provider_metadata: None,
             result_provider_metadata: None,
             approval: None,
-            extra: Map::new(),
+            extra: Extra::default(),
         }
     }
 }
@@ -183,7 +193,7 @@ pub enum ToolState {
     OutputAvailable,
     OutputError,
     OutputDenied,
-    /// A state that this version does not know (`call` of older clients, for one).
+    /// A state that this version does not know, such as `call` of older clients.
     Other(String),
 }
 
@@ -221,11 +231,11 @@ impl From<String> for ToolState {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ApprovalField {
     /// Absent only in messages written by hand.
-    pub id: Option<String>,
+    pub id: Option<ApprovalId>,
     pub approved: Option<bool>,
     pub reason: Option<String>,
-    /// `descriptor`, `signature`, `inputSchemaInput`, `requestReason`, `isAutomatic` and whatever comes later.
-    pub extra: Map<String, Value>,
+    /// `descriptor`, `signature`, `inputSchemaInput`, `requestReason`, `isAutomatic` and all later additions.
+    pub extra: Extra,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -233,8 +243,8 @@ pub struct FilePart {
     pub media_type: String,
     pub url: String,
     pub filename: Option<String>,
-    pub provider_metadata: Option<Value>,
-    pub extra: Map<String, Value>,
+    pub provider_metadata: Option<Json>,
+    pub extra: Extra,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -242,8 +252,8 @@ pub struct SourceUrlPart {
     pub source_id: String,
     pub url: String,
     pub title: Option<String>,
-    pub provider_metadata: Option<Value>,
-    pub extra: Map<String, Value>,
+    pub provider_metadata: Option<Json>,
+    pub extra: Extra,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -252,8 +262,8 @@ pub struct SourceDocumentPart {
     pub media_type: String,
     pub title: String,
     pub filename: Option<String>,
-    pub provider_metadata: Option<Value>,
-    pub extra: Map<String, Value>,
+    pub provider_metadata: Option<Json>,
+    pub extra: Extra,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -261,6 +271,6 @@ pub struct DataPart {
     /// The whole type, `data-` included.
     pub kind: String,
     pub id: Option<String>,
-    pub data: Value,
-    pub extra: Map<String, Value>,
+    pub data: Json,
+    pub extra: Extra,
 }

@@ -1,27 +1,28 @@
 //! Reads JSON that is still arriving, with the same result as the AI SDK's `parsePartialJson`.
 //!
-//! A text that is JSON is read as it is. Otherwise it is cut behind its last sound character, what is open there is
-//! closed, and the result is read if it is JSON; a text beyond repair has no value.
+//! Valid JSON is read as it is. Any other text is cut after its last sound character, everything open there is closed,
+//! and the result is read if it is JSON; a text that cannot be repaired has no value.
 //!
-//! v6 and v7 differ in one place: after `[` v6 takes any character as sound, so that `[-` (a negative number to come)
-//! has no value there and is `[]` in v7.
+//! The versions differ in one place: without [`Feature::UnfinishedArrays`] any character after `[` counts as sound, so
+//! `[-` (the beginning of a negative number) has no value there; with it, the value is `[]`.
 //!
 //! JavaScript reads some texts that `serde_json` refuses. Half of a surrogate pair (`\ud83d`, as at the edge of two
-//! deltas) becomes U+FFFD here, where JavaScript keeps the half. Numbers out of range and more than 128 levels of nesting
-//! have no value. A `__proto__` key, or a `constructor` with a `prototype`, makes a text unreadable in both.
+//! deltas) becomes U+FFFD here, while JavaScript keeps the half. Numbers out of range and more than 128 levels of
+//! nesting have no value. A `__proto__` key, or a `constructor` with a `prototype`, makes a text unreadable in both.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::chunk::Sdk;
+use crate::json_text::Json;
+use crate::sdk::{Feature, Sdk};
 
-/// Returns the value of a text of which the end may be missing. Takes time in proportion to the text.
-pub fn parse(text: &str, sdk: Sdk) -> Option<Value> {
+/// Returns the value of a text whose end may be missing, in time proportional to its length.
+pub fn parse(text: &str, sdk: Sdk) -> Option<Json> {
     read(text).or_else(|| read(&repair(text, sdk)))
 }
 
-/// Cuts and closes a text so that it is JSON, if it can be.
+/// Cuts and closes a text so that it becomes JSON, if possible.
 pub fn repair(text: &str, sdk: Sdk) -> String {
     let mut scan = Scan {
         text,
@@ -32,7 +33,7 @@ pub fn repair(text: &str, sdk: Sdk) -> String {
         digits: 0,
     };
     for (start, char) in text.char_indices() {
-        // JavaScript scans UTF-16 units, and a scan of invalid JSON can tell one from two.
+        // JavaScript scans UTF-16 units, and in invalid JSON one unit and two can give different results.
         for _ in 0..char.len_utf16() {
             scan.step(char, start, start + char.len_utf8());
         }
@@ -43,7 +44,7 @@ pub fn repair(text: &str, sdk: Sdk) -> String {
 struct Scan<'a> {
     text: &'a str,
     sdk: Sdk,
-    /// What is open, innermost last.
+    /// The open values, innermost last.
     open: Vec<Open>,
     /// Where the last sound character ends.
     sound: usize,
@@ -105,7 +106,7 @@ impl Scan<'_> {
             },
             Open::Array(InArray::Start) if char == ']' => self.shut(end),
             Open::Array(InArray::Start) => {
-                if self.sdk == Sdk::V6 {
+                if !self.sdk.has(Feature::UnfinishedArrays) {
                     self.sound = end;
                 }
                 self.value(char, start, end, Open::Array(InArray::AfterValue));
@@ -156,7 +157,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Opens a value if one starts here; `then` is what follows it.
+    /// Opens a value if one starts here; `then` is the state after it.
     fn value(&mut self, char: char, start: usize, end: usize, then: Open) {
         let inner = match char {
             '"' => Open::Text,
@@ -223,14 +224,18 @@ impl Scan<'_> {
     }
 }
 
-fn read(text: &str) -> Option<Value> {
-    let value: Value = serde_json::from_str(text)
+fn read(text: &str) -> Option<Json> {
+    let json = Json::parse(text)
         .or_else(|error| match mend_surrogates(text) {
-            Cow::Owned(mended) => serde_json::from_str(&mended),
+            Cow::Owned(mended) => Json::parse(&mended),
             Cow::Borrowed(_) => Err(error),
         })
         .ok()?;
-    (!reaches_prototype(&value)).then_some(value)
+    // The kept text does not escape letters.
+    let may_reach = ["__proto__", "constructor"]
+        .iter()
+        .any(|name| json.text().contains(name));
+    (!may_reach || !reaches_prototype(&json.to_value())).then_some(json)
 }
 
 fn reaches_prototype(value: &Value) -> bool {
@@ -247,7 +252,7 @@ fn reaches_prototype(value: &Value) -> bool {
     }
 }
 
-/// Replaces `\u` escapes of surrogates without a partner.
+/// Replaces `\u` escapes of unpaired surrogates.
 fn mend_surrogates(text: &str) -> Cow<'_, str> {
     let mut mended = String::new();
     let mut copied = 0;
@@ -264,7 +269,7 @@ fn mend_surrogates(text: &str) -> Cow<'_, str> {
                 at += 6;
                 copied = at;
             }
-            // The character behind a backslash may be a backslash.
+            // The character after a backslash may be a backslash.
             _ => at += 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
         }
     }

@@ -1,11 +1,10 @@
-//! Messages as the AI SDK writes them: `type` first, absent fields left out, unknown ones at the end as they came.
+//! Writes messages as the AI SDK does: `type` first, absent fields omitted, unknown fields unchanged at the end.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
-use serde_json::{Map, Value};
 
 use super::{
-    ApprovalField, DataPart, FilePart, Message, Part, ReasoningPart, Role, SourceDocumentPart,
-    SourceUrlPart, TextPart, TextState, ToolPart, ToolState,
+    ApprovalField, DataPart, Extra, FilePart, Message, Part, ReasoningPart, Role,
+    SourceDocumentPart, SourceUrlPart, TextPart, TextState, ToolPart, ToolState,
 };
 
 impl Serialize for Message {
@@ -31,12 +30,12 @@ impl Serialize for Part {
             Self::Text(part) => part.serialize(serializer),
             Self::Reasoning(part) => part.serialize(serializer),
             Self::Tool(part) => part.serialize(serializer),
-            Self::StepStart => Object::typed(serializer, "step-start")?.end(&Map::new()),
+            Self::StepStart => Object::typed(serializer, "step-start")?.end(&Extra::default()),
             Self::File(part) => part.serialize(serializer),
             Self::SourceUrl(part) => part.serialize(serializer),
             Self::SourceDocument(part) => part.serialize(serializer),
             Self::Data(part) => part.serialize(serializer),
-            Self::Other(fields) => fields.serialize(serializer),
+            Self::Other(fields) => Object::new(serializer)?.end(fields),
         }
     }
 }
@@ -185,9 +184,9 @@ impl<S: Serializer> Object<S> {
         }
     }
 
-    fn end(mut self, extra: &Map<String, Value>) -> Result<S::Ok, S::Error> {
-        for (name, value) in extra {
-            self.field(name, value)?;
+    fn end(mut self, extra: &Extra) -> Result<S::Ok, S::Error> {
+        for (name, value) in extra.entries() {
+            self.field(&name, value)?;
         }
         self.0.end()
     }

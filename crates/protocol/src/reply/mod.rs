@@ -1,215 +1,78 @@
 //! Reply: one assistant message and its tool calls, the durable unit between an agent and its readers.
 //!
 //! ```text
-//!    Begin ─▶ asking the agent ◀──────── every call of the step is settled ───────┐
-//!                 │                                                              │
-//!                 │ the run has ended                                            │
-//!                 ├── no calls ──▶ Ended(Finished)                               │
-//!                 └── calls ─────▶ settling: tools run, humans decide ───────────┤
-//!                                    │        ▲                                  │
-//!                    every open call │        │ answers, outputs, expiry         │
-//!                    waits for the   ▼        │                                  │
-//!                    client:       the turn ends, the reply waits ───────────────┘
-//!
-//!    anywhere: stop, a newer message, a failure, too long ──▶ Ended(..): the model is never asked again
+//!            Begin                  the run has ended, calls are open
+//!     New ─────────▶ Asking ───────────────────────────────────────▶ Settling ◀──────────┐
+//!                      │ ▲                                            │   │              │ answers, outputs,
+//!                      │ └──────── every call of the step is settled ─┘   │ every open   │ expiry
+//!                      │                                                  │ call waits   │
+//!                      │ no calls                                         ▼ for the client
+//!                      │                                               Waiting ──────────┘
+//!                      ▼                                                  │
+//!                    Ended ◀──────────── Superseding ◀────────────────────┘ a newer message, whose
+//!                      ▲                                                    answers a remote agent acts on
+//!                      └── from anywhere: stop, a newer message, a failure, too long
 //! ```
 //!
-//! [`Reply::handle`] takes one input and writes what is to be done into an [`Outbox`]. It knows no clock and makes no
-//! ids. Whatever must be durable comes as a commit in front of the frames that tell of it. A turn is only an envelope:
-//! the reply outlives its turns, its readers and (through [`Record`]) the process.
+//! `Phase` is this diagram as a type. A reply is run by a [`Driver`](crate::driver::Driver): it takes one input at a
+//! time and writes what is to be done into an [`Outbox`]. It has no clock and makes no ids. Whatever must be durable is
+//! committed before the frames that report it. A turn is only an envelope: the reply outlives its turns, its readers
+//! and (through [`Record`]) the process.
 
 mod answers;
+mod input;
+mod judge;
+mod phase;
+mod policy;
+mod record;
 mod remote;
 mod settle;
+mod stance;
 mod turn;
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
-
-pub use answers::{Answer, answers_of};
+pub use answers::{Answer, MAX_REFUSED, answers_of};
+pub use input::{Audience, CloseReason, Context, Ignored, Input, RunEnd};
+pub use judge::{Verdict, judge, judge_by_message, part_of};
+use phase::{Channel, Phase, Run, Turn};
+pub use policy::{Limits, Policy, Runner, ToolRule};
+pub use record::{Ended, Record};
 use settle::Question;
 pub(crate) use settle::default_hint;
-pub(crate) use turn::metadata_chunk;
-pub use turn::{FIRST_HOLD, LONGEST_HOLD};
+pub use stance::{Stance, stance_in, stance_of, stance_of_fields, stance_of_result};
+pub use turn::{FIRST_HOLD, LONGEST_HOLD, hold_after};
 
-use crate::approval::Time;
-use crate::calls::{Call, CallState, Calls, Ids, Outcome, RunsOn};
+use crate::calls::{Call, CallState, Calls, RunsOn};
 use crate::event::Event;
-use crate::message::{Message, Part, TextState};
-use crate::outbox::{Ask, Audit, AuditKind, Draft, Effect, Outbox, Page};
+use crate::id::{CallId, MessageId};
+use crate::json_text::Json;
+use crate::message::{Draft, Message, Part, TextState};
+use crate::outbox::{Ask, Audit, AuditKind, Effect, Emitter, Outbox};
+use crate::time::Timestamp;
 use crate::translate::{Fact, Translator};
 
-/// One assistant message in the making.
+/// One assistant message, from its first model call to its end.
 #[derive(Debug)]
 pub struct Reply {
     draft: Draft,
     translator: Translator,
     calls: Calls,
-    run: Option<Run>,
-    turn: Option<Mode>,
-    /// Whether the request that opened the turn brought nothing that was not known.
-    without_news: bool,
-    ended: Option<Ended>,
+    phase: Phase,
+    turn: Option<Turn>,
+    /// How many model calls were made.
     steps: u32,
-    retried: bool,
+    /// How many turns in a row were held without anything new.
     holds: u32,
-    hold_until: Option<Time>,
-    sent_metadata: Option<serde_json::Value>,
-    /// Whether what the agent said last was cut short.
-    cut: bool,
-    /// Whether a remote agent can have a human asked in what is being said.
-    can_ask: bool,
-}
-
-/// What is stored of a reply: enough to go on after a restart.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Record {
-    pub message: Message,
-    pub calls: Calls,
-    /// Whether a run of the agent was under way.
-    pub asking: bool,
-    pub steps: u32,
-    pub retried: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<Ended>,
-}
-
-/// How a reply ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Ended {
-    Finished,
-    Failed,
-    Stopped,
-    Superseded,
-    /// The answer grew beyond its limit.
-    TooLong,
-    /// The process went away while the model was speaking.
-    Interrupted,
-    /// The user's speech, or the end of a live connection, came before the end of the answer.
-    Cut,
-}
-
-/// Something that happened to a reply.
-#[derive(Debug)]
-pub enum Input<'a> {
-    /// The user has written; the agent is to answer.
-    Begin(Mode),
-    /// The agent said something.
-    Event(&'a Event<'a>),
-    /// The agent said something in a conversation held open for speech, in which it cannot ask a human.
-    LiveEvent(&'a Event<'a>),
-    /// The agent's run is over.
-    RunEnded(RunEnd),
-    /// A request brought answers of the client, possibly old ones. `None`: it wants no turn.
-    Answers(&'a [Answer<'a>], Option<Mode>),
-    /// A server tool is done.
-    ToolFinished { call: &'a str, outcome: Outcome },
-    /// Time has passed.
-    Tick,
-    /// The reply is to end.
-    Close(Why),
-    /// The process has started again.
-    Boot,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RunEnd {
-    Done,
-    /// In the middle of what the agent had to say.
-    Cut,
-    /// With a message that a user can act on.
-    Failed(String),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    /// The user pressed stop.
-    Stopped,
-    /// A newer message took its place.
-    Superseded,
-}
-
-/// Who is at the other end of a turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// A request whose answer ends with the turn.
-    Http,
-    /// A connection that stays.
-    Live,
-    /// Nobody: the turn was opened by time or by a restart.
-    Alone,
-}
-
-/// Who runs the tools of an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Runner {
-    /// The bridge: an agent's run is one model call.
-    Bridge,
-    /// A remote ADK server: a run goes on until it needs a client.
-    Remote,
-}
-
-/// What holds for the tools of an agent.
-pub trait Rules {
-    fn runner(&self) -> Runner;
-    /// What holds for one tool; nothing where it is unknown.
-    fn tool(&self, name: &str) -> Option<ToolRule>;
-    fn limits(&self) -> Limits;
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ToolRule {
-    pub runs_on: RunsOn,
-    pub needs_approval: bool,
-    pub idempotent: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    pub approval_timeout: Time,
-    pub client_timeout: Time,
-    pub max_steps: u32,
-    pub max_answer_bytes: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            // Long enough to read a request, short enough that no consent is given for a forgotten one.
-            approval_timeout: 5 * 60 * 1000,
-            // A browser's own permission prompt comes in between.
-            client_timeout: 2 * 60 * 1000,
-            // A model that has not come to an answer by then is going round in circles.
-            max_steps: 25,
-            // What one reader may make the server hold.
-            max_answer_bytes: 16 * 1024 * 1024,
-        }
-    }
-}
-
-/// What a reply needs from outside with every input.
-pub struct Given<'g> {
-    pub now: Time,
-    pub ids: &'g mut dyn Ids,
-    pub rules: &'g dyn Rules,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Run {
-    Answer,
-    /// Client results on their way to a remote agent that still misses our confirmations.
-    Results,
+    sent_metadata: Option<Json>,
 }
 
 impl Reply {
-    pub fn new(message_id: &str) -> Self {
+    pub fn new(message_id: impl Into<MessageId>) -> Self {
         Self::from_draft(Draft::new(message_id))
     }
 
-    /// Takes up a stored reply; [`Input::Boot`] sets it going again.
+    /// Restores a stored reply; [`Input::Boot`] continues it.
     pub fn restore(record: Record) -> Self {
         let mut message = record.message;
         close_texts(&mut message);
@@ -218,10 +81,15 @@ impl Reply {
         reply.translator = Translator::resume(reply.message(), record.asking && fresh);
         reply.sent_metadata = reply.message().metadata.clone();
         reply.calls = record.calls;
-        reply.run = record.asking.then_some(Run::Answer);
         reply.steps = record.steps;
-        reply.retried = record.retried;
-        reply.ended = record.ended;
+        reply.phase = match record.ended {
+            Some(how) => Phase::Ended(how),
+            None if record.asking => Phase::Asking {
+                run: Run::Answer,
+                retried: record.retried,
+            },
+            None => Phase::Waiting { cut: false },
+        };
         reply
     }
 
@@ -229,10 +97,10 @@ impl Reply {
         Record {
             message: self.snapshot().into_owned(),
             calls: self.calls.clone(),
-            asking: self.run.is_some(),
+            asking: self.run().is_some(),
             steps: self.steps,
-            retried: self.retried,
-            ended: self.ended,
+            retried: matches!(self.phase, Phase::Asking { retried: true, .. }),
+            ended: self.ended(),
         }
     }
 
@@ -241,7 +109,7 @@ impl Reply {
         self.draft.message()
     }
 
-    /// What is left of a reply when another one begins.
+    /// The message that remains of a reply when another one begins.
     pub fn into_message(self) -> Message {
         self.draft.into_message()
     }
@@ -251,17 +119,25 @@ impl Reply {
         self.draft.snapshot()
     }
 
+    /// How many bytes of content were translated for it in this process.
+    pub fn content_bytes(&self) -> usize {
+        self.translator.bytes()
+    }
+
     pub fn calls(&self) -> &Calls {
         &self.calls
     }
 
     pub fn ended(&self) -> Option<Ended> {
-        self.ended
+        match self.phase {
+            Phase::Ended(how) => Some(how),
+            _ => None,
+        }
     }
 
-    /// Whether a turn is open.
-    pub fn turn(&self) -> Option<Mode> {
-        self.turn
+    /// Who reads the turn, if one is open.
+    pub fn turn(&self) -> Option<Audience> {
+        self.turn.map(|turn| turn.audience)
     }
 
     /// Whether a step has been opened in this turn and not ended.
@@ -269,56 +145,73 @@ impl Reply {
         self.translator.is_step_open()
     }
 
-    /// The number of the step in which the agent is speaking, if it is.
+    /// The number of the step that the agent is writing, if a run is under way.
     pub fn asking_step(&self) -> Option<u32> {
-        self.run.map(|_| self.steps)
+        self.run().map(|_| self.steps)
     }
 
-    /// Whether nothing of it runs any more: the next reply of the chat may begin.
+    /// Whether nothing runs any more, so that the next reply of the chat may begin.
     pub fn is_at_rest(&self) -> bool {
-        self.run.is_none() && !self.is_running_tools()
+        self.run().is_none() && !self.is_running_tools()
     }
 
-    /// Says which turn of a live conversation comes next, and which message the user's speech becomes.
-    pub fn speak_in(&mut self, turn: u32, user_message: Option<&str>) {
-        self.translator.speak_in(turn, user_message);
+    /// Sets the number of the live turn that comes next, and the message that the user's speech becomes.
+    pub fn set_live_turn(&mut self, turn: u32, user_message: Option<&MessageId>) {
+        self.translator.set_live_turn(turn, user_message);
     }
 
-    /// When a [`Input::Tick`] is due.
-    pub fn deadline(&self) -> Option<Time> {
+    /// Until when the end of the open turn is delayed, because its client would post again at once.
+    pub fn hold_until(&self) -> Option<Timestamp> {
+        self.turn?.hold_until
+    }
+
+    /// When an [`Input::Tick`] is due.
+    pub fn deadline(&self) -> Option<Timestamp> {
         self.calls
             .iter()
             .filter_map(Call::deadline)
-            .chain(self.hold_until)
+            .chain(self.hold_until())
             .min()
     }
 
-    /// Takes one input; what is to be done is appended to `out`.
-    pub fn handle(&mut self, input: Input<'_>, given: &mut Given<'_>, out: &mut Outbox) {
-        self.expire(given, out);
-        match input {
-            Input::Begin(mode) => self.begin(mode, given, out),
-            Input::Event(event) => self.event(event, given, out),
-            Input::LiveEvent(event) => {
-                self.can_ask = false;
-                self.event(event, given, out);
-                self.can_ask = true;
+    /// Handles one input; its effects are appended to `out`.
+    pub(crate) fn handle(&mut self, input: Input<'_>, context: &mut Context<'_>, out: &mut Outbox) {
+        self.expire(context, out);
+        match (self.phase, input) {
+            (Phase::New, Input::Begin(mode)) => self.begin(mode, context, out),
+            (Phase::Asking { .. } | Phase::Superseding { run: Some(_) }, Input::Event(event)) => {
+                self.event(event, Channel::Run, context, out);
             }
-            Input::RunEnded(end) => self.run_ended(end, given, out),
-            Input::Answers(answers, mode) => self.take_answers(answers, mode, given, out),
-            Input::ToolFinished { call, outcome } => {
-                self.tool_finished(call, outcome, given, out);
+            (
+                Phase::Asking { .. } | Phase::Superseding { run: Some(_) },
+                Input::LiveEvent(event),
+            ) => self.event(event, Channel::Live, context, out),
+            (
+                Phase::Asking { run, .. } | Phase::Superseding { run: Some(run) },
+                Input::RunEnded(end),
+            ) => self.run_ended(run, end, context, out),
+            (_, Input::Answers(answers, mode)) => self.take_answers(answers, mode, context, out),
+            (_, Input::ToolFinished { call, outcome }) => match self.running_call(call) {
+                Some(index) => self.tool_finished(index, outcome, context, out),
+                None => out.ignore(Ignored::StrayOutcome),
+            },
+            (_, Input::Tick) => self.tick(context, out),
+            (_, Input::EndHold) => {
+                if self.take_hold() {
+                    self.end_waiting(out);
+                }
             }
-            Input::Tick => self.tick(given, out),
-            Input::Close(why) => self.close(
-                match why {
-                    Why::Stopped => Ended::Stopped,
-                    Why::Superseded => Ended::Superseded,
-                },
-                None,
-                out,
-            ),
-            Input::Boot => self.boot(given, out),
+            (_, Input::Boot) => self.boot(context, out),
+            (Phase::Ended(_), Input::Close(_) | Input::Supersede(_)) => {
+                out.ignore(Ignored::AlreadyEnded);
+            }
+            (_, Input::Close(why)) => self.close(why.into(), None, out),
+            // A newer message is ending the reply already; it takes no more answers.
+            (Phase::Superseding { .. }, Input::Supersede(_)) => out.ignore(Ignored::AlreadyEnded),
+            (_, Input::Supersede(answers)) => self.supersede(answers, context, out),
+            (_, Input::Begin(_)) => out.ignore(Ignored::AlreadyBegun),
+            (_, Input::Event(_) | Input::LiveEvent(_)) => out.ignore(Ignored::StrayEvent),
+            (_, Input::RunEnded(_)) => out.ignore(Ignored::StrayRunEnd),
         }
     }
 
@@ -327,55 +220,105 @@ impl Reply {
             draft,
             translator: Translator::default(),
             calls: Calls::default(),
-            run: None,
+            phase: Phase::New,
             turn: None,
-            without_news: false,
-            ended: None,
             steps: 0,
-            retried: false,
             holds: 0,
-            hold_until: None,
             sent_metadata: None,
-            cut: false,
-            can_ask: true,
         }
     }
 
-    fn begin(&mut self, mode: Mode, given: &mut Given<'_>, out: &mut Outbox) {
-        if self.steps == 0 && self.ended.is_none() {
-            self.turn = Some(mode);
-            self.ask_model(given, out);
+    /// The run that is under way.
+    fn run(&self) -> Option<Run> {
+        match self.phase {
+            Phase::Asking { run, .. } => Some(run),
+            Phase::Superseding { run } => run,
+            _ => None,
         }
     }
 
-    fn event(&mut self, event: &Event<'_>, given: &mut Given<'_>, out: &mut Outbox) {
-        if self.run.is_none() || self.ended.is_some() {
-            return; // A straggler of a run that was cancelled.
-        }
-        let mut page = Page {
+    /// Records that a run of the agent begins.
+    fn start_run(&mut self, run: Run) {
+        self.phase = match self.phase {
+            Phase::Superseding { .. } => Phase::Superseding { run: Some(run) },
+            _ => Phase::Asking {
+                run,
+                retried: false,
+            },
+        };
+    }
+
+    /// Records that the run of the agent is over: its calls are settled next.
+    fn end_run(&mut self, cut: bool) {
+        self.phase = match self.phase {
+            Phase::Superseding { .. } => Phase::Superseding { run: None },
+            _ => Phase::Settling { cut },
+        };
+    }
+
+    /// Whether the agent's last answer was cut short.
+    fn was_cut(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Settling { cut: true } | Phase::Waiting { cut: true }
+        )
+    }
+
+    fn is_superseding(&self) -> bool {
+        matches!(self.phase, Phase::Superseding { .. })
+    }
+
+    /// Ends the delay of the turn's end. Returns whether there was one.
+    fn take_hold(&mut self) -> bool {
+        let turn = self.turn.as_mut();
+        turn.and_then(|turn| turn.hold_until.take()).is_some()
+    }
+
+    fn begin(&mut self, mode: Audience, context: &mut Context<'_>, out: &mut Outbox) {
+        self.turn = Some(Turn::new(mode));
+        self.ask_model(context, out);
+    }
+
+    fn event(
+        &mut self,
+        event: &Event<'_>,
+        channel: Channel,
+        context: &mut Context<'_>,
+        out: &mut Outbox,
+    ) {
+        let mut emitter = Emitter {
             calls: &mut self.calls,
-            ids: given.ids,
+            ids: context.ids,
             draft: &mut self.draft,
             out,
             step: self.steps,
         };
-        let facts = self.translator.event(event, &mut page);
+        let facts = self.translator.event(event, &mut emitter);
         for fact in facts {
-            self.fact(fact, given, out);
+            self.fact(fact, channel, context, out);
         }
-        if self.translator.bytes() > given.rules.limits().max_answer_bytes {
+        if self.is_superseding() && self.has_acted_on_answers() {
+            self.close(Ended::Superseded, None, out);
+        }
+        if self.translator.bytes() > context.policy.limits().max_answer_bytes {
             self.close(Ended::TooLong, None, out);
         }
     }
 
-    fn fact(&mut self, fact: Fact<'_>, given: &mut Given<'_>, out: &mut Outbox) {
+    fn fact(
+        &mut self,
+        fact: Fact<'_>,
+        channel: Channel,
+        context: &mut Context<'_>,
+        out: &mut Outbox,
+    ) {
         match fact {
             Fact::Called {
                 index,
                 long_running,
-            } => self.called(index, long_running, given, out),
-            // A model whose tools the bridge runs has no say in what they came to, nor in who is asked.
-            Fact::Confirmation { .. } | Fact::Responded { .. } if !self.is_remote(given) => {}
+            } => self.take_call(index, long_running, context, out),
+            // A model whose tools the bridge runs decides neither their outcomes nor who is asked.
+            Fact::Confirmation { .. } | Fact::Responded { .. } if !self.is_remote(context) => {}
             Fact::Confirmation {
                 remote_id,
                 original,
@@ -387,100 +330,125 @@ impl Reply {
                     hint,
                     payload,
                 };
-                self.confirmation(question, &original, given, out);
+                self.take_confirmation(question, &original, context, out);
             }
             Fact::Responded {
                 response,
                 placeholder,
-            } => self.responded(response, placeholder, given, out),
-            Fact::Heard { text, finished } => out.effects.push(Effect::Heard {
+            } => match (placeholder, channel) {
+                (false, _) => self.take_response(response, context, out),
+                // The question itself follows.
+                (true, Channel::Run) => {}
+                (true, Channel::Live) => self.refuse_question(response, context, out),
+            },
+            Fact::Heard { text, finished } => out.want(Effect::Heard {
                 text: text.to_owned(),
                 finished,
             }),
-            Fact::Interrupted => out.effects.push(Effect::Interrupted),
-            Fact::TurnComplete => out.effects.push(Effect::TurnComplete),
+            Fact::Interrupted => out.want(Effect::Interrupted),
+            Fact::TurnComplete => out.want(Effect::TurnComplete),
         }
     }
 
-    fn run_ended(&mut self, end: RunEnd, given: &mut Given<'_>, out: &mut Outbox) {
-        let Some(run) = self.run.take().filter(|_| self.ended.is_none()) else {
-            return;
-        };
-        self.on_page(given, out, |translator, page| translator.end_run(page));
+    fn run_ended(&mut self, run: Run, end: RunEnd, context: &mut Context<'_>, out: &mut Outbox) {
+        self.with_emitter(context, out, |translator, emitter| {
+            translator.end_run(emitter)
+        });
         self.translator.muted = false;
-        self.cut = self.translator.take_cut() || end == RunEnd::Cut;
+        let cut = self.translator.take_cut() || end == RunEnd::Cut;
+        self.end_run(cut);
         let failure = match end {
             RunEnd::Done | RunEnd::Cut => self.translator.take_error(),
             RunEnd::Failed(message) => Some(self.translator.take_error().unwrap_or(message)),
         };
-        // A remote model that was called before it had every result may fail for that very reason; the run that brings
-        // the missing ones is the one that counts.
-        let waits = |call: &Call| {
-            call.waits_for_client() || call.runs_on == RunsOn::Client && call.is_open()
-        };
+        // A remote model that was called before it had every result may fail for that reason; only the run that brings
+        // the missing results counts.
+        let waits =
+            |call: &Call| call.is_pending() || call.runs_on == RunsOn::Client && call.is_open();
         let premature = run == Run::Results || self.calls.iter().any(waits);
         match failure {
             Some(message) if !premature => self.close(Ended::Failed, Some(message), out),
             _ => {
-                self.classify(given, out);
-                self.advance(given, out);
+                self.start_or_ask_calls(context, out);
+                self.continue_or_close(context, out);
             }
         }
     }
 
-    fn tick(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
-        if self.hold_until.is_some_and(|until| until <= given.now) {
-            self.hold_until = None;
+    fn tick(&mut self, context: &mut Context<'_>, out: &mut Outbox) {
+        let is_over = self.hold_until().is_some_and(|until| until <= context.now);
+        if is_over && self.take_hold() {
             // Time may have settled the call that the turn was held for.
             if self.is_held_for_client() {
                 self.end_waiting(out);
             }
         }
-        self.advance(given, out);
+        self.continue_or_close(context, out);
     }
 
-    fn boot(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
-        let asking = self.run.take().is_some();
-        self.recover_calls(asking, given, out);
-        if self.ended.is_some() {
-            return self.advance(given, out);
+    fn boot(&mut self, context: &mut Context<'_>, out: &mut Outbox) {
+        let (asking, retried) = match self.phase {
+            Phase::Asking { retried, .. } => (true, retried),
+            _ => (false, false),
+        };
+        if asking {
+            self.end_run(false);
+        }
+        self.recover_calls(asking, context, out);
+        if self.ended().is_some() {
+            return self.continue_or_close(context, out);
         }
         let untouched = matches!(self.message().parts.last(), Some(Part::StepStart));
-        let again = given.rules.runner() == Runner::Bridge && untouched && !self.retried;
+        let again = context.policy.runner() == Runner::Bridge && untouched && !retried;
         match (asking, again) {
             (true, true) => {
-                self.retried = true;
-                self.turn = Some(Mode::Alone);
-                self.run = Some(Run::Answer);
-                self.durably(out, |_, out| out.effects.push(Effect::Ask(Ask::History)));
+                self.turn = Some(Turn::new(Audience::Unattended));
+                self.phase = Phase::Asking {
+                    run: Run::Answer,
+                    retried: true,
+                };
+                self.durably(out, |_, out| out.want(Effect::Ask(Ask::History)));
             }
-            (true, false) if !self.calls.iter().any(Call::waits_for_client) => {
+            (true, false) if !self.calls.iter().any(Call::is_pending) => {
                 self.close(Ended::Interrupted, None, out);
             }
-            _ => self.advance(given, out),
+            _ => self.continue_or_close(context, out),
         }
     }
 
-    /// Goes on as far as possible without anybody else.
-    fn advance(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
-        if self.ended.is_some() {
-            return self.end_closed(out);
+    /// Continues as far as possible without input from outside; may ask the model again or end the reply.
+    fn continue_or_close(&mut self, context: &mut Context<'_>, out: &mut Outbox) {
+        match self.phase {
+            Phase::New | Phase::Asking { .. } | Phase::Superseding { run: Some(_) } => return,
+            Phase::Ended(_) => return self.end_turn_after_close(out),
+            Phase::Settling { .. } | Phase::Waiting { .. } | Phase::Superseding { run: None } => {}
         }
-        if self.run.is_some() {
+        self.start_decided(context, out);
+        let (cut, superseding) = (self.was_cut(), self.is_superseding());
+        if superseding {
+            self.settle_waiting(out);
+        }
+        if self.is_running_tools() {
+            if !superseding {
+                self.phase = Phase::Settling { cut };
+            }
             return;
         }
-        self.start_decided(given, out);
-        if self.is_running_tools() || self.report(given, out) {
+        if self.start_reporting_run(context, out) {
             return;
+        }
+        if superseding {
+            return self.close(Ended::Superseded, None, out);
         }
         if self.calls.any_open() {
-            return self.wait(given, out);
+            self.phase = Phase::Waiting { cut };
+            return self.hold_or_end_turn(context, out);
         }
         self.announce_deferred(out);
-        if self.calls.iter().any(|call| call.step == self.steps) && !self.is_remote(given) {
-            self.ask_model(given, out);
+        if self.calls.iter().any(|call| call.step == self.steps) && !self.is_remote(context) {
+            self.ask_model(context, out);
         } else {
-            let how = match self.cut {
+            let how = match cut {
                 true => Ended::Cut,
                 false => Ended::Finished,
             };
@@ -488,37 +456,47 @@ impl Reply {
         }
     }
 
-    fn ask_model(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
-        if self.steps >= given.rules.limits().max_steps {
+    fn ask_model(&mut self, context: &mut Context<'_>, out: &mut Outbox) {
+        if self.steps >= context.policy.limits().max_steps {
             let message = format!(
-                "the agent called tools in {} steps without coming to an answer; ask again or more precisely",
+                "the agent called tools in {} steps without reaching an answer; try again with a more specific question",
                 self.steps
             );
             return self.close(Ended::Failed, Some(message), out);
         }
-        self.turn.get_or_insert(Mode::Alone);
+        self.open_turn_if_none();
         self.steps += 1;
-        self.run = Some(Run::Answer);
-        self.retried = false;
-        let remote = self.is_remote(given);
-        let ids = &mut *given.ids;
+        self.start_run(Run::Answer);
+        let remote = self.is_remote(context);
+        let ids = &mut *context.ids;
         self.durably(out, |reply, out| {
             if !remote {
-                let mut page = Page {
+                let mut emitter = Emitter {
                     calls: &mut reply.calls,
                     ids,
                     draft: &mut reply.draft,
                     out,
                     step: reply.steps,
                 };
-                reply.translator.start_step(&mut page);
+                reply.translator.start_step(&mut emitter);
             }
-            out.effects.push(Effect::Ask(Ask::History));
+            out.want(Effect::Ask(Ask::History));
         });
     }
 
-    fn is_remote(&self, given: &Given<'_>) -> bool {
-        given.rules.runner() == Runner::Remote
+    /// Work that no request began has a turn too, so that a page that is loaded meanwhile can resume it.
+    fn open_turn_if_none(&mut self) {
+        self.turn
+            .get_or_insert_with(|| Turn::new(Audience::Unattended));
+    }
+
+    fn running_call(&self, id: &CallId) -> Option<usize> {
+        let index = self.calls.index_of(id)?;
+        (self.calls[index].state == CallState::Running).then_some(index)
+    }
+
+    fn is_remote(&self, context: &Context<'_>) -> bool {
+        context.policy.runner() == Runner::Remote
     }
 
     fn is_running_tools(&self) -> bool {
@@ -527,7 +505,7 @@ impl Reply {
             .any(|call| call.state == CallState::Running && call.runs_on == RunsOn::Server)
     }
 
-    /// Runs `change` and puts a commit of its result in front of everything that it wants done.
+    /// Runs `change` and puts a commit of the result in front of the effects that it added.
     fn durably<T>(
         &mut self,
         out: &mut Outbox,
@@ -539,20 +517,20 @@ impl Reply {
         result
     }
 
-    fn on_page(
+    fn with_emitter(
         &mut self,
-        given: &mut Given<'_>,
+        context: &mut Context<'_>,
         out: &mut Outbox,
-        write: impl FnOnce(&mut Translator, &mut Page<'_>),
+        write: impl FnOnce(&mut Translator, &mut Emitter<'_>),
     ) {
-        let mut page = Page {
+        let mut emitter = Emitter {
             calls: &mut self.calls,
-            ids: given.ids,
+            ids: context.ids,
             draft: &mut self.draft,
             out,
             step: self.steps,
         };
-        write(&mut self.translator, &mut page);
+        write(&mut self.translator, &mut emitter);
     }
 
     fn audit(&self, kind: AuditKind, call: &Call, reason: Option<&str>) -> Audit {
@@ -567,7 +545,7 @@ impl Reply {
     }
 }
 
-/// A text that a crash cut off will not go on.
+/// Marks texts that a crash cut off as done.
 fn close_texts(message: &mut Message) {
     for part in &mut message.parts {
         let state = match part {

@@ -1,13 +1,13 @@
-//! What a remote ADK server says about its calls, and how it is told of results and decisions.
-
-use serde_json::{Value, json};
+//! The calls of a remote ADK server: what it says about them, and how results and decisions are reported to it.
 
 use super::settle::Question;
-use super::{Ended, Given, Reply, Run};
+use super::{Context, Ended, Reply, Run};
 use crate::approval::Approval;
 use crate::base64;
 use crate::calls::{Call, CallState, File, Outcome, RunsOn, Settled};
 use crate::event::{FunctionResponse, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL};
+use crate::history::{DENIED, as_response, error};
+use crate::json_text::Json;
 use crate::message::ToolState;
 use crate::outbox::{Ask, AuditKind, Effect, Outbox, Response};
 use crate::translate::Original;
@@ -19,15 +19,15 @@ const CANNOT_ASK: &str = "not run: this tool needs an approval, which the ADK se
 const NO_RESULT: &str = "the agent reported no result for this call";
 
 impl Reply {
-    /// A complete call has arrived.
-    pub(super) fn called(
+    /// Takes a complete call.
+    pub(super) fn take_call(
         &mut self,
         index: usize,
         long_running: bool,
-        given: &mut Given<'_>,
+        context: &mut Context<'_>,
         out: &mut Outbox,
     ) {
-        let remote = self.is_remote(given);
+        let remote = self.is_remote(context);
         let call = &mut self.calls[index];
         if !remote {
             return; // The bridge acts when the model has finished speaking.
@@ -44,12 +44,12 @@ impl Reply {
         }
     }
 
-    /// The agent asks a human about one of its calls, which may have been seen, settled by a placeholder, or not.
-    pub(super) fn confirmation(
+    /// Takes a question of the agent about one of its calls, which may be unknown, known, or settled by a placeholder.
+    pub(super) fn take_confirmation(
         &mut self,
         question: Question<'_>,
         original: &Original,
-        given: &mut Given<'_>,
+        context: &mut Context<'_>,
         out: &mut Outbox,
     ) {
         let asked_before = self.calls.iter().any(|call| {
@@ -64,44 +64,37 @@ impl Reply {
         let index = match index {
             Some(index) => index,
             None if original.name.is_empty() => return, // Nobody could tell what they consent to.
-            None => self.invent(
+            None => self.show_earlier_call(
                 original.id.as_deref(),
                 &original.name,
                 original.args.clone(),
-                given,
+                context,
                 out,
             ),
         };
         self.durably(out, |reply, out| {
-            reply.ask(index, Some(question), given, out);
+            reply.ask(index, Some(question), context, out);
         });
-        // What the model says next it says without the answer, and in the step of the question it would pass for one.
+        // The model does not have the answer yet; what it says next in the step of the question would be taken for an
+        // answer.
         self.translator.muted = true;
     }
 
-    /// A tool of the agent has answered.
-    pub(super) fn responded(
+    /// Takes the response of an agent's tool.
+    pub(super) fn take_response(
         &mut self,
         response: &FunctionResponse<'_>,
-        placeholder: bool,
-        given: &mut Given<'_>,
+        context: &mut Context<'_>,
         out: &mut Outbox,
     ) {
-        let name = response.name.as_deref().unwrap_or_default();
-        if name == REQUEST_CONFIRMATION || placeholder && self.can_ask {
+        let Some(index) = self.answered_call(response, context, out) else {
             return;
-        }
-        let index = match self.find(response.id.as_deref(), name) {
-            Some(index) => index,
-            None if name.is_empty() => return,
-            None => self.invent(response.id.as_deref(), name, json!({}), given, out),
         };
-        if placeholder {
-            return self.cannot_ask(index, out);
-        }
+        let name = response.name.as_deref().unwrap_or_default();
         let call = &self.calls[index];
         let verdict = call.approval.as_ref().and_then(Approval::verdict);
-        let denied = verdict == Some(false) || call.settled() == Some(Settled::Expired);
+        let not_answered = matches!(call.settled(), Some(Settled::Expired | Settled::Superseded));
+        let denied = verdict == Some(false) || not_answered;
         if denied && !is_rejection(response.response.as_ref()) {
             let row = self.audit(AuditKind::ToolRanDespiteDenial, call, None);
             out.audit.push(row);
@@ -111,8 +104,8 @@ impl Reply {
         if !call.is_open() {
             return;
         }
-        let unasked = given
-            .rules
+        let unasked = context
+            .policy
             .tool(name)
             .is_some_and(|rule| rule.needs_approval)
             && call.approval.is_none();
@@ -124,7 +117,7 @@ impl Reply {
                     approval.supersede(); // It was decided elsewhere.
                 }
                 reply.settle_with(index, outcome_of(response), out);
-                // The agent's own words: a long-running tool tells the model itself how things stand.
+                // Not to be reported: a long-running tool informs the model itself.
                 reply.calls[index].reported = true;
             }
             if unasked {
@@ -141,11 +134,41 @@ impl Reply {
         }
     }
 
-    /// The agent wants a human asked, and has no way to be told the answer: nobody is asked, and nothing runs.
-    fn cannot_ask(&mut self, index: usize, out: &mut Outbox) {
-        if !self.calls[index].is_open() {
-            return;
+    /// The call that a tool of the agent answers; a call that was made before this reply is shown first.
+    fn answered_call(
+        &mut self,
+        response: &FunctionResponse<'_>,
+        context: &mut Context<'_>,
+        out: &mut Outbox,
+    ) -> Option<usize> {
+        let name = response.name.as_deref().unwrap_or_default();
+        if name == REQUEST_CONFIRMATION {
+            return None;
         }
+        match self.find(response.id.as_deref(), name) {
+            None if name.is_empty() => None,
+            None => Some(self.show_earlier_call(
+                response.id.as_deref(),
+                name,
+                Json::empty(),
+                context,
+                out,
+            )),
+            found => found,
+        }
+    }
+
+    /// Refuses a question whose answer cannot be sent to the agent: no human is asked, and nothing runs.
+    pub(super) fn refuse_question(
+        &mut self,
+        response: &FunctionResponse<'_>,
+        context: &mut Context<'_>,
+        out: &mut Outbox,
+    ) {
+        let call = self.answered_call(response, context, out);
+        let Some(index) = call.filter(|&index| self.calls[index].is_open()) else {
+            return;
+        };
         self.durably(out, |reply, out| {
             let call = &reply.calls[index];
             let row = reply.audit(AuditKind::ApprovalUnsupported, call, Some(CANNOT_ASK));
@@ -154,9 +177,14 @@ impl Reply {
         });
     }
 
-    /// Tells a remote agent what it waits for, when all of it is there. Returns whether a run was started.
-    pub(super) fn report(&mut self, given: &mut Given<'_>, out: &mut Outbox) -> bool {
-        if !self.is_remote(given) {
+    /// Starts a run that reports results to a remote agent, once everything that it waits for is there. Returns whether
+    /// it did.
+    pub(super) fn start_reporting_run(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Outbox,
+    ) -> bool {
+        if !self.is_remote(context) {
             return false;
         }
         if self.calls.iter().any(Call::waits_for_client) {
@@ -167,7 +195,7 @@ impl Reply {
             self.settle_silent(out);
             return false;
         }
-        self.turn.get_or_insert(super::Mode::Alone);
+        self.open_turn_if_none();
         let first = if results.is_empty() {
             &confirmations
         } else {
@@ -182,20 +210,28 @@ impl Reply {
                 call.state = CallState::Running;
             }
         }
-        self.run = Some(if only_results {
-            Run::Results
-        } else {
-            Run::Answer
+        self.start_run(match only_results {
+            true => Run::Results,
+            false => Run::Answer,
         });
         self.steps += 1;
         self.translator.muted = only_results;
         self.durably(out, |_, out| {
-            out.effects.push(Effect::Ask(Ask::Responses(responses)));
+            out.want(Effect::Ask(Ask::Responses(responses)));
         });
         true
     }
 
-    /// The outcomes of client tools, and the decisions, of which the agent has not been told.
+    /// Whether every answer has been reported to the agent, and everything that a human approved has ended.
+    pub(super) fn has_acted_on_answers(&self) -> bool {
+        let (results, confirmations) = self.unreported();
+        let runs = |call: &Call| {
+            call.is_open() && call.approval.as_ref().and_then(Approval::verdict) == Some(true)
+        };
+        results.is_empty() && confirmations.is_empty() && !self.calls.iter().any(runs)
+    }
+
+    /// The outcomes of client tools, and the decisions, that have not been reported to the agent.
     fn unreported(&self) -> (Vec<usize>, Vec<usize>) {
         let indices = |wanted: &dyn Fn(&Call) -> bool| {
             (0..self.calls.len())
@@ -211,7 +247,7 @@ impl Reply {
                 .is_some_and(|approval| approval.remote_id.is_some() && !approval.is_open())
                 && matches!(
                     (&call.state, call.settled()),
-                    (CallState::Decided, _) | (_, Some(Settled::Expired))
+                    (CallState::Decided, _) | (_, Some(Settled::Expired | Settled::Superseded))
                 )
         });
         (results, confirmations)
@@ -224,23 +260,23 @@ impl Reply {
             .as_ref()
             .filter(|_| call.runs_on == RunsOn::Remote)
         {
-            let mut response = json!({"confirmed": approval.verdict() == Some(true)});
-            // A tool that asked for something to be filled in reads it, whatever the decision was.
-            if let Some(payload) = approval.filled_in.as_ref().or(approval.payload.as_ref()) {
-                response["payload"] = payload.clone();
-            }
+            let verdict = approval.verdict() == Some(true);
+            // A tool that asked for something to be filled in gets it, whatever the decision was.
+            let payload = approval.filled_in.as_ref().or(approval.payload.as_ref());
+            let payload = payload.map(|payload| ("payload", payload.clone()));
+            let response = [("confirmed", verdict.into())].into_iter().chain(payload);
             return Response {
                 id: approval.remote_id.clone().unwrap_or_default(),
                 name: REQUEST_CONFIRMATION.to_owned(),
-                response,
+                response: Json::object(response),
             };
         }
         let response = match self.tool_part(&call.id) {
             Some(part) if part.state == ToolState::OutputAvailable => {
-                crate::history::as_response(part.output.as_ref().unwrap_or(&Value::Null))
+                as_response(&part.output.clone().unwrap_or_default())
             }
-            Some(part) if part.error_text.is_some() => json!({"error": part.error_text}),
-            _ => json!({"error": crate::history::DENIED}),
+            Some(part) => error(part.error_text.as_deref().unwrap_or(DENIED)),
+            None => error(DENIED),
         };
         Response {
             id: call.model_id.clone().unwrap_or_default(),
@@ -249,7 +285,7 @@ impl Reply {
         }
     }
 
-    /// A run that has ended will not answer any more.
+    /// Settles calls that a run has left without a response.
     fn settle_silent(&mut self, out: &mut Outbox) {
         let silent: Vec<usize> = (0..self.calls.len())
             .filter(|&index| {
@@ -277,7 +313,7 @@ impl Reply {
 
     fn finish_denied(&mut self, index: usize, out: &mut Outbox) {
         if self.calls[index].is_open() {
-            self.deny(index, out);
+            self.settle_denied(index, out);
         }
     }
 
@@ -291,16 +327,16 @@ impl Reply {
     }
 
     /// Shows a call that was made before this reply, or before its recording began.
-    fn invent(
+    fn show_earlier_call(
         &mut self,
         model_id: Option<&str>,
         name: &str,
-        input: Value,
-        given: &mut Given<'_>,
+        input: Json,
+        context: &mut Context<'_>,
         out: &mut Outbox,
     ) -> usize {
         let call = Call {
-            id: given.ids.call(model_id),
+            id: context.ids.call(model_id),
             model_id: model_id.map(str::to_owned),
             name: name.to_owned(),
             input,
@@ -314,29 +350,28 @@ impl Reply {
             reported: false,
         };
         let mut index = 0;
-        self.on_page(given, out, |translator, page| {
-            index = translator.add_call(call, page);
+        self.with_emitter(context, out, |translator, emitter| {
+            index = translator.add_call(call, emitter);
         });
         index
     }
 }
 
-/// The words by which ADK says that a tool was not run because a human said no, or that the call never got so far.
-fn is_rejection(response: Option<&Value>) -> bool {
+/// Recognises ADK's messages that a human rejected a call, or that the call never ran.
+fn is_rejection(response: Option<&Json>) -> bool {
     response.is_none_or(|response| {
-        response.as_object().is_some_and(|fields| {
-            fields.is_empty() || fields.contains_key("error") && fields.len() == 1
-        })
+        let fields = response.fields();
+        response.is_object() && (fields.is_empty() || fields.len() == 1 && fields[0].0 == "error")
     })
 }
 
 fn outcome_of(response: &FunctionResponse<'_>) -> Outcome {
-    let value = response.response.clone().unwrap_or(Value::Null);
-    if let Value::Object(fields) = &value
-        && fields.len() == 1
-        && let Some(Value::String(text)) = fields.get("error")
+    let value = response.response.clone().unwrap_or_default();
+    if value.fields().len() == 1
+        && let Some(error) = value.get("error")
+        && let Some(text) = error.as_str()
     {
-        return Outcome::error(text.clone());
+        return Outcome::error(text);
     }
     let files = response
         .parts

@@ -2,38 +2,41 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value, json};
-
-use super::{Given, Mode, Reply, Runner};
-use crate::approval::{Approval, ApprovalState, Time, input_hash};
+use super::{Context, Reply, Runner};
+use crate::approval::{Approval, ApprovalState, input_hash};
 use crate::calls::{Call, CallState, Outcome, RunsOn, Settled};
 use crate::chunk::Chunk;
+use crate::json_text::Json;
 use crate::outbox::{AuditKind, Effect, Outbox};
 use crate::translate::file_chunk;
 
-/// What the model and the user are told about a call that ended without a result of its own.
+/// Results of calls that ended without one of their own, for the model and the user.
 pub(crate) const EXPIRED: &str = "the approval was not given in time";
 pub(crate) const NOT_ANSWERED: &str = "not run: the conversation went on without an answer";
+pub(crate) const NOT_REPORTED: &str =
+    "not run: approved, but the answer ended before the approval reached the agent";
 pub(crate) const STOPPED: &str = "not run: the user stopped the answer";
 pub(crate) const NO_OUTPUT: &str = "the front end did not supply an output in time";
+pub(crate) const NO_OUTPUT_BEFORE: &str = "approved, but no output came before the conversation went on; it may have run in the front end";
+pub(crate) const NO_OUTPUT_BEFORE_STOP: &str = "approved, but no output came before the user stopped the answer; it may have run in the front end";
 pub(crate) const UNKNOWN_OUTCOME: &str = "the outcome is unknown: the server restarted while the tool was running, and it was not run again";
 pub(crate) const RUN_OVER: &str =
     "the outcome is unknown: the agent's run ended while the tool was running";
 pub(crate) const UNFINISHED: &str = "the model did not finish this call";
 
-/// In the hint that ADK gives where a tool has none of its own: it tells a program how to answer, and a human nothing.
+/// Part of ADK's default hint, which explains to a program how to answer and is of no use to a human.
 const FOR_PROGRAMS: &str = "by responding with a FunctionResponse";
 
 /// A question that a remote agent asks.
 pub(super) struct Question<'q> {
     pub(super) remote_id: &'q str,
     pub(super) hint: String,
-    pub(super) payload: Option<&'q Value>,
+    pub(super) payload: Option<Json>,
 }
 
 impl Reply {
-    /// Decides what happens to the calls of a model call that has ended.
-    pub(super) fn classify(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
+    /// Starts the calls of a model call that has ended, and asks humans about those that need approval.
+    pub(super) fn start_or_ask_calls(&mut self, context: &mut Context<'_>, out: &mut Outbox) {
         let fresh: Vec<usize> = (0..self.calls.len())
             .filter(|&index| {
                 matches!(
@@ -46,29 +49,34 @@ impl Reply {
             return;
         }
         self.durably(out, |reply, out| {
-            // Those that need nobody come first: a human's time is not theirs.
+            // Calls that need no human come first: they do not have to wait for one.
             let mut asked = Vec::new();
             for index in fresh {
-                if reply.start_fresh(index, given, out) {
+                if reply.start_unless_asked(index, context, out) {
                     asked.push(index);
                 }
             }
             for index in asked {
-                reply.ask(index, None, given, out);
+                reply.ask(index, None, context, out);
             }
         });
     }
 
-    /// Starts a call that needs no human. Returns whether a human must be asked.
-    fn start_fresh(&mut self, index: usize, given: &mut Given<'_>, out: &mut Outbox) -> bool {
+    /// Starts a call, unless a human must be asked first. Returns whether one must.
+    fn start_unless_asked(
+        &mut self,
+        index: usize,
+        context: &mut Context<'_>,
+        out: &mut Outbox,
+    ) -> bool {
         if self.calls[index].state == CallState::Streaming {
             self.settle_with(index, Outcome::error(UNFINISHED), out);
             return false;
         }
         let name = self.calls[index].name.clone();
-        let rule = given.rules.tool(&name);
+        let rule = context.policy.tool(&name);
         let call = &mut self.calls[index];
-        match (given.rules.runner(), rule) {
+        match (context.policy.runner(), rule) {
             (Runner::Remote, rule) if call.runs_on == RunsOn::Client => {
                 if rule.is_some_and(|rule| rule.needs_approval) {
                     return true;
@@ -96,32 +104,31 @@ impl Reply {
                 }
             }
         }
-        self.start(index, given, out);
+        self.start(index, context, out);
         false
     }
 
-    /// Sets a call going that nothing stands against.
-    fn start(&mut self, index: usize, given: &mut Given<'_>, out: &mut Outbox) {
+    /// Starts a call that nothing prevents from running.
+    fn start(&mut self, index: usize, context: &mut Context<'_>, out: &mut Outbox) {
         match self.calls[index].runs_on {
             RunsOn::Server => {
-                // After a restart nobody has opened one, and a page that is loaded meanwhile must find it by resume.
-                self.turn.get_or_insert(Mode::Alone);
+                self.open_turn_if_none();
                 self.calls[index].state = CallState::Running;
                 out.audit
                     .push(self.audit(AuditKind::ToolStarted, &self.calls[index], None));
-                out.effects.push(Effect::RunTool {
+                out.want(Effect::RunTool {
                     call: self.calls[index].id.clone(),
                 });
             }
             RunsOn::Client => match self.calls[index].early.take() {
                 Some(outcome) => self.settle_with(index, outcome, out),
                 None => {
-                    let limits = given.rules.limits();
+                    let limits = context.policy.limits();
                     let time = match self.calls[index].asks_a_human() {
                         true => limits.approval_timeout,
                         false => limits.client_timeout,
                     };
-                    let expires = given.now.saturating_add(time);
+                    let expires = context.now + time;
                     self.calls[index].state = CallState::AwaitingClient { expires };
                 }
             },
@@ -134,34 +141,32 @@ impl Reply {
         &mut self,
         index: usize,
         question: Option<Question<'_>>,
-        given: &mut Given<'_>,
+        context: &mut Context<'_>,
         out: &mut Outbox,
     ) {
         let call = &mut self.calls[index];
         if let Some(question) = &question {
-            self.translator.metadata.ask(&call.id, question.shown());
+            self.translator.metadata.ask(&call.id, &question.shown());
         }
         let remote_id = question.as_ref().map(|question| question.remote_id);
         let approval = Approval {
-            id: given.ids.approval(remote_id),
+            id: context.ids.approval(remote_id),
             remote_id: remote_id.map(str::to_owned),
             hint: question
                 .as_ref()
                 .map(|question| question.hint.clone())
                 .filter(|hint| !hint.is_empty())
                 .unwrap_or_else(|| default_hint(&call.name)),
-            payload: question.and_then(|question| question.payload.cloned()),
+            payload: question.and_then(|question| question.payload),
             filled_in: None,
             input_hash: input_hash(&call.input),
-            asked_at: given.now,
-            expires_at: given
-                .now
-                .saturating_add(given.rules.limits().approval_timeout),
+            asked_at: context.now,
+            expires_at: context.now + context.policy.limits().approval_timeout,
             state: ApprovalState::Requested,
         };
         let chunk = Chunk::ToolApprovalRequest {
-            approval_id: Cow::Borrowed(&approval.id),
-            tool_call_id: Cow::Borrowed(&call.id),
+            approval_id: Cow::Borrowed(approval.id.as_str()),
+            tool_call_id: Cow::Borrowed(call.id.as_str()),
             approval_descriptor: None,
             input_schema_input: None,
             signature: None,
@@ -178,11 +183,11 @@ impl Reply {
     }
 
     /// Acts on decisions.
-    pub(super) fn start_decided(&mut self, given: &mut Given<'_>, out: &mut Outbox) {
+    pub(super) fn start_decided(&mut self, context: &mut Context<'_>, out: &mut Outbox) {
         let decided: Vec<usize> = (0..self.calls.len())
             .filter(|&index| {
                 let call = &self.calls[index];
-                // A remote agent acts on them itself, once all of a step are there.
+                // A remote agent acts on decisions itself, once it has all of a step.
                 call.state == CallState::Decided && call.runs_on != RunsOn::Remote
             })
             .collect();
@@ -196,17 +201,17 @@ impl Reply {
                     .as_ref()
                     .and_then(Approval::verdict);
                 if verdict == Some(true) {
-                    reply.start(index, given, out);
+                    reply.start(index, context, out);
                 } else {
-                    reply.deny(index, out);
+                    reply.settle_denied(index, out);
                 }
             }
         });
     }
 
-    /// Settles a denied call. While a client tool of the same step is not settled the front end is not told: a denied
-    /// call beside it would keep the stock predicate from sending that tool's output.
-    pub(super) fn deny(&mut self, index: usize, out: &mut Outbox) {
+    /// Settles a denied call. The front end is informed only when the client tools of the same step are settled: a
+    /// denied call in the step would keep the stock predicate from sending their output.
+    pub(super) fn settle_denied(&mut self, index: usize, out: &mut Outbox) {
         self.calls[index].settle(Settled::Denied);
         let defer = self.calls.open().any(|call| call.runs_on == RunsOn::Client);
         if !defer {
@@ -214,7 +219,7 @@ impl Reply {
         }
     }
 
-    /// Tells the front end of the denials that were kept back.
+    /// Sends the denials that were withheld to the front end.
     pub(super) fn announce_deferred(&mut self, out: &mut Outbox) {
         if self.calls.iter().any(is_kept_back) {
             self.durably(out, |reply, out| reply.announce_denials(out));
@@ -233,7 +238,7 @@ impl Reply {
         self.calls[index].announced = true;
         self.draft.emit(
             &Chunk::ToolOutputDenied {
-                tool_call_id: Cow::Borrowed(&self.calls[index].id),
+                tool_call_id: Cow::Borrowed(self.calls[index].id.as_str()),
             },
             out,
         );
@@ -258,8 +263,8 @@ impl Reply {
                 self.calls[index].announced = true;
                 self.draft.emit(
                     &Chunk::ToolOutputAvailable {
-                        tool_call_id: Cow::Borrowed(&self.calls[index].id),
-                        output: Cow::Owned(value),
+                        tool_call_id: Cow::Borrowed(self.calls[index].id.as_str()),
+                        output: value,
                         provider_executed: None,
                         provider_metadata: None,
                         tool_metadata: None,
@@ -289,7 +294,7 @@ impl Reply {
         self.calls[index].announced = true;
         self.draft.emit(
             &Chunk::ToolOutputError {
-                tool_call_id: Cow::Borrowed(&self.calls[index].id),
+                tool_call_id: Cow::Borrowed(self.calls[index].id.as_str()),
                 error_text: Cow::Borrowed(text),
                 provider_executed: None,
                 provider_metadata: None,
@@ -302,24 +307,18 @@ impl Reply {
 
     pub(super) fn tool_finished(
         &mut self,
-        call: &str,
+        index: usize,
         outcome: Outcome,
-        given: &mut Given<'_>,
+        context: &mut Context<'_>,
         out: &mut Outbox,
     ) {
-        let Some(index) = self.calls.index_of(call) else {
-            return;
-        };
-        if self.calls[index].state != CallState::Running {
-            return;
-        }
         self.durably(out, |reply, out| reply.settle_with(index, outcome, out));
-        self.advance(given, out);
+        self.continue_or_close(context, out);
     }
 
-    /// Settles what has run out of time.
-    pub(super) fn expire(&mut self, given: &Given<'_>, out: &mut Outbox) {
-        let due = |call: &Call| call.deadline().is_some_and(|at: Time| at <= given.now);
+    /// Settles calls whose time has run out.
+    pub(super) fn expire(&mut self, context: &Context<'_>, out: &mut Outbox) {
+        let due = |call: &Call| call.is_due(context.now);
         if !self.calls.iter().any(due) {
             return;
         }
@@ -331,7 +330,7 @@ impl Reply {
                 let expired = reply.calls[index]
                     .approval
                     .as_mut()
-                    .is_some_and(|approval| approval.expire(given.now));
+                    .is_some_and(|approval| approval.expire(context.now));
                 if expired {
                     out.audit.push(reply.audit(
                         AuditKind::ApprovalExpired,
@@ -346,9 +345,14 @@ impl Reply {
         });
     }
 
-    /// Settles what a crash left in between. A tool that was started is not started again, unless it says that it may.
-    /// A remote agent that waited for an answer has not noticed the crash.
-    pub(super) fn recover_calls(&mut self, asking: bool, given: &mut Given<'_>, out: &mut Outbox) {
+    /// Settles calls that a crash interrupted. A started tool is not started again unless it is idempotent. A remote
+    /// agent that waited for an answer has not noticed the crash.
+    pub(super) fn recover_calls(
+        &mut self,
+        asking: bool,
+        context: &mut Context<'_>,
+        out: &mut Outbox,
+    ) {
         let waits = !asking && self.calls.iter().any(Call::waits_for_client);
         let cut: Vec<usize> = (0..self.calls.len())
             .filter(|&index| {
@@ -365,8 +369,8 @@ impl Reply {
             for index in cut {
                 let call = &reply.calls[index];
                 match call.state {
-                    CallState::Running if call.idempotent && reply.ended.is_none() => {
-                        reply.start(index, given, out);
+                    CallState::Running if call.idempotent && reply.ended().is_none() => {
+                        reply.start(index, context, out);
                     }
                     CallState::Running => {
                         out.audit
@@ -381,14 +385,16 @@ impl Reply {
 }
 
 impl Question<'_> {
-    /// What a front end is told of it beside the call.
-    fn shown(&self) -> Map<String, Value> {
+    /// What a front end sees of the question in addition to the call.
+    fn shown(&self) -> Json {
         let is_telling = !self.hint.is_empty() && !self.hint.contains(FOR_PROGRAMS);
-        let hint = is_telling.then(|| json!(self.hint));
-        [("hint", hint), ("payload", self.payload.cloned())]
-            .into_iter()
-            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-            .collect()
+        let hint = is_telling.then(|| self.hint.as_str().into());
+        let fields = [("hint", hint), ("payload", self.payload.clone())];
+        Json::object(
+            fields
+                .into_iter()
+                .filter_map(|(key, value)| Some((key, value?))),
+        )
     }
 }
 
@@ -397,9 +403,9 @@ impl Outcome {
         Self::Error { text: text.into() }
     }
 
-    pub fn output(value: serde_json::Value) -> Self {
+    pub fn output(value: impl Into<Json>) -> Self {
         Self::Output {
-            value,
+            value: value.into(),
             files: Vec::new(),
         }
     }
@@ -409,7 +415,7 @@ fn is_kept_back(call: &Call) -> bool {
     call.settled() == Some(Settled::Denied) && !call.announced
 }
 
-/// What a human is told where the tool has no words of its own.
+/// The hint that a human sees if the tool has none.
 pub(crate) fn default_hint(tool: &str) -> String {
     format!("Allow the assistant to run {tool}?")
 }

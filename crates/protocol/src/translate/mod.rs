@@ -1,40 +1,42 @@
-//! Event → chunks: what an agent says, in the words of the AI SDK.
+//! Event → chunks: the content of an agent's events in the form of the AI SDK.
 //!
-//! The translator writes the content of events (text, thoughts, files, code, sources, speech, tool inputs) and hands
-//! back as [`Fact`]s what an event means for the reply's calls; the reply decides what follows from those.
+//! The translator writes the content of events (text, thoughts, files, code, sources, speech, tool inputs). What an
+//! event means for the reply's calls is returned as [`Fact`]s; the reply decides what follows from them.
 //!
 //! What it evens out:
 //! - partial events are deltas and the final one repeats the whole: the repeat is recognised by length and hash of what
 //!   was streamed, because live agents give every delta an id of its own;
-//! - several agents may speak at once: each has a text part of its own that grows beside the others;
-//! - a server may send an event twice (once more for an artifact): the id of the last complete event tells;
+//! - several agents may write at once: each has a separate text part that grows next to the others;
+//! - a server may send an event twice (once more for an artifact): recognised by the id of the last complete event;
 //! - partial events may hold complete calls: only non-partial ones count, but streamed arguments are shown as they grow;
 //! - an error comes as an event and again as a bare line: the first one counts.
 
+mod author;
 mod repeat;
 mod tool_calls;
-mod voice;
 
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use self::author::{Authors, Kind, OpenText};
 use self::repeat::{Repeat, Streamed};
 use self::tool_calls::StreamingCall;
-use self::voice::{Kind, OpenText, Voices};
 use crate::audio::PcmFormat;
 use crate::base64;
 use crate::chunk::{Chunk, DataChunk, FinishReason};
 use crate::event::{Blob, Event, FunctionResponse, Part, REQUEST_CONFIRMATION, Transcription};
-use crate::message::Message;
+use crate::id::MessageId;
+use crate::json_text::Json;
+use crate::message::{Draft, Message, text_id};
 use crate::metadata::{Metadata, shown_sources, sources_of};
-use crate::outbox::{Draft, Outbox, Page};
+use crate::outbox::{Emitter, Outbox};
 
 /// What an event means beyond its content.
 #[derive(Debug, PartialEq)]
 pub enum Fact<'e> {
-    /// A complete call; it is in the book of calls under this index.
+    /// A complete call; its index in the reply's calls.
     Called { index: usize, long_running: bool },
     /// A remote agent asks a human about one of its calls.
     Confirmation {
@@ -42,7 +44,7 @@ pub enum Fact<'e> {
         original: Original,
         hint: String,
         /// What the human may fill in, as the tool suggests it.
-        payload: Option<&'e Value>,
+        payload: Option<Json>,
     },
     /// A remote agent's tool has answered; a placeholder only says that a human must be asked first.
     Responded {
@@ -62,30 +64,37 @@ pub enum Fact<'e> {
 pub struct Original {
     pub id: Option<String>,
     pub name: String,
-    pub args: Value,
+    pub args: Json,
 }
 
 /// Translates the events of one reply.
 #[derive(Debug, Default)]
 pub struct Translator {
-    voices: Voices,
-    spoken: Streamed,
+    authors: Authors,
+    /// The model's speech as text, streamed so far.
+    transcribed: Streamed,
     streaming: Vec<StreamingCall>,
     scratch: String,
     step: Step,
     pub(crate) metadata: Metadata,
-    finish: Option<FinishReason>,
-    error: Option<String>,
-    /// Whether what was said last was cut short by the user's speech.
-    cut: bool,
+    outcome: Outcome,
     sources: Vec<String>,
     /// The number of the live turn, for the player.
     turn: u32,
     /// The message that the user's speech becomes.
-    user_message: Option<String>,
-    /// What a remote model says before it knows all results is not shown.
+    user_message: Option<MessageId>,
+    /// Whether to hide what a remote model writes before it has all results.
     pub(crate) muted: bool,
     bytes: usize,
+}
+
+/// How the model's last answer ended.
+#[derive(Debug, Default)]
+struct Outcome {
+    finish: Option<FinishReason>,
+    error: Option<String>,
+    /// Whether it was cut short by the user's speech.
+    cut: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -93,7 +102,7 @@ enum Step {
     /// None is open.
     #[default]
     Closed,
-    /// Open, and nothing has been said in it.
+    /// Open, and still empty.
     Fresh,
     Used,
     /// Open, and its model call has ended.
@@ -101,66 +110,70 @@ enum Step {
 }
 
 impl Translator {
-    /// Translates one event: chunks go to the page, facts are returned.
-    pub(crate) fn event<'e>(&mut self, event: &'e Event<'_>, page: &mut Page<'_>) -> Vec<Fact<'e>> {
+    /// Translates one event: emits chunks and returns facts.
+    pub(crate) fn event<'e>(
+        &mut self,
+        event: &'e Event<'_>,
+        emitter: &mut Emitter<'_>,
+    ) -> Vec<Fact<'e>> {
         let mut facts = Vec::new();
         let partial = event.is_partial();
         self.note(event, partial);
         if !event.is_from_user()
-            && let Some(open) = self.voices.turn_to(event)
+            && let Some(open) = self.authors.switch_to(event)
         {
-            page.emit(&open.end());
+            emitter.emit(&open.end());
         }
         let repeated = !partial && self.is_repeat(event);
         if !event.is_from_user() && !repeated {
             let parts = event.parts();
-            let mut repeat = Repeat::of(self.voices.current(), parts, partial);
+            let mut repeat = Repeat::of(self.authors.current(), parts, partial);
             for part in parts {
-                self.part(part, event, &mut repeat, page, &mut facts);
+                self.part(part, event, &mut repeat, emitter, &mut facts);
             }
             if !partial && !parts.is_empty() {
-                repeat.done(self.voices.current());
+                repeat.forget_repeated(self.authors.current());
                 if repeat.has_words() {
-                    // What comes next was not said in the same breath.
-                    self.close_text(page);
+                    // The next text is a separate part.
+                    self.close_text(emitter);
                 }
             }
             if let Some(result) = event.result() {
-                self.say(Kind::Text, &words_of(result), None, false, page);
-                self.close_text(page);
+                self.say(Kind::Text, &words_of(result), None, false, emitter);
+                self.close_text(emitter);
             }
         }
-        self.transcriptions(event, page, &mut facts);
+        self.transcriptions(event, emitter, &mut facts);
         if !partial {
-            self.sources(event, page);
+            self.sources(event, emitter);
         }
         let says = !event.parts().is_empty() || event.output_transcription.is_some();
         if event.interrupted == Some(true) {
-            self.cut = true;
-            self.close_text(page);
+            self.outcome.cut = true;
+            self.close_text(emitter);
             facts.push(Fact::Interrupted);
         } else if says && !event.is_from_user() {
-            self.cut = false;
+            self.outcome.cut = false;
         }
         if event.turn_complete == Some(true) {
-            self.end_model_calls(page);
+            self.end_model_calls(emitter);
             facts.push(Fact::TurnComplete);
         } else if !partial && event.finish_reason.is_some() {
-            self.end_model_call(page);
+            self.end_model_call(emitter);
         }
         facts
     }
 
     /// Opens a step before a model call.
-    pub(crate) fn start_step(&mut self, page: &mut Page<'_>) {
-        self.close(page.draft, page.out);
-        page.emit(&Chunk::StartStep);
+    pub(crate) fn start_step(&mut self, emitter: &mut Emitter<'_>) {
+        self.close(emitter.draft, emitter.out);
+        emitter.emit(&Chunk::StartStep);
         self.step = Step::Fresh;
     }
 
     /// Ends the text and the step that are open, if any.
     pub(crate) fn close(&mut self, draft: &mut Draft, out: &mut Outbox) {
-        for open in self.voices.take_open() {
+        for open in self.authors.take_open() {
             draft.emit(&open.end(), out);
         }
         if self.step != Step::Closed {
@@ -169,7 +182,7 @@ impl Translator {
         }
     }
 
-    /// Takes up a reply after a restart; `fresh` says that its last step is open and empty.
+    /// Continues a reply after a restart; `fresh` says that its last step is open and empty.
     pub(crate) fn resume(message: &Message, fresh: bool) -> Self {
         Self {
             step: if fresh { Step::Fresh } else { Step::Closed },
@@ -179,30 +192,30 @@ impl Translator {
         }
     }
 
-    /// Says which live turn is spoken in, and which message the user's speech becomes.
-    pub(crate) fn speak_in(&mut self, turn: u32, user_message: Option<&str>) {
+    /// Sets the number of the live turn, and the message that the user's speech becomes.
+    pub(crate) fn set_live_turn(&mut self, turn: u32, user_message: Option<&MessageId>) {
         self.turn = turn;
-        self.user_message = user_message.map(str::to_owned);
+        self.user_message = user_message.cloned();
     }
 
-    /// Ends what a model call left open; nothing of it is repeated any more. Other agents may be in the middle of theirs.
-    fn end_model_call(&mut self, page: &mut Page<'_>) {
-        self.close_text(page);
-        self.voices.current().forget_streamed();
-        self.spoken = Streamed::default();
+    /// Ends what a model call left open; the agent will not repeat any of it. Other agents may be in the middle of theirs.
+    fn end_model_call(&mut self, emitter: &mut Emitter<'_>) {
+        self.close_text(emitter);
+        self.authors.current().forget_streamed();
+        self.transcribed = Streamed::default();
         self.metadata.end_model_call();
-        if self.step == Step::Used && !self.voices.others_speak() {
+        if self.step == Step::Used && !self.authors.others_have_open_text() {
             self.step = Step::Ended;
         }
     }
 
     /// Ends the model calls of all agents.
-    fn end_model_calls(&mut self, page: &mut Page<'_>) {
-        for open in self.voices.take_open() {
-            page.emit(&open.end());
+    fn end_model_calls(&mut self, emitter: &mut Emitter<'_>) {
+        for open in self.authors.take_open() {
+            emitter.emit(&open.end());
         }
-        self.voices.forget_streamed();
-        self.end_model_call(page);
+        self.authors.forget_streamed();
+        self.end_model_call(emitter);
     }
 
     pub(crate) fn is_step_open(&self) -> bool {
@@ -210,22 +223,22 @@ impl Translator {
     }
 
     /// Ends a run of the agent: a call that it has not completed by then is never completed.
-    pub(crate) fn end_run(&mut self, page: &mut Page<'_>) {
-        self.end_model_calls(page);
+    pub(crate) fn end_run(&mut self, emitter: &mut Emitter<'_>) {
+        self.end_model_calls(emitter);
         self.streaming.clear();
     }
 
-    /// The failure that the agent reported, once.
+    /// Takes the failure that the agent reported.
     pub(crate) fn take_error(&mut self) -> Option<String> {
-        self.error.take()
+        self.outcome.error.take()
     }
 
     pub(crate) fn take_cut(&mut self) -> bool {
-        std::mem::take(&mut self.cut)
+        std::mem::take(&mut self.outcome.cut)
     }
 
     pub(crate) fn finish_reason(&self) -> FinishReason {
-        self.finish.unwrap_or(FinishReason::Stop)
+        self.outcome.finish.unwrap_or(FinishReason::Stop)
     }
 
     /// How many bytes of content have been translated.
@@ -236,20 +249,20 @@ impl Translator {
     fn note(&mut self, event: &Event<'_>, partial: bool) {
         self.metadata.note(event, partial);
         if let Some(reason) = event.finish_reason.as_deref() {
-            self.finish = Some(FinishReason::from_agent(reason));
+            self.outcome.finish = Some(FinishReason::from_agent(reason));
         }
-        if self.error.is_none() {
-            self.error = error_of(event);
+        if self.outcome.error.is_none() {
+            self.outcome.error = error_of(event);
         }
     }
 
-    /// Whether an event with this id has been taken in completely.
+    /// Whether an event with this id has been translated already.
     fn is_repeat(&mut self, event: &Event<'_>) -> bool {
         let says = !event.parts().is_empty() || event.result().is_some();
         let Some(id) = event.id.as_deref().filter(|_| says) else {
             return false;
         };
-        let last = &mut self.voices.current().last_final;
+        let last = &mut self.authors.current().last_final;
         if *last == id {
             return true;
         }
@@ -263,7 +276,7 @@ impl Translator {
         part: &'e Part<'_>,
         event: &'e Event<'_>,
         repeat: &mut Repeat,
-        page: &mut Page<'_>,
+        emitter: &mut Emitter<'_>,
         facts: &mut Vec<Fact<'e>>,
     ) {
         if let Some(text) = part.text.as_deref() {
@@ -274,23 +287,25 @@ impl Translator {
             };
             let fresh = repeat.rest(kind, text);
             let signature = part.thought_signature.as_deref();
-            self.say(kind, fresh, signature, event.is_partial(), page);
+            self.say(kind, fresh, signature, event.is_partial(), emitter);
         } else if let Some(blob) = &part.inline_data {
             if !repeat.skip_file() {
-                self.blob(blob, page);
+                self.blob(blob, emitter);
             }
         } else if let Some(file) = &part.file_data {
-            if let (Some(url), false) = (file.file_uri.as_deref(), repeat.skip_file()) {
+            let url = file.file_uri.as_deref();
+            let url = url.filter(|_| !repeat.skip_file());
+            if let Some(url) = url.filter(|url| is_address(url)) {
                 let media_type = file.mime_type.as_deref().unwrap_or(OCTETS);
-                self.file(url, media_type, page);
+                self.file(url, media_type, emitter);
             }
         } else if let Some(call) = part.function_call.as_deref() {
             let signature = part.thought_signature.as_deref();
             if event.is_partial() {
-                self.streamed_call(call, page);
+                self.streamed_call(call, emitter);
             } else if call.name.as_deref() == Some(REQUEST_CONFIRMATION) {
                 facts.extend(tool_calls::confirmation(call));
-            } else if let Some(index) = self.call(call, signature, page) {
+            } else if let Some(index) = self.call(call, signature, emitter) {
                 let long_running = call
                     .id
                     .as_deref()
@@ -302,14 +317,15 @@ impl Translator {
             }
         } else if let Some(response) = part.function_response.as_deref() {
             if !event.is_partial() {
-                self.close_text(page);
-                // A model that was told a result is called anew, and repeats nothing of the call before. A
-                // transcription may lag behind that.
-                self.voices.current().forget_streamed();
+                self.close_text(emitter);
+                // A result leads to a new model call, which repeats nothing of the one before. The transcription is
+                // not forgotten: it may lag behind.
+                self.authors.current().forget_streamed();
                 let placeholder = match (&response.id, &event.actions) {
-                    (Some(id), Some(did)) => {
-                        did.requested_tool_confirmations.contains_key(id.as_ref())
-                    }
+                    (Some(id), Some(did)) => did
+                        .requested_tool_confirmations
+                        .as_ref()
+                        .is_some_and(|asked| asked.get(id).is_some()),
                     _ => false,
                 };
                 facts.push(Fact::Responded {
@@ -317,10 +333,10 @@ impl Translator {
                     placeholder,
                 });
             }
-        } else if let Some(code) = part.executable_code.as_deref() {
-            self.code("data-executable-code", code, repeat, page);
-        } else if let Some(result) = part.code_execution_result.as_deref() {
-            self.code("data-code-execution-result", result, repeat, page);
+        } else if let Some(code) = &part.executable_code {
+            self.code("data-executable-code", code, repeat, emitter);
+        } else if let Some(result) = &part.code_execution_result {
+            self.code("data-code-execution-result", result, repeat, emitter);
         }
     }
 
@@ -330,71 +346,72 @@ impl Translator {
         text: &str,
         signature: Option<&str>,
         partial: bool,
-        page: &mut Page<'_>,
+        emitter: &mut Emitter<'_>,
     ) {
         if partial {
-            self.voices.current().streamed(kind).push(text);
+            self.authors.current().streamed(kind).push(text);
         }
         if self.muted {
             return;
         }
         if !text.is_empty() {
-            self.speak(kind, text, page);
+            self.emit_text(kind, text, emitter);
         }
         // A signature may come with the last piece, or with an empty one after it.
-        if let (Some(signature), Some(open)) = (signature, &mut self.voices.current().open)
+        if let (Some(signature), Some(open)) = (signature, &mut self.authors.current().open)
             && open.kind == kind
         {
             open.signature = Some(signature.to_owned());
         }
     }
 
-    fn speak(&mut self, kind: Kind, text: &str, page: &mut Page<'_>) {
+    fn emit_text(&mut self, kind: Kind, text: &str, emitter: &mut Emitter<'_>) {
         self.bytes += text.len();
-        let open = &self.voices.current().open;
+        let open = &self.authors.current().open;
         if open.as_ref().is_none_or(|open| open.kind != kind) {
-            self.close_text(page);
-            self.enter_step(page);
-            let id = text_id(page.draft.next_index());
-            page.emit(&kind.start(&id));
-            self.voices.current().open = Some(OpenText {
+            self.close_text(emitter);
+            self.enter_step(emitter);
+            let id = text_id(emitter.draft.next_index());
+            emitter.emit(&kind.start(&id));
+            self.authors.current().open = Some(OpenText {
                 id,
                 kind,
                 signature: None,
             });
         }
-        if let Some(open) = &self.voices.current().open {
-            page.emit(&kind.delta(&open.id, text));
+        if let Some(open) = &self.authors.current().open {
+            emitter.emit(&kind.delta(&open.id, text));
         }
     }
 
-    fn close_text(&mut self, page: &mut Page<'_>) {
-        if let Some(open) = self.voices.current().open.take() {
-            page.emit(&open.end());
+    fn close_text(&mut self, emitter: &mut Emitter<'_>) {
+        if let Some(open) = self.authors.current().open.take() {
+            emitter.emit(&open.end());
         }
     }
 
-    /// Makes sure that a step is open for what is said next. A step never opens while a call of the current one is
-    /// open: that would hide the waiting call from the client's predicates. A call whose own agent is speaking is no
-    /// such call, and it would block them if its agent asked something in the same step. Nor does it open in the middle of what
-    /// another agent says: clients forget an open text at the end of its step.
-    fn enter_step(&mut self, page: &mut Page<'_>) {
+    /// Opens a step for the next content, if it needs a new one. A step never opens while a call of the current one is
+    /// open: that would hide the waiting call from the client's predicates. The exception is a call that the writing
+    /// agent works on: if that agent asked something in the same step, the call would block the predicates. Nor does a
+    /// step open in the middle of another agent's text: clients forget an open text at the end of its step.
+    fn enter_step(&mut self, emitter: &mut Emitter<'_>) {
         let done = match self.step {
             Step::Closed | Step::Ended => true,
             Step::Fresh => false,
-            Step::Used => page.draft.step_has_tools(),
+            Step::Used => emitter.draft.step_has_tools(),
         };
-        let first = self.step == Step::Closed && !page.draft.step_has_tools();
-        let held = self.voices.any_awaited(page.calls) || self.voices.others_speak();
-        if first || done && !held {
-            self.start_step(page);
+        let first = self.step == Step::Closed && !emitter.draft.step_has_tools();
+        let blocked =
+            self.authors.any_awaited(emitter.calls) || self.authors.others_have_open_text();
+        if first || done && !blocked {
+            self.start_step(emitter);
         }
         if self.step != Step::Closed {
             self.step = Step::Used;
         }
     }
 
-    fn blob(&mut self, blob: &Blob<'_>, page: &mut Page<'_>) {
+    fn blob(&mut self, blob: &Blob<'_>, emitter: &mut Emitter<'_>) {
         let (Some(data), media_type) = (
             blob.data.as_deref(),
             blob.mime_type.as_deref().unwrap_or(OCTETS),
@@ -403,47 +420,54 @@ impl Translator {
         };
         let data = base64::to_standard(data);
         if let Ok(format) = PcmFormat::from_media_type(media_type) {
-            page.emit(&Chunk::Data(DataChunk {
+            emitter.emit(&Chunk::Data(DataChunk {
                 kind: Cow::Borrowed("data-pcm"),
                 id: None,
-                data: Cow::Owned(json!({
+                data: json!({
                     "chunk": data, "sampleRate": format.sample_rate(), "turn": self.turn,
-                })),
+                })
+                .into(),
                 transient: Some(true),
             }));
         } else if self.muted {
-            // What is not shown is not kept.
-        } else if let Some(kept) = page.ids.file(media_type, &data) {
+            // Hidden content is not stored.
+        } else if let Some(kept) = emitter.ids.file(media_type, &data) {
             self.bytes += data.len();
-            self.file(&kept.url, &kept.media_type, page);
+            self.file(&kept.url, &kept.media_type, emitter);
         } else {
             let url = format!("data:{media_type};base64,{data}");
-            self.file(&url, media_type, page);
+            self.file(&url, media_type, emitter);
         }
     }
 
-    pub(crate) fn file(&mut self, url: &str, media_type: &str, page: &mut Page<'_>) {
+    pub(crate) fn file(&mut self, url: &str, media_type: &str, emitter: &mut Emitter<'_>) {
         if self.muted {
             return;
         }
         self.bytes += url.len();
-        self.voices.current().files += 1;
-        self.close_text(page);
-        self.enter_step(page);
-        page.emit(&file_chunk(url, media_type));
+        self.authors.current().files += 1;
+        self.close_text(emitter);
+        self.enter_step(emitter);
+        emitter.emit(&file_chunk(url, media_type));
     }
 
-    fn code(&mut self, kind: &'static str, data: &Value, repeat: &mut Repeat, page: &mut Page<'_>) {
+    fn code(
+        &mut self,
+        kind: &'static str,
+        data: &Json,
+        repeat: &mut Repeat,
+        emitter: &mut Emitter<'_>,
+    ) {
         if repeat.skip_code() || self.muted {
             return;
         }
-        self.voices.current().codes += 1;
-        self.close_text(page);
-        self.enter_step(page);
-        page.emit(&Chunk::Data(DataChunk {
+        self.authors.current().codes += 1;
+        self.close_text(emitter);
+        self.enter_step(emitter);
+        emitter.emit(&Chunk::Data(DataChunk {
             kind: Cow::Borrowed(kind),
             id: None,
-            data: Cow::Borrowed(data),
+            data: data.clone(),
             transient: None,
         }));
     }
@@ -451,7 +475,7 @@ impl Translator {
     fn transcriptions<'e>(
         &mut self,
         event: &'e Event<'_>,
-        page: &mut Page<'_>,
+        emitter: &mut Emitter<'_>,
         facts: &mut Vec<Fact<'e>>,
     ) {
         if let Some(heard) = &event.input_transcription {
@@ -463,10 +487,10 @@ impl Translator {
             }
             data.insert("text".into(), json!(text));
             data.insert("final".into(), json!(finished));
-            page.emit(&Chunk::Data(DataChunk {
+            emitter.emit(&Chunk::Data(DataChunk {
                 kind: Cow::Borrowed("data-transcription"),
                 id: None,
-                data: Cow::Owned(Value::Object(data)),
+                data: Value::Object(data).into(),
                 transient: Some(true),
             }));
             facts.push(Fact::Heard { text, finished });
@@ -477,19 +501,19 @@ impl Translator {
         }) = &event.output_transcription
         {
             if *finished == Some(true) {
-                let rest = self.spoken.rest_of(text).unwrap_or_default();
+                let rest = self.transcribed.rest_of(text).unwrap_or_default();
                 if !rest.is_empty() && !self.muted {
-                    self.speak(Kind::Text, rest, page);
+                    self.emit_text(Kind::Text, rest, emitter);
                 }
-                self.spoken = Streamed::default();
+                self.transcribed = Streamed::default();
             } else if !text.is_empty() && !self.muted {
-                self.spoken.push(text);
-                self.speak(Kind::Text, text, page);
+                self.transcribed.push(text);
+                self.emit_text(Kind::Text, text, emitter);
             }
         }
     }
 
-    fn sources(&mut self, event: &Event<'_>, page: &mut Page<'_>) {
+    fn sources(&mut self, event: &Event<'_>, emitter: &mut Emitter<'_>) {
         if self.muted {
             return;
         }
@@ -497,24 +521,27 @@ impl Translator {
             if self.sources.contains(&source.key) {
                 continue;
             }
-            self.close_text(page);
-            self.enter_step(page);
+            self.close_text(emitter);
+            self.enter_step(emitter);
             let id = format!("source-{}", self.sources.len() + 1);
-            page.emit(&source.chunk(&id));
+            emitter.emit(&source.chunk(&id));
             self.sources.push(source.key);
         }
     }
 }
 
-/// The id of the text part at this index of a message.
-pub(crate) fn text_id(index: usize) -> String {
-    format!("t{index}")
-}
-
-/// A media type for bytes of which nothing is known.
+/// The media type of bytes of unknown kind.
 pub(crate) const OCTETS: &str = "application/octet-stream";
 
-/// A file that the front end can fetch or show.
+/// Whether an agent's file may be shown as a link. Front ends turn files into links, and a link with some schemes would
+/// run code.
+fn is_address(url: &str) -> bool {
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
+    ["data", "http", "https", "gs", "artifact"]
+        .iter()
+        .any(|known| known.eq_ignore_ascii_case(scheme))
+}
+
 pub(crate) fn file_chunk<'a>(url: &'a str, media_type: &'a str) -> Chunk<'a> {
     Chunk::File {
         url: Cow::Borrowed(url),
@@ -523,9 +550,9 @@ pub(crate) fn file_chunk<'a>(url: &'a str, media_type: &'a str) -> Chunk<'a> {
     }
 }
 
-/// Where a thought signature travels: the place that the AI SDK's own Google provider uses.
-pub(crate) fn signed(signature: impl Into<String>) -> Value {
-    json!({"google": {"thoughtSignature": signature.into()}})
+/// The place of a thought signature, as in the AI SDK's own Google provider.
+pub(crate) fn signed(signature: impl Into<String>) -> Json {
+    json!({"google": {"thoughtSignature": signature.into()}}).into()
 }
 
 /// The result of a workflow as text.
@@ -536,7 +563,7 @@ fn words_of(result: &RawValue) -> Cow<'_, str> {
     }
 }
 
-/// What an event reports as a failure. Stopping for length or safety is none, a blocked prompt is.
+/// The failure that an event reports. A blocked prompt is a failure; stopping for length or safety is not.
 fn error_of(event: &Event<'_>) -> Option<String> {
     let stopped = event.finish_reason.as_deref().is_some_and(|reason| {
         matches!(

@@ -1,15 +1,15 @@
-//! Recognises in a complete event what was streamed before it.
+//! Recognises what a complete event repeats of the deltas before it.
 
 use std::hash::{DefaultHasher, Hasher as _};
 
-use super::voice::{Kind, Voice};
+use super::author::{Author, Kind};
 use crate::event::Part;
 
 /// What has been streamed of one kind of text: enough to recognise it when it is repeated, and nothing more.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Streamed {
     bytes: usize,
-    /// Reads bytes as a stream: where the text was cut into pieces makes no difference.
+    /// Reads bytes as a stream: it does not matter where the text was cut into pieces.
     hasher: DefaultHasher,
 }
 
@@ -19,7 +19,7 @@ impl Streamed {
         self.hasher.write(text.as_bytes());
     }
 
-    /// What `whole` adds to what has been streamed; nothing where it does not begin with it.
+    /// What `whole` adds to the streamed text; `None` if it does not begin with that text.
     pub(super) fn rest_of<'t>(&self, whole: &'t str) -> Option<&'t str> {
         let (begun, rest) = whole.split_at_checked(self.bytes)?;
         let mut seen = Self::default();
@@ -47,7 +47,7 @@ pub(super) struct Repeat {
     has_code: bool,
 }
 
-/// How many bytes to pass over; `All` where a complete event contradicts what has been shown.
+/// How many bytes to skip; `All` if a complete event contradicts what has been shown.
 #[derive(Debug, Clone, Copy)]
 enum Skip {
     Bytes(usize),
@@ -55,7 +55,7 @@ enum Skip {
 }
 
 impl Repeat {
-    pub(super) fn of(voice: &Voice, parts: &[Part<'_>], partial: bool) -> Self {
+    pub(super) fn of(author: &Author, parts: &[Part<'_>], partial: bool) -> Self {
         if partial {
             return Self {
                 text: Skip::Bytes(0),
@@ -75,10 +75,10 @@ impl Repeat {
                 .filter_map(|part| part.text.as_deref())
         };
         Self {
-            text: Skip::over(&voice.text, of_kind(false)),
-            thought: Skip::over(&voice.thought, of_kind(true)),
-            files: voice.files,
-            codes: voice.codes,
+            text: Skip::over(&author.text, of_kind(false)),
+            thought: Skip::over(&author.thought, of_kind(true)),
+            files: author.files,
+            codes: author.codes,
             has_text: of_kind(false).next().is_some(),
             has_thought: of_kind(true).next().is_some(),
             has_file: parts
@@ -117,19 +117,19 @@ impl Repeat {
         self.has_text || self.has_thought
     }
 
-    /// A complete event closes what it repeated: the next one of its kind is new.
-    pub(super) fn done(&self, voice: &mut Voice) {
+    /// Forgets the kinds of content that a complete event has repeated: what follows of them is new.
+    pub(super) fn forget_repeated(&self, author: &mut Author) {
         if self.has_text {
-            voice.text = Streamed::default();
+            author.text = Streamed::default();
         }
         if self.has_thought {
-            voice.thought = Streamed::default();
+            author.thought = Streamed::default();
         }
         if self.has_file {
-            voice.files = 0;
+            author.files = 0;
         }
         if self.has_code {
-            voice.codes = 0;
+            author.codes = 0;
         }
     }
 }

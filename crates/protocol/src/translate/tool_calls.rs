@@ -2,14 +2,13 @@
 
 use std::borrow::Cow;
 
-use serde_json::{Map, Value, json};
-
 use super::{Fact, Original, Translator, signed};
 use crate::args::ArgsWriter;
 use crate::calls::{Call, CallState, Calls, RunsOn};
 use crate::chunk::Chunk;
 use crate::event::{FunctionCall, REQUEST_CONFIRMATION};
-use crate::outbox::Page;
+use crate::json_text::Json;
+use crate::outbox::Emitter;
 
 /// A call whose arguments are still being written.
 #[derive(Debug)]
@@ -19,70 +18,70 @@ pub(super) struct StreamingCall {
 }
 
 impl Translator {
-    /// Shows a call and takes it into the book.
-    pub(crate) fn add_call(&mut self, call: Call, page: &mut Page<'_>) -> usize {
-        self.close_text(page);
-        self.enter_step(page);
-        let index = page.calls.push(call);
-        input_start(index, page);
-        input_available(index, None, page);
+    /// Shows a call and adds it to the reply's calls.
+    pub(crate) fn add_call(&mut self, call: Call, emitter: &mut Emitter<'_>) -> usize {
+        self.close_text(emitter);
+        self.enter_step(emitter);
+        let index = emitter.calls.push(call);
+        input_start(index, emitter);
+        input_available(index, None, emitter);
         index
     }
 
-    /// Takes in a complete call. Returns its index, or nothing where it is known already.
+    /// Shows a complete call. Returns its index, or `None` if the call is known already.
     pub(super) fn call(
         &mut self,
         call: &FunctionCall<'_>,
         signature: Option<&str>,
-        page: &mut Page<'_>,
+        emitter: &mut Emitter<'_>,
     ) -> Option<usize> {
-        self.bytes += call.args.as_ref().map_or(0, |args| args.to_string().len());
+        self.bytes += call.args.as_ref().map_or(0, |args| args.text().len());
         let streamed = self
-            .streaming_call(call.id.as_deref(), page.calls)
+            .streaming_call(call.id.as_deref(), emitter.calls)
             .or_else(|| {
-                // The complete call may carry another id than its streamed arguments did.
+                // The id of a complete call may differ from that of its streamed arguments.
                 self.streaming.iter().position(|stream| {
-                    Some(page.calls[stream.index].name.as_str()) == call.name.as_deref()
+                    Some(emitter.calls[stream.index].name.as_str()) == call.name.as_deref()
                 })
             });
         if let Some(slot) = streamed {
             let index = self.streaming.remove(slot).index;
-            let known = &mut page.calls[index];
+            let known = &mut emitter.calls[index];
             known.state = CallState::Received;
             known.input = input_of(call);
             if let Some(id) = call.id.as_deref() {
                 known.model_id = Some(id.to_owned());
             }
-            self.close_text(page);
-            input_available(index, signature, page);
+            self.close_text(emitter);
+            input_available(index, signature, emitter);
             return Some(index);
         }
         let known = call
             .id
             .as_deref()
-            .is_some_and(|id| page.calls.index_of_model_id(id).is_some());
+            .is_some_and(|id| emitter.calls.index_of_model_id(id).is_some());
         if known || call.name.as_deref().is_none_or(str::is_empty) {
             return None; // A call without a name can be neither shown nor answered.
         }
-        self.close_text(page);
-        self.enter_step(page);
-        let call = new_call(call, page, CallState::Received);
-        let index = page.calls.push(call);
-        input_start(index, page);
-        input_available(index, signature, page);
+        self.close_text(emitter);
+        self.enter_step(emitter);
+        let call = new_call(call, emitter, CallState::Received);
+        let index = emitter.calls.push(call);
+        input_start(index, emitter);
+        input_available(index, signature, emitter);
         Some(index)
     }
 
-    /// Shows arguments while the model still writes them.
-    pub(super) fn streamed_call(&mut self, call: &FunctionCall<'_>, page: &mut Page<'_>) {
+    /// Shows arguments while the model is still writing them.
+    pub(super) fn streamed_call(&mut self, call: &FunctionCall<'_>, emitter: &mut Emitter<'_>) {
         if call.name.as_deref() == Some(REQUEST_CONFIRMATION) || self.muted {
             return;
         }
         let grows = call.will_continue == Some(true) || call.partial_args.is_some();
-        let slot = match self.streaming_call(call.id.as_deref(), page.calls) {
+        let slot = match self.streaming_call(call.id.as_deref(), emitter.calls) {
             Some(slot) => slot,
             None if grows && call.name.as_deref().is_some_and(|name| !name.is_empty()) => {
-                self.begin_streamed_call(call, page)
+                self.begin_streamed_call(call, emitter)
             }
             None => return,
         };
@@ -97,19 +96,19 @@ impl Translator {
         if !self.scratch.is_empty() {
             self.bytes += self.scratch.len();
             let delta = Chunk::ToolInputDelta {
-                tool_call_id: Cow::Borrowed(&page.calls[stream.index].id),
+                tool_call_id: Cow::Borrowed(emitter.calls[stream.index].id.as_str()),
                 input_text_delta: Cow::Borrowed(&self.scratch),
             };
-            page.draft.emit(&delta, page.out);
+            emitter.draft.emit(&delta, emitter.out);
         }
     }
 
-    fn begin_streamed_call(&mut self, call: &FunctionCall<'_>, page: &mut Page<'_>) -> usize {
-        self.close_text(page);
-        self.enter_step(page);
-        let call = new_call(call, page, CallState::Streaming);
-        let index = page.calls.push(call);
-        input_start(index, page);
+    fn begin_streamed_call(&mut self, call: &FunctionCall<'_>, emitter: &mut Emitter<'_>) -> usize {
+        self.close_text(emitter);
+        self.enter_step(emitter);
+        let call = new_call(call, emitter, CallState::Streaming);
+        let index = emitter.calls.push(call);
+        input_start(index, emitter);
         self.streaming.push(StreamingCall {
             index,
             args: ArgsWriter::default(),
@@ -132,29 +131,29 @@ impl Translator {
 pub(super) fn confirmation<'e>(call: &'e FunctionCall<'_>) -> Option<Fact<'e>> {
     let args = call.args.as_ref()?;
     let original = args.get("originalFunctionCall")?;
-    let string = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
+    let asked = args.get("toolConfirmation");
+    let string = |value: &Json, key: &str| Some(value.get(key)?.as_str()?.into_owned());
     Some(Fact::Confirmation {
         remote_id: call.id.as_deref()?,
         original: Original {
-            id: string(original, "id"),
-            name: string(original, "name").unwrap_or_default(),
-            args: original.get("args").cloned().unwrap_or_else(|| json!({})),
+            id: string(&original, "id"),
+            name: string(&original, "name").unwrap_or_default(),
+            args: original.get("args").unwrap_or_else(Json::empty),
         },
-        hint: args
-            .get("toolConfirmation")
-            .and_then(|confirmation| string(confirmation, "hint"))
+        hint: asked
+            .as_ref()
+            .and_then(|asked| string(asked, "hint"))
             .unwrap_or_default(),
-        payload: args
-            .get("toolConfirmation")
-            .and_then(|confirmation| confirmation.get("payload"))
+        payload: asked
+            .and_then(|asked| asked.get("payload"))
             .filter(|payload| !payload.is_null()),
     })
 }
 
-fn input_start(index: usize, page: &mut Page<'_>) {
-    let call = &page.calls[index];
+fn input_start(index: usize, emitter: &mut Emitter<'_>) {
+    let call = &emitter.calls[index];
     let chunk = Chunk::ToolInputStart {
-        tool_call_id: Cow::Borrowed(&call.id),
+        tool_call_id: Cow::Borrowed(call.id.as_str()),
         tool_name: Cow::Borrowed(&call.name),
         input_encoding: None,
         provider_executed: None,
@@ -163,32 +162,32 @@ fn input_start(index: usize, page: &mut Page<'_>) {
         dynamic: None,
         title: None,
     };
-    page.draft.emit(&chunk, page.out);
+    emitter.draft.emit(&chunk, emitter.out);
 }
 
-fn input_available(index: usize, signature: Option<&str>, page: &mut Page<'_>) {
-    let call = &page.calls[index];
+fn input_available(index: usize, signature: Option<&str>, emitter: &mut Emitter<'_>) {
+    let call = &emitter.calls[index];
     let chunk = Chunk::ToolInputAvailable {
-        tool_call_id: Cow::Borrowed(&call.id),
+        tool_call_id: Cow::Borrowed(call.id.as_str()),
         tool_name: Cow::Borrowed(&call.name),
-        input: Cow::Borrowed(&call.input),
+        input: call.input.clone(),
         provider_executed: None,
-        provider_metadata: signature.map(|signature| Cow::Owned(signed(signature))),
+        provider_metadata: signature.map(signed),
         tool_metadata: None,
         dynamic: None,
         title: None,
     };
-    page.draft.emit(&chunk, page.out);
+    emitter.draft.emit(&chunk, emitter.out);
 }
 
-fn new_call(call: &FunctionCall<'_>, page: &mut Page<'_>, state: CallState) -> Call {
+fn new_call(call: &FunctionCall<'_>, emitter: &mut Emitter<'_>, state: CallState) -> Call {
     let model_id = call.id.as_deref().filter(|id| !id.is_empty());
     Call {
-        id: page.ids.call(model_id),
+        id: emitter.ids.call(model_id),
         model_id: model_id.map(str::to_owned),
         name: call.name.as_deref().unwrap_or_default().to_owned(),
         input: input_of(call),
-        step: page.step,
+        step: emitter.step,
         runs_on: RunsOn::Server,
         idempotent: false,
         approval: None,
@@ -199,9 +198,9 @@ fn new_call(call: &FunctionCall<'_>, page: &mut Page<'_>, state: CallState) -> C
     }
 }
 
-fn input_of(call: &FunctionCall<'_>) -> Value {
+fn input_of(call: &FunctionCall<'_>) -> Json {
     match &call.args {
         Some(args) if !args.is_null() => args.clone(),
-        _ => Value::Object(Map::new()),
+        _ => Json::empty(),
     }
 }

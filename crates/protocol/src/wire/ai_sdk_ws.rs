@@ -1,12 +1,15 @@
-//! Frames of the `WebSocketChatTransport` that AI SDK v7 ships: many requests over one socket, told apart by `requestId`.
+//! Frames of AI SDK v7's `WebSocketChatTransport`: many requests over one socket, each with its `requestId`.
 //!
-//! The client closes the socket, and fails every request on it, at a frame that it does not know, a chunk that fails its
+//! The client closes the socket, and fails every request on it, if it gets an unknown frame, a chunk that violates its
 //! schema, or a gap in a request's sequence.
 
-use serde::Serialize;
-use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 use super::frame::{self, Fields, FrameError, Trigger, write_json};
+use crate::id::{ChatId, MessageId};
+use crate::json_text::{Json, RawFields, text_of};
+use crate::message::Extra;
+use serde::Serialize;
 
 /// One frame of a client.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,38 +24,38 @@ pub enum ClientFrame {
 pub struct Send {
     pub request_id: String,
     /// The chat.
-    pub id: String,
+    pub id: ChatId,
     pub trigger: Trigger,
-    pub message_id: Option<String>,
-    pub messages: Value,
-    pub headers: Map<String, Value>,
-    /// What the front end adds to its requests: `dialect` and the like.
-    pub body: Map<String, Value>,
-    pub metadata: Option<Value>,
+    pub message_id: Option<MessageId>,
+    pub messages: Json,
+    pub headers: Extra,
+    /// Fields that the front end adds to its requests, such as `dialect`.
+    pub body: Extra,
+    pub metadata: Option<Json>,
 }
 
-/// Asks for the running turn of a chat.
+/// Asks for the current turn of a chat.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resume {
     pub request_id: String,
     /// The chat.
-    pub id: String,
+    pub id: ChatId,
     /// The last sequence number that the client has; absent for a replay from the first chunk.
     pub last_sequence: Option<u64>,
-    pub headers: Map<String, Value>,
-    pub body: Map<String, Value>,
-    pub metadata: Option<Value>,
+    pub headers: Extra,
+    pub body: Extra,
+    pub metadata: Option<Json>,
 }
 
-/// A frame that was refused, with the request to fail where one can be told.
+/// A frame that was refused, with the request that fails, if it is known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
-pub struct Refused {
+pub struct RefusedFrame {
     pub request_id: Option<String>,
     pub error: FrameError,
 }
 
-impl Refused {
+impl RefusedFrame {
     /// Returns the stable name of this error.
     pub fn code(&self) -> &'static str {
         self.error.code()
@@ -61,16 +64,16 @@ impl Refused {
 
 impl ClientFrame {
     /// Reads one text frame; unknown fields are accepted.
-    pub fn parse(text: &str) -> Result<Self, Refused> {
-        let map = frame::object(text).map_err(|error| Refused {
-            request_id: None,
+    pub fn parse(text: &str) -> Result<Self, RefusedFrame> {
+        let unread = |error| RefusedFrame {
+            request_id: super::live::request_id_of(text),
             error,
-        })?;
-        let request_id = map
-            .get("requestId")
-            .and_then(Value::as_str)
-            .map(str::to_owned);
-        read(map).map_err(|error| Refused { request_id, error })
+        };
+        let whole = frame::whole(text).map_err(unread)?;
+        let map = frame::object(&whole).map_err(unread)?;
+        let request_id = frame::find(&map, "requestId").and_then(text_of);
+        let request_id = request_id.map(Cow::into_owned);
+        read(map).map_err(|error| RefusedFrame { request_id, error })
     }
 
     pub fn request_id(&self) -> &str {
@@ -87,7 +90,7 @@ pub fn start(out: &mut Vec<u8>, request_id: &str) {
     bare(out, "start", request_id, None);
 }
 
-/// Appends one chunk, which is JSON already; `sequence` counts from 0 in each request.
+/// Appends one chunk, given as JSON; `sequence` counts from 0 in each request.
 pub fn chunk(out: &mut Vec<u8>, request_id: &str, sequence: u64, chunk_json: &[u8]) {
     out.reserve(chunk_json.len() + request_id.len() + 64);
     out.extend_from_slice(b"{\"type\":\"chunk\",\"requestId\":");
@@ -133,7 +136,7 @@ fn bare(out: &mut Vec<u8>, name: &str, request_id: &str, error_text: Option<&str
     );
 }
 
-fn read(mut map: Map<String, Value>) -> Result<ClientFrame, FrameError> {
+fn read(mut map: RawFields<'_>) -> Result<ClientFrame, FrameError> {
     let found = frame::take_type(&mut map)?;
     let frame = match found.as_str() {
         "send" => "send",
@@ -151,10 +154,10 @@ fn read(mut map: Map<String, Value>) -> Result<ClientFrame, FrameError> {
     if frame == "abort" {
         return Ok(ClientFrame::Abort { request_id });
     }
-    let id = fields.string("id")?;
-    let headers = fields.optional_object("headers", "an object")?;
-    let body = fields.optional_object("body", "an object")?;
-    let metadata = fields.take("metadata");
+    let id = ChatId::from(fields.string("id")?);
+    let headers = fields.optional_object("headers")?;
+    let body = fields.optional_object("body")?;
+    let metadata = fields.json("metadata");
     if frame == "resume" {
         return Ok(ClientFrame::Resume(Resume {
             last_sequence: last_sequence(&mut fields)?,
@@ -171,7 +174,7 @@ fn read(mut map: Map<String, Value>) -> Result<ClientFrame, FrameError> {
         trigger: fields
             .optional_word("trigger", Trigger::NAMES)?
             .unwrap_or_default(),
-        message_id: fields.optional_string("messageId")?,
+        message_id: fields.optional_string("messageId")?.map(MessageId::from),
         messages: fields.array("messages")?,
         headers,
         body,
@@ -179,12 +182,12 @@ fn read(mut map: Map<String, Value>) -> Result<ClientFrame, FrameError> {
     }))
 }
 
-fn last_sequence(fields: &mut Fields) -> Result<Option<u64>, FrameError> {
-    match fields.take("lastSequence") {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => match value.as_u64() {
-            Some(sequence) => Ok(Some(sequence)),
-            None => Err(fields.wrong_type("lastSequence", &value, "a whole number from 0")),
+fn last_sequence(fields: &mut Fields<'_>) -> Result<Option<u64>, FrameError> {
+    match fields.some("lastSequence") {
+        None => Ok(None),
+        Some(value) => match serde_json::from_str(value.get()) {
+            Ok(sequence) => Ok(Some(sequence)),
+            Err(_) => Err(fields.wrong_type("lastSequence", value, "a whole number from 0")),
         },
     }
 }
@@ -192,7 +195,7 @@ fn last_sequence(fields: &mut Fields) -> Result<Option<u64>, FrameError> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -209,10 +212,10 @@ mod tests {
                 id: "c1".into(),
                 trigger: Trigger::RegenerateMessage,
                 message_id: Some("m1".into()),
-                messages: json!([{"id": "u1"}]),
+                messages: json!([{"id": "u1"}]).into(),
                 headers: object(json!({"x-a": "1"})),
                 body: object(json!({"dialect": "adk"})),
-                metadata: Some(json!({"n": 1})),
+                metadata: Some(json!({"n": 1}).into()),
             }))
         );
         let resume =
@@ -223,8 +226,8 @@ mod tests {
                 request_id: "r2".into(),
                 id: "c1".into(),
                 last_sequence: Some(7),
-                headers: Map::new(),
-                body: Map::new(),
+                headers: Extra::default(),
+                body: Extra::default(),
                 metadata: None,
             }))
         );
@@ -352,9 +355,9 @@ mod tests {
         }
     }
 
-    fn object(value: Value) -> Map<String, Value> {
+    fn object(value: Value) -> Extra {
         match value {
-            Value::Object(map) => map,
+            Value::Object(map) => map.into(),
             other => panic!("{other}"),
         }
     }

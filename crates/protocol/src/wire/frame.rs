@@ -1,11 +1,16 @@
-//! What the JSON frames of both WebSocket doors share: taking fields out by name, and saying what is wrong with them.
+//! What the JSON frames of both WebSocket endpoints share: taking out fields by name, and reporting what is wrong with
+//! them.
 
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use std::borrow::Cow;
 
+use serde_json::value::RawValue;
+
+use super::json::{self, TooManyValues};
 use crate::base64::{self, Base64Error};
+use crate::json_text::{Json, RawFields, fields_of, text_of};
+use crate::message::Extra;
 
-/// The longest text frame: a history with several photos as data URLs. A door may be configured to take less.
+/// The longest text frame: a history with several photos as data URLs. An endpoint may be configured to accept less.
 pub const MAX_TEXT_FRAME_BYTES: usize = 32 * 1024 * 1024;
 
 /// Why the client asks for a turn.
@@ -24,7 +29,7 @@ impl Trigger {
     ];
 }
 
-/// Why a frame was refused; the connection stays.
+/// Why a frame was refused; the connection stays open.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     #[error("{what} of {size} bytes is longer than {limit}; send less at once")]
@@ -35,6 +40,8 @@ pub enum FrameError {
     },
     #[error("not a JSON object: {0}")]
     BadJson(String),
+    #[error(transparent)]
+    TooManyValues(TooManyValues),
     #[error("unknown frame type {found:?}; known are {known}")]
     UnknownFrame { found: String, known: &'static str },
     #[error("{frame} frame without {field:?}")]
@@ -77,6 +84,7 @@ impl FrameError {
         match self {
             Self::TooLarge { .. } => "too_large",
             Self::BadJson(_) => "bad_json",
+            Self::TooManyValues(_) => "too_many_values",
             Self::UnknownFrame { .. } => "unknown_frame",
             Self::MissingField { .. } => "missing_field",
             Self::WrongType { .. } => "wrong_type",
@@ -87,8 +95,8 @@ impl FrameError {
     }
 }
 
-/// Parses the JSON object of a text frame.
-pub(super) fn object(text: &str) -> Result<Map<String, Value>, FrameError> {
+/// The text of a frame, if it can be read.
+pub(super) fn whole(text: &str) -> Result<Cow<'_, [u8]>, FrameError> {
     if text.len() > MAX_TEXT_FRAME_BYTES {
         return Err(FrameError::TooLarge {
             what: "frame",
@@ -96,16 +104,20 @@ pub(super) fn object(text: &str) -> Result<Map<String, Value>, FrameError> {
             limit: MAX_TEXT_FRAME_BYTES,
         });
     }
-    let error = match super::json::read(text.as_bytes()) {
-        Ok(Value::Object(map)) => return Ok(map),
-        Ok(other) => format!("found {}", kind(&other)),
-        Err(error) => error.to_string(),
-    };
-    Err(FrameError::BadJson(error))
+    let text = json::whole(text.as_bytes()).map_err(FrameError::TooManyValues)?;
+    json::check_names(&text).map_err(|error| FrameError::BadJson(error.to_string()))?;
+    Ok(text)
 }
 
-/// Takes the frame's type out of it.
-pub(super) fn take_type(map: &mut Map<String, Value>) -> Result<String, FrameError> {
+/// The fields of a frame, each as it is written.
+pub(super) fn object(text: &[u8]) -> Result<RawFields<'_>, FrameError> {
+    let raw: &RawValue =
+        json::read_whole(text).map_err(|error| FrameError::BadJson(error.to_string()))?;
+    fields_of(raw).ok_or_else(|| FrameError::BadJson(format!("found {}", kind(raw))))
+}
+
+/// Takes out the frame's type.
+pub(super) fn take_type(map: &mut RawFields<'_>) -> Result<String, FrameError> {
     let mut fields = Fields {
         frame: "client",
         map: std::mem::take(map),
@@ -115,15 +127,39 @@ pub(super) fn take_type(map: &mut Map<String, Value>) -> Result<String, FrameErr
     name
 }
 
-/// The fields of one frame. `null` in an optional field is taken as absent.
-pub(super) struct Fields {
-    pub(super) frame: &'static str,
-    pub(super) map: Map<String, Value>,
+/// A field of a frame.
+pub(super) fn find<'a>(map: &RawFields<'a>, field: &str) -> Option<&'a RawValue> {
+    let mut fields = map.iter();
+    fields.find_map(|(name, value)| (name == field).then_some(*value))
 }
 
-impl Fields {
-    pub(super) fn take(&mut self, field: &'static str) -> Option<Value> {
-        self.map.shift_remove(field)
+/// The fields of one frame. `null` in an optional field counts as absent.
+pub(super) struct Fields<'a> {
+    pub(super) frame: &'static str,
+    pub(super) map: RawFields<'a>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn take(&mut self, field: &'static str) -> Option<&'a RawValue> {
+        let place = self.map.iter().position(|(name, _)| name == field)?;
+        Some(self.map.remove(place).1)
+    }
+
+    /// Takes out a field unless it is `null`.
+    pub(super) fn some(&mut self, field: &'static str) -> Option<&'a RawValue> {
+        self.take(field).filter(|value| value.get() != "null")
+    }
+
+    /// Takes out a field that may have any value, including `null`.
+    pub(super) fn json(&mut self, field: &'static str) -> Option<Json> {
+        // The names of its fields were checked, and with them everything else.
+        self.take(field)
+            .map(|raw| Json::read_raw(raw).unwrap_or_default())
+    }
+
+    /// All fields that were not taken out.
+    pub(super) fn extra(&self) -> Extra {
+        Extra::read(&self.map).unwrap_or_default()
     }
 
     pub(super) fn string(&mut self, field: &'static str) -> Result<String, FrameError> {
@@ -134,36 +170,35 @@ impl Fields {
         &mut self,
         field: &'static str,
     ) -> Result<Option<String>, FrameError> {
-        match self.take(field) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(other) => Err(self.wrong_type(field, &other, "a string")),
+        match self.some(field) {
+            None => Ok(None),
+            Some(value) => match text_of(value) {
+                Some(text) => Ok(Some(text.into_owned())),
+                None => Err(self.wrong_type(field, value, "a string")),
+            },
         }
     }
 
-    pub(super) fn array(&mut self, field: &'static str) -> Result<Value, FrameError> {
-        match self.take(field) {
-            None | Some(Value::Null) => Err(self.missing(field)),
-            Some(array @ Value::Array(_)) => Ok(array),
-            Some(other) => Err(self.wrong_type(field, &other, "an array")),
+    pub(super) fn array(&mut self, field: &'static str) -> Result<Json, FrameError> {
+        match find(&self.map, field) {
+            Some(array) if array.get().starts_with('[') => Ok(self.json(field).unwrap_or_default()),
+            None => Err(self.missing(field)),
+            Some(null) if null.get() == "null" => Err(self.missing(field)),
+            Some(other) => Err(self.wrong_type(field, other, "an array")),
         }
     }
 
-    pub(super) fn optional_object<T: DeserializeOwned + Default>(
-        &mut self,
-        field: &'static str,
-        expected: &'static str,
-    ) -> Result<T, FrameError> {
-        match self.take(field) {
-            None | Some(Value::Null) => Ok(T::default()),
-            Some(value) => {
-                let error = self.wrong_type(field, &value, expected);
-                serde_json::from_value(value).map_err(|_| error)
-            }
+    pub(super) fn optional_object(&mut self, field: &'static str) -> Result<Extra, FrameError> {
+        match self.some(field) {
+            None => Ok(Extra::default()),
+            Some(value) => match fields_of(value) {
+                Some(fields) => Ok(Extra::read(&fields).unwrap_or_default()),
+                None => Err(self.wrong_type(field, value, "an object")),
+            },
         }
     }
 
-    /// Takes one of a few words.
+    /// Takes out a field whose value is one of a few words.
     pub(super) fn optional_word<T: Copy>(
         &mut self,
         field: &'static str,
@@ -192,7 +227,7 @@ impl Fields {
         self.optional_word(field, words)?.ok_or(self.missing(field))
     }
 
-    /// Decodes base64 that must not be longer than `limit` bytes.
+    /// Decodes base64 of at most `limit` bytes.
     pub(super) fn decode(
         &self,
         field: &'static str,
@@ -221,7 +256,7 @@ impl Fields {
     pub(super) fn wrong_type(
         &self,
         field: &'static str,
-        found: &Value,
+        found: &RawValue,
         expected: &'static str,
     ) -> FrameError {
         FrameError::WrongType {
@@ -233,19 +268,19 @@ impl Fields {
     }
 }
 
-/// Shortens what an error message repeats of its cause.
+/// Shortens text from outside for an error message.
 pub(super) fn excerpt(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-pub(super) fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
+pub(super) fn kind(value: &RawValue) -> &'static str {
+    match value.get().as_bytes().first() {
+        Some(b'n') => "null",
+        Some(b't' | b'f') => "a boolean",
+        Some(b'"') => "a string",
+        Some(b'[') => "an array",
+        Some(b'{') => "an object",
+        _ => "a number",
     }
 }
 

@@ -1,10 +1,11 @@
-//! Lines out of bytes that arrive in arbitrary pieces, held within a bound; JSON lines are read with it directly.
+//! Splits bytes that arrive in arbitrary pieces into lines, within a bound on memory; JSON lines are read with it
+//! directly.
 
 use memchr::memchr2;
 
 use super::sse::{MAX_EVENT_BYTES, SseError};
 
-/// Reads newline-delimited JSON; blank lines, a byte order mark and every kind of line end are accepted.
+/// Reads newline-delimited JSON; blank lines, a byte order mark and every kind of line ending are accepted.
 #[derive(Debug)]
 pub struct LineReader {
     lines: LineBuffer,
@@ -59,7 +60,7 @@ impl LineReader {
         }
     }
 
-    /// Hands out the last line when no line end followed it, and refuses further input.
+    /// Returns the last line if no line ending followed it, and refuses further input.
     pub fn finish(&mut self) -> Result<Option<JsonLine<'_>>, SseError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -109,15 +110,15 @@ fn is_blank(line: &[u8]) -> bool {
 /// A line that `LineBuffer` found.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Line<'b> {
-    /// All of it lies in the input.
+    /// The whole line is in the input.
     Whole(&'b [u8]),
-    /// It began in an earlier input: see [`LineBuffer::line`].
+    /// It began in an earlier input; see [`LineBuffer::line`].
     Buffered,
 }
 
-/// Splits input into lines and holds what outlives one input: finished data that its owner keeps, then one unfinished line.
+/// Splits input into lines and keeps what outlives one input: finished data of the owner, then one unfinished line.
 ///
-/// One allocation serves both, so that the bound on their sum is the bound on memory.
+/// One allocation holds both, so the bound on their sum is the bound on memory.
 #[derive(Debug)]
 pub(super) struct LineBuffer {
     bytes: Vec<u8>,
@@ -130,11 +131,11 @@ pub(super) struct LineBuffer {
     line_at: u64,
     /// Lines found so far.
     number: u64,
-    /// The last line ended with CR: a LF right after it belongs to that line end.
+    /// Whether the last line ended with CR: a LF right after it belongs to that line ending.
     skip_lf: bool,
 }
 
-/// Capacity that stays allocated between events; one image must not hold its megabytes for the rest of a stream.
+/// The capacity that stays allocated between events: one image must not hold its megabytes for the rest of a stream.
 const RETAINED_BYTES: usize = 64 * 1024;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -152,16 +153,16 @@ impl LineBuffer {
         }
     }
 
-    /// Takes one line out of `input`; `None` when no line ends in it: the caller then calls [`Self::absorb`].
+    /// Takes one line out of `input`; `None` if no line ends in it: the caller then calls [`Self::absorb`].
     ///
-    /// `outside` counts data that the owner holds elsewhere and that counts against the bound.
+    /// `outside` is the size of data that the owner holds elsewhere and that counts against the bound.
     pub(super) fn next<'b>(
         &mut self,
         input: &mut &'b [u8],
         outside: usize,
     ) -> Result<Option<Line<'b>>, SseError> {
         self.begin_line(input);
-        // Every second line of an SSE stream is blank, and starting a search costs more than a look.
+        // Every second line of an SSE stream is blank, and checking one byte is cheaper than starting a search.
         let end = match input.first() {
             None => return Ok(None),
             Some(b'\n' | b'\r') => 0,
@@ -188,7 +189,7 @@ impl LineBuffer {
         Ok(Some(Line::Buffered))
     }
 
-    /// Takes all of `input` as the beginning, or more, of an unfinished line.
+    /// Takes all of `input` as the beginning or continuation of an unfinished line.
     pub(super) fn absorb(&mut self, input: &mut &[u8]) -> Result<(), SseError> {
         self.begin_line(input);
         self.check(0, input.len())?;
@@ -198,7 +199,7 @@ impl LineBuffer {
         Ok(())
     }
 
-    /// Ends the input: a last line without line end becomes the current line; false when there is none.
+    /// Ends the input: a last line without line ending becomes the current line. Returns false if there is none.
     pub(super) fn end(&mut self) -> bool {
         self.number += 1;
         self.strip_bom();
@@ -214,17 +215,17 @@ impl LineBuffer {
         &self.bytes[..self.kept]
     }
 
-    /// Adds to the finished data; there must be no unfinished line.
+    /// Adds to the finished data; there must not be an unfinished line.
     pub(super) fn keep(&mut self, data: &[u8]) {
         debug_assert!(self.line().is_empty());
         self.push(data);
         self.kept = self.bytes.len();
     }
 
-    /// Makes the buffered line finished data, without its first `skip` bytes, in a new line of it if `joined`.
+    /// Adds the buffered line without its first `skip` bytes to the finished data, after a line feed if `joined`.
     pub(super) fn keep_line(&mut self, skip: usize, joined: bool) {
         let mut to = self.kept;
-        // The field's name, which is dropped, is longer than the line end that takes its place.
+        // The field's name, which is dropped, is longer than the line ending that takes its place.
         if joined {
             self.bytes[to] = b'\n';
             to += 1;
@@ -240,7 +241,7 @@ impl LineBuffer {
         self.bytes.truncate(self.kept);
     }
 
-    /// Forgets the finished data.
+    /// Drops the finished data.
     pub(super) fn drop_kept(&mut self) {
         debug_assert!(self.line().is_empty());
         self.kept = 0;
@@ -265,7 +266,7 @@ impl LineBuffer {
         self.number
     }
 
-    /// Reads `bytes`, which begin at `skip` in the current line.
+    /// Reads `bytes`, which begin at offset `skip` of the current line.
     pub(super) fn utf8<'a>(&self, bytes: &'a [u8], skip: usize) -> Result<&'a str, SseError> {
         std::str::from_utf8(bytes).map_err(|error| SseError::NotUtf8 {
             at: self.line_at + (skip + error.valid_up_to()) as u64,
@@ -301,7 +302,7 @@ impl LineBuffer {
         Ok(())
     }
 
-    /// Appends what `check` has admitted; doubling stops at the bound.
+    /// Appends what `check` has accepted; the capacity doubles up to the bound.
     fn push(&mut self, more: &[u8]) {
         let needed = self.bytes.len() + more.len();
         if needed > self.bytes.capacity() {

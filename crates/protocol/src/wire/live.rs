@@ -5,12 +5,16 @@
 mod binary;
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
-use serde::Serialize;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::frame::{self, Fields, FrameError, Trigger};
 use crate::audio::MICROPHONE_SAMPLE_RATE;
+use crate::id::{CallId, ChatId, MessageId};
+use crate::json_text::{Json, RawFields, fields_of};
+use crate::message::Extra;
 
 pub use binary::{BinaryError, BinaryFrame, Flags, HEADER_BYTES, Kind, Sender};
 
@@ -37,8 +41,8 @@ pub enum ClientFrame {
     Interrupt { reason: Option<String> },
     /// Asks for text or for speech.
     Modality(Modality),
-    /// Is answered by [`ControlFrame::Pong`] with the same timestamp.
-    Ping { timestamp: Value },
+    /// Answered by [`ControlFrame::Pong`] with the same timestamp.
+    Ping { timestamp: Json },
     /// Chooses how audio travels to the client.
     AudioConfig(AudioWire),
 }
@@ -46,37 +50,40 @@ pub enum ClientFrame {
 /// A chat request; `messages` is an array.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
-    pub id: Option<String>,
-    pub messages: Value,
+    pub id: Option<ChatId>,
+    pub messages: Json,
     pub trigger: Trigger,
-    pub message_id: Option<String>,
+    pub message_id: Option<MessageId>,
     pub dialect: Option<String>,
-    /// Every other field, in the order in which it came.
-    pub extra: Map<String, Value>,
+    /// All other fields, in their order.
+    pub extra: Extra,
 }
 
 impl Message {
-    /// What the client calls this request, to know it again in an error.
-    pub fn request_id(&self) -> Option<&str> {
-        self.extra.get(REQUEST_ID)?.as_str()
+    /// The client's id for this request, which an error repeats.
+    pub fn request_id(&self) -> Option<String> {
+        let id = self.extra.get(REQUEST_ID)?;
+        id.as_str().map(Cow::into_owned)
     }
 }
 
 const REQUEST_ID: &str = "requestId";
 
-/// The output of a ClientTool, or the answer to an Approval; at least one of `result` and `status` is there.
+/// The output of a ClientTool, or the answer to an Approval; it has at least one of `result` and `status`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
-    pub tool_call_id: String,
-    pub result: Option<Value>,
+    pub tool_call_id: CallId,
+    pub result: Option<Json>,
     pub status: Option<ToolStatus>,
+    /// Every other field. It must not contradict a decision.
+    pub extra: Extra,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolStatus {
     Approved,
     Rejected,
-    /// A word of the client's own.
+    /// Any other word.
     Other(String),
 }
 
@@ -102,9 +109,10 @@ pub enum AudioWire {
 }
 
 impl ClientFrame {
-    /// Reads one text frame; its fields lie beside `type` or in an object `data`.
+    /// Reads one text frame; its fields are next to `type` or in an object `data`.
     pub fn parse(text: &str) -> Result<Self, FrameError> {
-        let mut map = frame::object(text)?;
+        let text = frame::whole(text)?;
+        let mut map = frame::object(&text)?;
         let found = frame::take_type(&mut map)?;
         let Some((name, marker, read)) = FRAMES.iter().find(|(name, ..)| *name == found) else {
             return Err(FrameError::UnknownFrame {
@@ -112,6 +120,7 @@ impl ClientFrame {
                 known: "message, tool_result, audio_control, audio_chunk, video_frame, interrupt, modality, ping and audio_config",
             });
         };
+        check_said_once(name, &map)?;
         read(Fields {
             frame: name,
             map: flattened(map, marker),
@@ -119,17 +128,30 @@ impl ClientFrame {
     }
 }
 
-/// What a frame that could not be understood is called by its sender, as far as it can be read.
+/// The client's id for a frame that could not be read, if it can be found. Everything else is skipped: the frame may
+/// have been refused for its size.
 pub fn request_id_of(text: &str) -> Option<String> {
-    let map = frame::object(text).ok()?;
-    let nested = map.get("data").and_then(|data| data.get(REQUEST_ID));
-    let id = map.get(REQUEST_ID).or(nested)?;
-    id.as_str().map(str::to_owned)
+    #[derive(Deserialize)]
+    struct Named<'a> {
+        #[serde(borrow, rename = "requestId")]
+        request_id: Option<&'a RawValue>,
+        #[serde(borrow)]
+        data: Option<&'a RawValue>,
+    }
+    let named: Named<'_> = serde_json::from_str(text).ok()?;
+    let nested = || {
+        serde_json::from_str::<Named<'_>>(named.data?.get())
+            .ok()?
+            .request_id
+    };
+    let id = named.request_id.or_else(nested)?;
+    serde_json::from_str(id.get()).ok()
 }
 
-type Read = fn(Fields) -> Result<ClientFrame, FrameError>;
+type Read = fn(Fields<'_>) -> Result<ClientFrame, FrameError>;
 
-/// Each type with the field that marks the flat form: a frame that has it beside `type` is flat, whatever its `data` is.
+/// Each type with the field that marks the flat form: a frame with this field next to `type` is flat, whatever its
+/// `data` is.
 const FRAMES: &[(&str, Option<&str>, Read)] = &[
     ("message", Some("messages"), message),
     ("tool_result", Some("toolCallId"), tool_result),
@@ -142,41 +164,87 @@ const FRAMES: &[(&str, Option<&str>, Read)] = &[
     ("audio_config", Some("wire"), audio_config),
 ];
 
-/// Moves the fields of a nested frame beside the others; where both have one, the nested one counts.
-fn flattened(mut map: Map<String, Value>, marker: &Option<&str>) -> Map<String, Value> {
-    if marker.is_some_and(|marker| map.contains_key(marker)) {
-        return map;
-    }
-    match map.get_mut("data") {
-        Some(Value::Object(nested)) => {
-            let mut nested = std::mem::take(nested);
-            map.shift_remove("data");
-            nested.shift_remove("type");
-            for (field, value) in map {
-                nested.entry(field).or_insert(value);
-            }
-            nested
+/// Fields that decide about a tool, or could be meant to.
+const DECISIVE: [&str; 5] = ["toolCallId", "status", "result", "confirmed", "approved"];
+
+/// Refuses a decision about a tool that is in both places, next to `type` and in `data`.
+fn check_said_once(frame: &'static str, map: &RawFields<'_>) -> Result<(), FrameError> {
+    let is_in = |place: &RawFields<'_>, field: &str| {
+        frame::find(place, field).is_some_and(|value| value.get() != "null")
+    };
+    let nested = frame::find(map, "data").and_then(fields_of);
+    let nested = nested.unwrap_or_default();
+    let mut flat = DECISIVE.iter().filter(|field| is_in(map, field));
+    let in_data = DECISIVE.iter().find(|field| is_in(&nested, field));
+    match in_data {
+        Some(field) if frame == "tool_result" && flat.next().is_some() => {
+            Err(FrameError::BadValue {
+                frame,
+                field,
+                found: "in data, and others are not".into(),
+                expected: "all fields next to \"type\", or all in \"data\"".into(),
+            })
         }
-        _ => map,
+        _ => Ok(()),
     }
 }
 
-fn message(mut fields: Fields) -> Result<ClientFrame, FrameError> {
+/// Checks that other fields only repeat a decision: it belongs in `status` or in `result`.
+fn check_flag(
+    fields: &mut Fields<'_>,
+    field: &'static str,
+    status: Option<&ToolStatus>,
+) -> Result<(), FrameError> {
+    let Some(flag) = fields.take(field) else {
+        return Ok(());
+    };
+    let agrees = match status {
+        Some(ToolStatus::Approved) => flag.get() == "true",
+        Some(ToolStatus::Rejected) => flag.get() == "false",
+        Some(ToolStatus::Other(_)) | None => false,
+    };
+    match agrees {
+        true => Ok(()),
+        false => Err(FrameError::BadValue {
+            frame: fields.frame,
+            field,
+            found: frame::excerpt(flag.get()),
+            expected: "the decision as \"status\", \"approved\" or \"rejected\"".into(),
+        }),
+    }
+}
+
+/// Moves the fields of a nested frame to the top level; if both levels have a field, the nested one counts.
+fn flattened<'a>(map: RawFields<'a>, marker: &Option<&str>) -> RawFields<'a> {
+    if marker.is_some_and(|marker| frame::find(&map, marker).is_some()) {
+        return map;
+    }
+    let Some(mut nested) = frame::find(&map, "data").and_then(fields_of) else {
+        return map;
+    };
+    nested.retain(|(field, _)| field != "type");
+    let names: HashSet<_> = nested.iter().map(|(field, _)| field.clone()).collect();
+    let outer = |(field, _): &(Cow<'a, str>, _)| field != "data" && !names.contains(field);
+    nested.extend(map.into_iter().filter(outer));
+    nested
+}
+
+fn message(mut fields: Fields<'_>) -> Result<ClientFrame, FrameError> {
     Ok(ClientFrame::Message(Message {
-        id: fields.optional_string("id")?,
+        id: fields.optional_string("id")?.map(ChatId::from),
         messages: fields.array("messages")?,
         trigger: fields
             .optional_word("trigger", Trigger::NAMES)?
             .unwrap_or_default(),
-        message_id: fields.optional_string("messageId")?,
+        message_id: fields.optional_string("messageId")?.map(MessageId::from),
         dialect: fields.optional_string("dialect")?,
-        extra: fields.map,
+        extra: fields.extra(),
     }))
 }
 
-fn tool_result(mut fields: Fields) -> Result<ClientFrame, FrameError> {
-    let tool_call_id = fields.string("toolCallId")?;
-    let result = fields.take("result");
+fn tool_result(mut fields: Fields<'_>) -> Result<ClientFrame, FrameError> {
+    let tool_call_id = CallId::from(fields.string("toolCallId")?);
+    let result = fields.json("result");
     let status = fields
         .optional_string("status")?
         .map(|status| match status.as_str() {
@@ -184,6 +252,8 @@ fn tool_result(mut fields: Fields) -> Result<ClientFrame, FrameError> {
             "rejected" => ToolStatus::Rejected,
             _ => ToolStatus::Other(status),
         });
+    check_flag(&mut fields, "confirmed", status.as_ref())?;
+    check_flag(&mut fields, "approved", status.as_ref())?;
     if result.is_none() && status.is_none() {
         return Err(fields.missing("result"));
     }
@@ -191,25 +261,28 @@ fn tool_result(mut fields: Fields) -> Result<ClientFrame, FrameError> {
         tool_call_id,
         result,
         status,
+        extra: fields.extra(),
     }))
 }
 
-fn audio_control(mut fields: Fields) -> Result<ClientFrame, FrameError> {
+fn audio_control(mut fields: Fields<'_>) -> Result<ClientFrame, FrameError> {
     let actions = [("start", AudioAction::Start), ("stop", AudioAction::Stop)];
     Ok(ClientFrame::AudioControl(fields.word("action", &actions)?))
 }
 
-fn audio_chunk(mut fields: Fields) -> Result<ClientFrame, FrameError> {
+fn audio_chunk(mut fields: Fields<'_>) -> Result<ClientFrame, FrameError> {
     let expected = [
         ("sampleRate", MICROPHONE_SAMPLE_RATE),
         ("channels", 1),
         ("bitDepth", 16),
     ];
     for (field, expected) in expected {
-        match fields.take(field) {
-            None | Some(Value::Null) => {}
-            Some(Value::Number(found)) if found.as_f64() == Some(expected.into()) => {}
-            Some(Value::Number(found)) => {
+        let Some(value) = fields.some(field) else {
+            continue;
+        };
+        match serde_json::from_str::<serde_json::Number>(value.get()) {
+            Ok(found) if found.as_f64() == Some(expected.into()) => {}
+            Ok(found) => {
                 return Err(FrameError::BadAudioFormat {
                     frame: fields.frame,
                     field,
@@ -217,7 +290,7 @@ fn audio_chunk(mut fields: Fields) -> Result<ClientFrame, FrameError> {
                     expected: expected.to_string(),
                 });
             }
-            Some(other) => return Err(fields.wrong_type(field, &other, "a number")),
+            Err(_) => return Err(fields.wrong_type(field, value, "a number")),
         }
     }
     let chunk = fields.string("chunk")?;
@@ -233,10 +306,10 @@ fn audio_chunk(mut fields: Fields) -> Result<ClientFrame, FrameError> {
     Ok(ClientFrame::AudioChunk { pcm })
 }
 
-fn video_frame(mut fields: Fields) -> Result<ClientFrame, FrameError> {
+fn video_frame(mut fields: Fields<'_>) -> Result<ClientFrame, FrameError> {
     let text = fields.string("data")?;
     let media_type = fields.optional_string("mediaType")?;
-    // Canvases hand out data URLs.
+    // Canvases produce data URLs.
     let (media_type, text) = match text
         .strip_prefix("data:")
         .and_then(|url| url.split_once(";base64,"))
@@ -256,24 +329,24 @@ fn video_frame(mut fields: Fields) -> Result<ClientFrame, FrameError> {
     Ok(ClientFrame::VideoFrame { data, media_type })
 }
 
-fn interrupt(mut fields: Fields) -> Result<ClientFrame, FrameError> {
+fn interrupt(mut fields: Fields<'_>) -> Result<ClientFrame, FrameError> {
     Ok(ClientFrame::Interrupt {
         reason: fields.optional_string("reason")?,
     })
 }
 
-fn modality(mut fields: Fields) -> Result<ClientFrame, FrameError> {
+fn modality(mut fields: Fields<'_>) -> Result<ClientFrame, FrameError> {
     let modalities = [("text", Modality::Text), ("audio", Modality::Audio)];
     Ok(ClientFrame::Modality(fields.word("modality", &modalities)?))
 }
 
-fn ping(mut fields: Fields) -> Result<ClientFrame, FrameError> {
+fn ping(mut fields: Fields<'_>) -> Result<ClientFrame, FrameError> {
     Ok(ClientFrame::Ping {
-        timestamp: fields.take("timestamp").unwrap_or_default(),
+        timestamp: fields.json("timestamp").unwrap_or_default(),
     })
 }
 
-fn audio_config(mut fields: Fields) -> Result<ClientFrame, FrameError> {
+fn audio_config(mut fields: Fields<'_>) -> Result<ClientFrame, FrameError> {
     let wires = [("binary", AudioWire::Binary), ("json", AudioWire::Json)];
     Ok(ClientFrame::AudioConfig(fields.word("wire", &wires)?))
 }
@@ -287,12 +360,12 @@ fn audio_config(mut fields: Fields) -> Result<ClientFrame, FrameError> {
 )]
 pub enum ControlFrame<'a> {
     Pong {
-        timestamp: Cow<'a, Value>,
+        timestamp: Json,
     },
     Error {
         code: &'a str,
         message: Cow<'a, str>,
-        /// What the refused frame was called by its sender.
+        /// The client's id for the refused frame.
         #[serde(skip_serializing_if = "Option::is_none")]
         request_id: Option<&'a str>,
     },
@@ -300,7 +373,7 @@ pub enum ControlFrame<'a> {
     TurnStart {
         turn: u16,
     },
-    /// The model has spoken; the player plays what it has.
+    /// The model has finished speaking; the player plays what it has.
     TurnEnd {
         turn: u16,
     },
@@ -311,7 +384,7 @@ pub enum ControlFrame<'a> {
     Modality {
         modality: Modality,
     },
-    /// The server goes away; the client connects again after this time.
+    /// The server shuts down; the client connects again after this time.
     Reconnect {
         after_ms: u64,
     },
@@ -325,7 +398,7 @@ impl ControlFrame<'_> {
 }
 
 impl<'a> ControlFrame<'a> {
-    /// Tells that a text frame could not be understood.
+    /// Reports that a text frame could not be understood.
     pub fn refusal(error: &FrameError, request_id: Option<&'a str>) -> Self {
         Self::Error {
             code: error.code(),
@@ -345,31 +418,38 @@ impl From<&BinaryError> for ControlFrame<'static> {
     }
 }
 
-/// Why the server closes a connection; clients tell by the code whether to connect again.
+/// Why the server closes a connection; the code tells clients whether to connect again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Close {
     pub code: u16,
     pub reason: &'static str,
-    /// Whether connecting again by itself helps.
+    /// Whether reconnecting automatically helps.
     pub reconnect: bool,
 }
 
 impl Close {
     /// The server stops or restarts.
-    pub const GOING_AWAY: Self = Self::new(1001, "the server goes away", true);
-    /// A frame exceeds the limits, so that it could not be read at all.
+    pub const GOING_AWAY: Self = Self::new(1001, "the server is shutting down", true);
+    /// A frame exceeds the limits and could not be read at all.
     pub const TOO_LARGE: Self = Self::new(1009, "frame too large", false);
-    /// A failure of the server's own; the log has it.
+    /// A failure of the server; see its log.
     pub const INTERNAL: Self = Self::new(1011, "internal error", true);
-    /// No key, or a ticket that is used or expired.
+    /// Too much data is being sent at once, by this user or by all users.
+    pub const BUSY: Self = Self::new(
+        1013,
+        "too much is being sent at once: try again later",
+        true,
+    );
+    /// There is no key, or the ticket was used or has expired.
     pub const UNAUTHORIZED: Self = Self::new(4401, "not authorised: get a new ticket", false);
-    /// The chat does not exist or belongs to someone else.
+    /// The chat does not exist or belongs to another user.
     pub const NOT_FOUND: Self = Self::new(4404, "no such chat", false);
     /// The client answered no ping or read nothing for too long.
-    pub const TIMEOUT: Self = Self::new(4408, "no sign of life from the client", true);
-    /// Another connection opened the same chat; two that reconnect by themselves would take it from each other for ever.
+    pub const TIMEOUT: Self = Self::new(4408, "the client did not respond in time", true);
+    /// Another connection opened the same chat. Two clients that reconnect automatically would take it from each other
+    /// without end.
     pub const TAKEN_OVER: Self = Self::new(4409, "the chat was opened elsewhere", false);
-    /// Too many sockets of one user, or too much audio.
+    /// The user has too many sockets, or sends too much audio.
     pub const TOO_MANY: Self = Self::new(4429, "too many connections or too much audio", false);
 
     /// Every code in use.
@@ -377,6 +457,7 @@ impl Close {
         Self::GOING_AWAY,
         Self::TOO_LARGE,
         Self::INTERNAL,
+        Self::BUSY,
         Self::UNAUTHORIZED,
         Self::NOT_FOUND,
         Self::TIMEOUT,

@@ -1,4 +1,4 @@
-//! What travels between the bridge and its two sides, as bytes: SSE, the frames of `/live`, and AI SDK v7's own frames.
+//! The bytes between the bridge and its two sides: SSE, the frames of `/live`, and AI SDK v7's own frames.
 
 pub mod ai_sdk_ws;
 pub mod frame;

@@ -1,18 +1,18 @@
-//! Recorded ADK events as people keep them: an SSE body, JSON lines, a mix of both, or the JSON array that `/run` answers with.
+//! Recorded ADK events in the forms that people keep: an SSE body, JSON lines, a mix of both, or the JSON array that
+//! `/run` returns.
 
 use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// The longest recording that is read; it is held in memory as a whole, and a day of conversation is a fraction of it.
+/// The longest recording that is read. It is held in memory as a whole; a day of conversation takes a fraction of it.
 pub const MAX_RECORDING_BYTES: usize = 256 * 1024 * 1024;
 
 /// Iterates over the events of a recording.
 ///
-/// Comments, `event:`, `id:`, `retry:` and blank lines are passed over, and so is `[DONE]`. Data lines that are JSON
-/// each by itself are events of their own, also where the blank lines between them are gone; others are joined as SSE
-/// has it.
+/// Comments, `event:`, `id:`, `retry:`, blank lines and `[DONE]` are skipped. Data lines that are each valid JSON are
+/// separate events, even without blank lines between them; others are joined according to SSE.
 #[derive(Debug)]
 pub struct Recording<'a> {
     source: Source<'a>,
@@ -31,7 +31,7 @@ pub struct Recorded<'a> {
 pub enum RecordingError {
     #[error("recording of {size} bytes is longer than {limit}; split it")]
     TooLong { size: usize, limit: usize },
-    #[error("line {line}: no UTF-8")]
+    #[error("line {line}: not UTF-8")]
     NotUtf8 { line: usize },
     #[error("line {line}: a recording that begins with `[` must be one JSON array: {message}")]
     BadArray { line: usize, message: String },
@@ -42,7 +42,7 @@ pub enum RecordingError {
 }
 
 impl<'a> Recording<'a> {
-    /// Finds out which form `bytes` have.
+    /// Detects the form of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Result<Self, RecordingError> {
         if bytes.len() > MAX_RECORDING_BYTES {
             return Err(RecordingError::TooLong {
@@ -88,7 +88,7 @@ impl<'a> Iterator for Recording<'a> {
                 events,
             } => {
                 let json = events.next()?.get();
-                // The value is a part of the text: the distance of their addresses is its offset.
+                // The value is a part of the text, so the distance between their addresses is its offset.
                 let at = json.as_ptr() as usize - text.as_ptr() as usize;
                 *line += line_of(&text.as_bytes()[*seen..at]) - 1;
                 *seen = at;
@@ -154,7 +154,7 @@ fn next_in_lines<'a>(
     }
 }
 
-/// Adds the data lines that follow to one that is not JSON by itself.
+/// Joins a data line that is not JSON on its own with the data lines that follow.
 fn joined<'a>(data: &'a str, lines: &mut std::str::Lines<'a>, line: &mut usize) -> Cow<'a, str> {
     let mut json = Cow::Borrowed(data);
     if serde_json::from_str::<IgnoredAny>(data).is_ok() {
@@ -239,7 +239,7 @@ mod tests {
                 b"{}\n\nHTTP/1.1 200 OK\n",
                 "line 3 begins with \"HTTP/1.1 200 OK\"",
             ),
-            (b"{}\n\xff", "line 2: no UTF-8"),
+            (b"{}\n\xff", "line 2: not UTF-8"),
             (b"[{}\n,", "line 2: a recording that begins with `[`"),
             (b"[{}]\n{}", "line 2: a recording that begins with `[`"),
         ];

@@ -1,7 +1,8 @@
-//! Server-sent events: writing the frames of an answer, and reading those of an agent.
+//! Server-sent events: writes the frames of an answer, and reads those of an agent.
 
 use super::lines::{Line, LineBuffer};
-use crate::chunk::{Chunk, Sdk};
+use crate::chunk::Chunk;
+use crate::sdk::Sdk;
 
 const PREFIX: &[u8] = b"data: ";
 const SUFFIX: &[u8] = b"\n\n";
@@ -14,10 +15,10 @@ pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
 pub use crate::event::MAX_EVENT_BYTES;
 
-/// Event names are single words; a longer one is a broken stream.
+/// Event names are single words; a longer name means that the stream is broken.
 pub const MAX_NAME_BYTES: usize = 256;
 
-/// Appends one event that carries `json`, which must lie in one line.
+/// Appends one event that carries `json`, which must be a single line.
 pub fn frame(out: &mut Vec<u8>, json: &[u8]) {
     debug_assert!(
         memchr::memchr2(b'\n', b'\r', json).is_none(),
@@ -52,8 +53,9 @@ pub fn payload(frame: &[u8]) -> &[u8] {
 
 /// Reads events out of bytes that arrive in arbitrary pieces.
 ///
-/// What is read does not depend on where the pieces end. An event with one data line that lies in one piece is borrowed
-/// from it; anything else passes through a buffer that never exceeds the bound. After an error every call repeats it.
+/// The result does not depend on where the pieces end. An event is borrowed from its piece if it has one data line that
+/// lies in that piece; all others pass through a buffer that never exceeds the bound. After an error every call repeats
+/// it.
 ///
 /// ```
 /// # use adk_bridge_protocol::wire::sse::{Ending, SseParser};
@@ -71,13 +73,13 @@ pub fn payload(frame: &[u8]) -> &[u8] {
 /// ```
 #[derive(Debug)]
 pub struct SseParser {
-    /// Keeps the data lines of an event that is not complete.
+    /// The data lines of an incomplete event.
     lines: LineBuffer,
     name: String,
-    /// The event has at least one data line.
+    /// Whether the event has a data line.
     has_data: bool,
     event_at: u64,
-    /// The last event was handed out: its data and name go at the next call.
+    /// Whether the last event was returned: the next call drops its data and name.
     spent: bool,
     failed: Option<SseError>,
 }
@@ -87,7 +89,7 @@ pub struct SseParser {
 pub struct SseEvent<'a> {
     /// The data lines, joined by line feeds.
     pub data: &'a str,
-    /// Empty where the event has none.
+    /// Empty if the event has none.
     pub name: &'a str,
     /// Where in the stream its first data line begins.
     pub at: u64,
@@ -96,9 +98,9 @@ pub struct SseEvent<'a> {
 /// How a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending<'a> {
-    /// After the blank line of the last event, or before any.
+    /// After the blank line of the last event, or without any event.
     Complete,
-    /// Inside an event: the connection was cut.
+    /// Inside an event: the connection was cut off.
     Truncated {
         /// The data that had arrived, possibly cut inside a character.
         data: &'a [u8],
@@ -112,7 +114,7 @@ pub enum Ending<'a> {
 pub enum SseError {
     #[error("event or line longer than {limit} bytes, exceeded at byte {at}; raise the limit")]
     TooLong { limit: usize, at: u64 },
-    #[error("no UTF-8 at byte {at} of the stream")]
+    #[error("invalid UTF-8 at byte {at} of the stream")]
     NotUtf8 { at: u64 },
     #[error("input after the end of the stream; use a new parser for a new stream")]
     Finished,
@@ -165,7 +167,7 @@ impl SseParser {
         }))
     }
 
-    /// Ends the stream, tells whether it was cut, and refuses further input.
+    /// Ends the stream, returns whether it was cut off, and refuses further input.
     pub fn finish(&mut self) -> Result<Ending<'_>, SseError> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -262,7 +264,7 @@ impl SseParser {
         }
     }
 
-    /// Notes a data line; true when it continues those before it.
+    /// Notes a data line; returns whether it continues earlier ones.
     fn begin_data(&mut self) -> bool {
         if self.has_data {
             return true;
@@ -282,7 +284,7 @@ impl SseParser {
     }
 }
 
-/// Where the data of a complete event lies.
+/// Where the data of a complete event is.
 enum Data<'b> {
     Whole(&'b str),
     Kept,
@@ -313,7 +315,7 @@ impl Field {
     }
 }
 
-/// Returns the length of the colon and one space; a name without colon has an empty value.
+/// Returns the length of the colon and one space; a name without a colon has an empty value.
 fn value(rest: &[u8]) -> Option<usize> {
     match rest {
         [] => Some(0),

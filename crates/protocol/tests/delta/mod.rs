@@ -11,12 +11,17 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use adk_bridge_protocol::calls::Ids;
+use adk_bridge_protocol::calls::IdSource;
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::{Dialect, Reader};
+use adk_bridge_protocol::driver::Driver;
 use adk_bridge_protocol::event::Event;
-use adk_bridge_protocol::outbox::{Effect, Outbox};
-use adk_bridge_protocol::reply::{Given, Input, Limits, Mode, Reply, Rules, Runner, ToolRule};
+use adk_bridge_protocol::id::{ApprovalId, CallId};
+use adk_bridge_protocol::outbox::Effect;
+use adk_bridge_protocol::reply::{
+    Audience, Context, Input, Limits, Policy, Reply, Runner, ToolRule,
+};
+use adk_bridge_protocol::time::Timestamp;
 
 /// A delta of an ADK server with a model of its own, as recorded.
 pub(crate) const ADK: &str = r#"{"modelVersion":"scripted-1","content":{"parts":[{"text":"tok0 "}],"role":"model"},"partial":true,"invocationId":"e-90a95052-9204-48b9-99fe-4ca102fba881","author":"scripted","actions":{"stateDelta":{},"artifactDelta":{},"requestedAuthConfigs":{},"requestedToolConfirmations":{}},"nodeInfo":{"path":"scripted@1"},"id":"6525b058-afa7-49e3-8dfb-45078613b092","timestamp":1794764977.5103507}"#;
@@ -29,8 +34,7 @@ pub(crate) const LONG: &str = r#"{"modelVersion":"gemini-2.5-flash","content":{"
 
 /// A turn that has begun.
 pub(crate) struct Turn {
-    reply: Reply,
-    outbox: Outbox,
+    driver: Driver,
     reader: Option<Reader>,
     /// What a reader has been sent since it was last emptied.
     pub(crate) stream: Vec<u8>,
@@ -41,13 +45,12 @@ impl Turn {
     /// Begins a turn; without a dialect nobody reads along, and the frames stay in the outbox.
     pub(crate) fn new(runner: Runner, dialect: Option<Dialect>) -> Self {
         let mut turn = Self {
-            reply: Reply::new("m1"),
-            outbox: Outbox::default(),
+            driver: Driver::new(Reply::new("m1")),
             reader: dialect.map(|dialect| Reader::new(dialect, Sdk::V6, true)),
             stream: Vec::new(),
             rules: Agent(runner),
         };
-        turn.handle(Input::Begin(Mode::Http));
+        turn.handle(Input::Begin(Audience::Request));
         turn
     }
 
@@ -58,19 +61,19 @@ impl Turn {
     }
 
     fn handle(&mut self, input: Input<'_>) -> usize {
-        self.outbox.clear();
-        let mut given = Given {
-            now: 0,
+        let mut given = Context {
+            now: Timestamp::default(),
             ids: &mut NoIds,
-            rules: &self.rules,
+            policy: &self.rules,
         };
-        self.reply.handle(input, &mut given, &mut self.outbox);
+        let mut effects = self.driver.feed(input, &mut given);
         let mut bytes = 0;
-        for effect in &self.outbox.effects {
+        while let Some(effect) = effects.next() {
             if let Effect::Frames(range) = effect {
-                bytes += self.outbox.sse(range.clone()).len();
+                let (reply, outbox) = (effects.reply(), effects.outbox());
+                bytes += outbox.sse(range.clone()).len();
                 if let Some(reader) = &mut self.reader {
-                    reader.frames(&self.reply, &self.outbox, range.clone(), &mut self.stream);
+                    reader.frames(reply, outbox, range, &mut self.stream);
                 }
             }
         }
@@ -87,19 +90,19 @@ pub(crate) fn allocations(work: impl FnOnce()) -> u64 {
 
 struct NoIds;
 
-impl Ids for NoIds {
-    fn call(&mut self, _given: Option<&str>) -> String {
+impl IdSource for NoIds {
+    fn call(&mut self, _given: Option<&str>) -> CallId {
         unreachable!("a text delta calls no tool")
     }
 
-    fn approval(&mut self, _given: Option<&str>) -> String {
+    fn approval(&mut self, _given: Option<&str>) -> ApprovalId {
         unreachable!("a text delta asks nobody")
     }
 }
 
 struct Agent(Runner);
 
-impl Rules for Agent {
+impl Policy for Agent {
     fn runner(&self) -> Runner {
         self.0
     }
@@ -120,7 +123,7 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, counting for each thread by itself.
+/// The system's allocator, counting for each thread separately.
 struct Counting;
 
 #[global_allocator]

@@ -1,56 +1,42 @@
 //! What agents really send, and the same with something broken in it.
 
-use std::path::Path;
-
 use adk_bridge_protocol::wire::recording::Recording;
+use adk_bridge_testkit::Random;
+use adk_bridge_testkit::fixtures::{RECORDED, recordings_in};
 use serde_json::{Value, json};
-
-use crate::dice::Dice;
 
 /// Every recorded event, the handmade odd ones included.
 pub(crate) fn recorded() -> Vec<Value> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/adk");
     let mut events = Vec::new();
-    for folder in ["scripted", "gemini", "gemini_answers", "live", "odd"] {
-        let mut paths: Vec<_> = std::fs::read_dir(root.join(folder))
-            .unwrap()
-            .map(|entry| entry.unwrap().path())
-            .filter(|path| path.extension().is_some_and(|kind| kind != "md"))
-            .collect();
-        paths.sort();
-        for path in paths {
-            let bytes = std::fs::read(path).unwrap();
-            let lines = Recording::new(&bytes).into_iter().flatten().flatten();
-            events.extend(lines.filter_map(|line| serde_json::from_str(&line.json).ok()));
-        }
+    for path in RECORDED.iter().flat_map(|folder| recordings_in(folder)) {
+        let bytes = std::fs::read(path).unwrap();
+        let lines = Recording::new(&bytes).into_iter().flatten().flatten();
+        events.extend(lines.filter_map(|line| serde_json::from_str(&line.json).ok()));
     }
     assert!(events.len() > 500, "{} events", events.len());
     events
 }
 
 /// Breaks a few things in `value`; what it takes the pieces from is `others`.
-pub(crate) fn damage(value: &mut Value, others: &[Value], dice: &mut Dice) {
-    for _ in 0..=dice.below(3) {
-        let other = &others[dice.below(others.len() as u64) as usize];
-        let piece = match dice.below(4) {
-            0 => any_node(&mut other.clone(), dice).clone(),
-            _ => dice.pick(&oddities()),
+pub(crate) fn damage(value: &mut Value, others: &[Value], random: &mut Random) {
+    for _ in 0..=random.below(3) {
+        let other = &others[random.below(others.len())];
+        let piece = match random.below(4) {
+            0 => any_node(&mut other.clone(), random).clone(),
+            _ => random.pick(&oddities()),
         };
-        let node = any_node(value, dice);
-        match (dice.below(4), node) {
+        let node = any_node(value, random);
+        match (random.below(4), node) {
             (0, Value::Array(items)) if !items.is_empty() => {
-                let again = items[dice.below(items.len() as u64) as usize].clone();
+                let again = items[random.below(items.len())].clone();
                 items.push(again);
             }
             (0, Value::Object(fields)) if !fields.is_empty() => {
-                let key = fields
-                    .keys()
-                    .nth(dice.below(fields.len() as u64) as usize)
-                    .cloned();
+                let key = fields.keys().nth(random.below(fields.len())).cloned();
                 fields.remove(&key.unwrap_or_default());
             }
             (1, Value::Object(fields)) => {
-                let key = dice.pick(&FIELDS);
+                let key = random.pick(&FIELDS);
                 fields.insert(key.to_owned(), piece);
             }
             (_, node) => *node = piece,
@@ -59,16 +45,16 @@ pub(crate) fn damage(value: &mut Value, others: &[Value], dice: &mut Dice) {
 }
 
 /// Breaks the text itself.
-pub(crate) fn damage_text(text: &str, dice: &mut Dice) -> String {
+pub(crate) fn damage_text(text: &str, random: &mut Random) -> String {
     let mut bytes = text.as_bytes().to_vec();
-    for _ in 0..=dice.below(3) {
-        let at = dice.below(bytes.len() as u64 + 1) as usize;
-        match dice.below(3) {
+    for _ in 0..=random.below(3) {
+        let at = random.below(bytes.len() + 1);
+        match random.below(3) {
             0 => bytes.truncate(at),
             1 if at < bytes.len() => {
                 bytes.remove(at);
             }
-            _ => bytes.insert(at, dice.pick(b"{}[]\",:\\0e-n \t\x01")),
+            _ => bytes.insert(at, random.pick(b"{}[]\",:\\0e-n \t\x01")),
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -116,20 +102,20 @@ fn oddities() -> Vec<Value> {
 }
 
 /// A value somewhere inside of `value`, or itself.
-fn any_node<'v>(value: &'v mut Value, dice: &mut Dice) -> &'v mut Value {
+fn any_node<'v>(value: &'v mut Value, random: &mut Random) -> &'v mut Value {
     let len = match value {
         Value::Array(items) => items.len(),
         Value::Object(fields) => fields.len(),
         _ => 0,
     };
-    if len == 0 || dice.one_in(5) {
+    if len == 0 || random.one_in(5) {
         return value;
     }
-    let nth = dice.below(len as u64) as usize;
+    let nth = random.below(len);
     let inner = match value {
         Value::Array(items) => items.get_mut(nth),
         Value::Object(fields) => fields.values_mut().nth(nth),
         _ => None,
     };
-    any_node(inner.unwrap(), dice)
+    any_node(inner.unwrap(), random)
 }

@@ -1,23 +1,28 @@
 //! A reply between an agent that says anything and clients that must be able to read what comes of it.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
-use adk_bridge_protocol::calls::{Call, Ids, Outcome, RunsOn};
+use adk_bridge_protocol::calls::{Call, IdSource, Outcome, RunsOn};
 use adk_bridge_protocol::chunk::{Chunk, Sdk};
 use adk_bridge_protocol::dialect::{Dialect, Reader};
+use adk_bridge_protocol::driver::Driver;
 use adk_bridge_protocol::event::{Event, REQUEST_CONFIRMATION};
+use adk_bridge_protocol::id::{ApprovalId, CallId};
+use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::message::fold::{Fold, FoldError};
 use adk_bridge_protocol::message::{Message, Part, ToolState};
-use adk_bridge_protocol::outbox::{Ask, Effect, FrameKind, Outbox};
+use adk_bridge_protocol::outbox::{Ask, Effect, FrameKind};
 use adk_bridge_protocol::reply::{
-    Answer, Given, Input, Limits, Mode, Reply, Rules, RunEnd, Runner, ToolRule, Why,
+    Answer, Audience, CloseReason, Context, Input, Limits, Policy, Reply, RunEnd, Runner, ToolRule,
 };
+use adk_bridge_protocol::time::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::RECORDED;
 use crate::damage::damage;
-use crate::dice::Dice;
+use adk_bridge_testkit::Random;
 
 /// Events about tools: without them a reply is soon at its end.
 static CALLS: LazyLock<Vec<Value>> = LazyLock::new(|| {
@@ -85,7 +90,7 @@ proptest! {
         acts in prop::collection::vec(act(), 1..60),
     ) {
         let runner = if remote { Runner::Remote } else { Runner::Bridge };
-        let mode = if live { Mode::Live } else { Mode::Http };
+        let mode = if live { Audience::Connection } else { Audience::Request };
         let mut world = World::new(runner, mode);
         for act in acts {
             world.act(&act);
@@ -97,13 +102,14 @@ proptest! {
 /// A model cannot say what its tools came to, nor ask a human in the bridge's name.
 #[test]
 fn a_model_does_not_answer_for_its_tools() {
-    let mut world = World::new(Runner::Bridge, Mode::Http);
+    let mut world = World::new(Runner::Bridge, Audience::Request);
     world.say(json!([{"functionCall": {"id": "c", "name": "transfer_money", "args": {}}}]));
     world.say(json!([{"functionResponse": {"id": "c", "name": "transfer_money", "response": {"ok": true}}}]));
     world.say(json!([question("q", "c")]));
     assert!(
         world
-            .reply
+            .driver
+            .reply()
             .calls()
             .iter()
             .all(|call| call.is_open() && call.approval.is_none())
@@ -111,18 +117,19 @@ fn a_model_does_not_answer_for_its_tools() {
     world.feed(Input::RunEnded(RunEnd::Done));
     assert!(
         world
-            .reply
+            .driver
+            .reply()
             .calls()
             .iter()
             .all(|call| call.approval.is_some())
     );
-    assert_eq!(world.reply.calls().len(), 1);
+    assert_eq!(world.driver.reply().calls().len(), 1);
 }
 
 /// A tool of a remote agent may ask a second time, which is a second confirmation in the adk dialect.
 #[test]
 fn a_call_is_asked_about_twice() {
-    let mut world = World::new(Runner::Remote, Mode::Http);
+    let mut world = World::new(Runner::Remote, Audience::Request);
     world.say(json!([{"functionCall": {"id": "c", "name": "pay", "args": {}}}]));
     world.say(json!([question("first", "c")]));
     world.feed(Input::RunEnded(RunEnd::Done));
@@ -132,8 +139,8 @@ fn a_call_is_asked_about_twice() {
     });
     world.say(json!([question("second", "c")]));
     world.feed(Input::RunEnded(RunEnd::Done));
-    assert!(world.reply.turn().is_none());
-    let states = |client: &Client| -> Vec<(String, ToolState)> {
+    assert!(world.driver.reply().turn().is_none());
+    let states = |client: &Client| -> Vec<(CallId, ToolState)> {
         let tools = client
             .has
             .iter()
@@ -151,11 +158,11 @@ fn a_call_is_asked_about_twice() {
         let (first, second) = ("approval-2".to_owned(), "approval-3".to_owned());
         let states = states(client);
         assert!(
-            states.contains(&(first, ToolState::OutputError)),
+            states.contains(&(first.into(), ToolState::OutputError)),
             "{states:?}"
         );
         assert!(
-            states.contains(&(second, ToolState::ApprovalRequested)),
+            states.contains(&(second.into(), ToolState::ApprovalRequested)),
             "{states:?}"
         );
     }
@@ -164,7 +171,7 @@ fn a_call_is_asked_about_twice() {
 /// A call whose arguments were never completed does not come back to life in the next model call.
 #[test]
 fn a_call_that_was_cut_stays_cut() {
-    let mut world = World::new(Runner::Bridge, Mode::Http);
+    let mut world = World::new(Runner::Bridge, Audience::Request);
     let begun = json!({"partial": true, "content": {"parts": [
         {"functionCall": {"id": "a", "name": "get_weather", "willContinue": true}},
     ]}});
@@ -172,7 +179,13 @@ fn a_call_that_was_cut_stays_cut() {
     world.feed(Input::Event(&Event::parse(&begun).unwrap()));
     world.feed(Input::RunEnded(RunEnd::Done));
     world.say(json!([{"functionCall": {"id": "b", "name": "get_weather", "args": {}}}]));
-    let states: Vec<bool> = world.reply.calls().iter().map(Call::is_open).collect();
+    let states: Vec<bool> = world
+        .driver
+        .reply()
+        .calls()
+        .iter()
+        .map(Call::is_open)
+        .collect();
     assert_eq!(states, [false, true]);
 }
 
@@ -184,16 +197,15 @@ fn question(id: &str, original: &str) -> Value {
 }
 
 struct World {
-    reply: Reply,
-    outbox: Outbox,
+    driver: Driver,
     agent: Agent,
-    mode: Mode,
-    now: u64,
+    mode: Audience,
+    now: Timestamp,
     ids: Counter,
     clients: Vec<Client>,
     /// Terminal chunks since the turn began.
     terminals: usize,
-    /// Whether the agent has been told results, and goes on.
+    /// Whether the agent has been sent results, and continues.
     continued: bool,
 }
 
@@ -207,13 +219,12 @@ struct Client {
 }
 
 impl World {
-    fn new(runner: Runner, mode: Mode) -> Self {
+    fn new(runner: Runner, mode: Audience) -> Self {
         let mut world = Self {
-            reply: Reply::new("m1"),
-            outbox: Outbox::default(),
+            driver: Driver::new(Reply::new("m1")),
             agent: Agent(runner),
             mode,
-            now: 0,
+            now: Timestamp::default(),
             ids: Counter(0),
             clients: [Dialect::Native, Dialect::Adk]
                 .into_iter()
@@ -230,13 +241,13 @@ impl World {
     fn act(&mut self, act: &Act) {
         match act {
             Act::Event { seed, broken } => {
-                let mut dice = Dice::new(*seed);
-                let mut event = match dice.below(3) {
-                    0 => dice.pick(&RECORDED),
-                    _ => dice.pick(&CALLS),
+                let mut random = Random::new(*seed);
+                let mut event = match random.below(3) {
+                    0 => random.pick(&RECORDED),
+                    _ => random.pick(&CALLS),
                 };
                 if *broken {
-                    damage(&mut event, &RECORDED, &mut dice);
+                    damage(&mut event, &RECORDED, &mut random);
                 }
                 let line = event.to_string();
                 if let Ok(event) = Event::parse(&line)
@@ -266,17 +277,19 @@ impl World {
             }
             Act::Decide { nth, approved } => {
                 let approvals = self
-                    .reply
+                    .driver
+                    .reply()
                     .calls()
                     .iter()
                     .filter_map(|call| call.approval.as_ref());
-                let ids: Vec<String> = approvals.map(|approval| approval.id.clone()).collect();
+                let ids: Vec<ApprovalId> = approvals.map(|approval| approval.id.clone()).collect();
                 if let Some(id) = ids.get(nth % ids.len().max(1)) {
                     self.answer(&[Answer::Decision {
-                        approval_id: id,
+                        approval_id: id.clone(),
                         approved: *approved,
                         reason: Some("because"),
                         payload: None,
+                        part: None,
                     }]);
                 }
             }
@@ -285,38 +298,39 @@ impl World {
                     let output = json!(nth);
                     self.answer(&[Answer::Output {
                         call_id: &call,
-                        output: &output,
+                        output: &output.into(),
                     }]);
                 }
             }
             Act::Forge => self.answer(&[
                 Answer::Decision {
-                    approval_id: "forged",
+                    approval_id: "forged".into(),
                     approved: true,
                     reason: None,
                     payload: None,
+                    part: None,
                 },
                 Answer::Output {
-                    call_id: "forged",
-                    output: &Value::Null,
+                    call_id: &"forged".into(),
+                    output: Json::nothing(),
                 },
                 Answer::Failure {
-                    call_id: "forged",
+                    call_id: &"forged".into(),
                     error: "",
                 },
             ]),
             Act::Wait { seconds } => {
-                self.now += seconds * 1_000;
+                self.now += Duration::from_secs(*seconds);
                 self.feed(Input::Tick);
             }
             Act::Close { superseded } => self.feed(Input::Close(if *superseded {
-                Why::Superseded
+                CloseReason::Superseded
             } else {
-                Why::Stopped
+                CloseReason::Stopped
             })),
             Act::Restart => {
-                let record = serde_json::to_string(&self.reply.record()).unwrap();
-                self.reply = Reply::restore(serde_json::from_str(&record).unwrap());
+                let record = serde_json::to_string(&self.driver.reply().record()).unwrap();
+                self.driver = Driver::new(Reply::restore(serde_json::from_str(&record).unwrap()));
                 self.terminals = 0;
                 // Sockets are cut; what a client has got stays.
                 for client in &mut self.clients {
@@ -333,13 +347,15 @@ impl World {
     fn asks_too_late(&self, event: &Event<'_>) -> bool {
         let originals = event.parts().iter().filter_map(|part| {
             let args = part.function_call.as_ref()?.args.as_ref()?;
-            args.pointer("/originalFunctionCall/id")?.as_str()
+            let id = args.get("originalFunctionCall")?.get("id")?;
+            Some(id.as_str()?.into_owned())
         });
-        let mut calls = originals.flat_map(|id| {
-            self.reply
+        let mut calls = originals.flat_map(|id: String| {
+            self.driver
+                .reply()
                 .calls()
                 .iter()
-                .filter(move |call| call.model_id.as_deref() == Some(id))
+                .filter(move |call| call.model_id.as_deref() == Some(id.as_str()))
         });
         self.continued && calls.any(|call| call.approval.is_none())
     }
@@ -349,8 +365,8 @@ impl World {
         self.feed(Input::Event(&Event::parse(&line).unwrap()));
     }
 
-    fn nth_call(&self, nth: usize) -> Option<String> {
-        let calls = self.reply.calls();
+    fn nth_call(&self, nth: usize) -> Option<CallId> {
+        let calls = self.driver.reply().calls();
         let call = calls.iter().nth(nth % calls.len().max(1))?;
         Some(call.id.clone())
     }
@@ -365,25 +381,25 @@ impl World {
         for client in &mut self.clients {
             if client.reader.is_none() {
                 let mut reader = Reader::new(client.dialect, client.sdk, true);
-                reader.attach(&self.reply, client.has.as_ref(), &mut client.stream);
+                reader.attach(self.driver.reply(), client.has.as_ref(), &mut client.stream);
                 client.reader = Some(reader);
             }
         }
     }
 
     fn feed(&mut self, input: Input<'_>) {
-        self.outbox.clear();
-        let mut given = Given {
+        let mut given = Context {
             now: self.now,
             ids: &mut self.ids,
-            rules: &self.agent,
+            policy: &self.agent,
         };
-        self.reply.handle(input, &mut given, &mut self.outbox);
+        let mut effects = self.driver.feed(input, &mut given);
         let mut last = None;
-        for effect in &self.outbox.effects {
-            if let Effect::Frames(range) = effect {
-                for frame in self.outbox.frames(range.clone()) {
-                    let json = std::str::from_utf8(self.outbox.json(frame)).unwrap();
+        while let Some(effect) = effects.next() {
+            if let Effect::Frames(range) = &effect {
+                let (reply, outbox) = (effects.reply(), effects.outbox());
+                for frame in outbox.frames(range.clone()) {
+                    let json = std::str::from_utf8(outbox.json(frame)).unwrap();
                     if let Err(error) = Chunk::parse(json) {
                         panic!("{error}: {json}");
                     }
@@ -393,12 +409,12 @@ impl World {
                 }
                 for client in &mut self.clients {
                     if let Some(reader) = &mut client.reader {
-                        reader.frames(&self.reply, &self.outbox, range.clone(), &mut client.stream);
+                        reader.frames(reply, outbox, range.clone(), &mut client.stream);
                     }
                 }
             }
             self.continued |= matches!(effect, Effect::Ask(Ask::Responses(_)));
-            if *effect == Effect::End {
+            if effect == Effect::End {
                 assert_eq!(
                     last,
                     Some(FrameKind::Terminal),
@@ -415,7 +431,7 @@ impl World {
             self.terminals, 0,
             "nothing ends the turn after its terminal chunk"
         );
-        if self.reply.turn().is_none() {
+        if self.driver.reply().turn().is_none() {
             let open = self.clients.iter().any(|client| client.reader.is_some());
             assert!(!open, "a turn is over, and a client still reads");
         }
@@ -469,22 +485,22 @@ impl Client {
 
 struct Counter(u32);
 
-impl Ids for Counter {
-    fn call(&mut self, _given: Option<&str>) -> String {
+impl IdSource for Counter {
+    fn call(&mut self, _given: Option<&str>) -> CallId {
         self.0 += 1;
-        format!("call-{}", self.0)
+        format!("call-{}", self.0).into()
     }
 
-    fn approval(&mut self, _given: Option<&str>) -> String {
+    fn approval(&mut self, _given: Option<&str>) -> ApprovalId {
         self.0 += 1;
-        format!("approval-{}", self.0)
+        format!("approval-{}", self.0).into()
     }
 }
 
 /// The tools of the recordings: one runs here, one in the front end, one needs consent; the rest is unknown.
 struct Agent(Runner);
 
-impl Rules for Agent {
+impl Policy for Agent {
     fn runner(&self) -> Runner {
         self.0
     }

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
-use adk_bridge_protocol::chunk::{Chunk, DataChunk, FinishReason, InputEncoding, Json};
-use serde_json::json;
+use adk_bridge_protocol::chunk::{Chunk, DataChunk, FinishReason, InputEncoding};
+use adk_bridge_protocol::json_text::Json;
 
 pub(crate) fn every_chunk() -> Vec<Chunk<'static>> {
     let text = || Cow::Borrowed("");
-    let json = || -> Json<'static> { Cow::Owned(json!({})) };
+    let json = Json::empty;
     let chunks = vec![
         Chunk::Start {
             message_id: Some(text()),

@@ -1,15 +1,18 @@
 //! Plays the recorded examples of the document through a reply, with a stock client that approves everything.
 
-use adk_bridge_protocol::calls::Ids;
+use adk_bridge_protocol::calls::IdSource;
 use adk_bridge_protocol::chunk::{Chunk, Sdk};
 use adk_bridge_protocol::dialect::{Dialect, Reader};
+use adk_bridge_protocol::driver::Driver;
 use adk_bridge_protocol::event::Event;
+use adk_bridge_protocol::id::{ApprovalId, CallId};
 use adk_bridge_protocol::message::fold::Fold;
 use adk_bridge_protocol::message::{Message, Part, ToolState};
-use adk_bridge_protocol::outbox::{Effect, Outbox};
+use adk_bridge_protocol::outbox::Effect;
 use adk_bridge_protocol::reply::{
-    Given, Input, Limits, Mode, Reply, Rules, RunEnd, Runner, ToolRule, answers_of,
+    Audience, Context, Input, Limits, Policy, Reply, RunEnd, Runner, ToolRule, answers_of,
 };
+use adk_bridge_protocol::time::Timestamp;
 use adk_bridge_protocol::wire::sse;
 
 use super::document::{blocks, data_lines};
@@ -21,11 +24,14 @@ pub(crate) fn play(name: &str, dialect: Dialect, turn: usize) -> Vec<u8> {
     for number in 1..=turn {
         let mut reader = Reader::new(dialect, Sdk::V6, true);
         play.stream.clear();
-        reader.attach(&play.reply, theirs.as_ref(), &mut play.stream);
+        reader.attach(play.driver.reply(), theirs.as_ref(), &mut play.stream);
         play.reader = Some(reader);
         match &theirs {
-            None => play.feed(Input::Begin(Mode::Http)),
-            Some(message) => play.feed(Input::Answers(&answers_of(message), Some(Mode::Http))),
+            None => play.feed(Input::Begin(Audience::Request)),
+            Some(message) => play.feed(Input::Answers(
+                &answers_of(message),
+                Some(Audience::Request),
+            )),
         }
         let info = format!("{name} {number}");
         let (_, events) = blocks("jsonl")
@@ -64,9 +70,8 @@ fn approve(message: &mut Message) {
 }
 
 pub(crate) struct Play {
-    pub(crate) reply: Reply,
+    pub(crate) driver: Driver,
     reader: Option<Reader>,
-    outbox: Outbox,
     stream: Vec<u8>,
     ended: usize,
 }
@@ -74,26 +79,25 @@ pub(crate) struct Play {
 impl Play {
     pub(crate) fn new() -> Self {
         Self {
-            reply: Reply::new("message-1"),
+            driver: Driver::new(Reply::new("message-1")),
             reader: None,
-            outbox: Outbox::default(),
             stream: Vec::new(),
             ended: 0,
         }
     }
 
     pub(crate) fn feed(&mut self, input: Input<'_>) {
-        self.outbox.clear();
-        let mut given = Given {
-            now: 0,
+        let mut given = Context {
+            now: Timestamp::default(),
             ids: &mut AsGiven,
-            rules: &AdkServer,
+            policy: &AdkServer,
         };
-        self.reply.handle(input, &mut given, &mut self.outbox);
-        for effect in &self.outbox.effects {
+        let mut effects = self.driver.feed(input, &mut given);
+        while let Some(effect) = effects.next() {
             match (effect, &mut self.reader) {
                 (Effect::Frames(range), Some(reader)) => {
-                    reader.frames(&self.reply, &self.outbox, range.clone(), &mut self.stream);
+                    let (reply, outbox) = (effects.reply(), effects.outbox());
+                    reader.frames(reply, outbox, range, &mut self.stream);
                 }
                 (Effect::End, _) => self.ended += 1,
                 _ => {}
@@ -104,19 +108,19 @@ impl Play {
 
 struct AsGiven;
 
-impl Ids for AsGiven {
-    fn call(&mut self, given: Option<&str>) -> String {
-        given.expect("the examples name their calls").to_owned()
+impl IdSource for AsGiven {
+    fn call(&mut self, given: Option<&str>) -> CallId {
+        given.expect("the examples name their calls").into()
     }
 
-    fn approval(&mut self, given: Option<&str>) -> String {
-        given.expect("the examples name their questions").to_owned()
+    fn approval(&mut self, given: Option<&str>) -> ApprovalId {
+        given.expect("the examples name their questions").into()
     }
 }
 
 struct AdkServer;
 
-impl Rules for AdkServer {
+impl Policy for AdkServer {
     fn runner(&self) -> Runner {
         Runner::Remote
     }

@@ -1,35 +1,35 @@
-//! The live connection of a chat: who sits there, what it asks for, and how turns reach it.
+//! The live client of a chat: what it asks for, what it is sent, and which turns it reads.
 //!
 //! ```text
 //!   socket ── LiveCommand ──▶ chat task ──┬─ message, tool result: what HTTP does with them
 //!      ▲                                  ├─ interrupt: the running turn stops
-//!      │                                  └─ input (speech, pictures, modality): Task::live_input
-//!      └───────── Outgoing ◀── Seat ◀─────── every turn that the seat begins, and every one that nobody began
+//!      │                                  └─ input: speech, pictures, modality
+//!      └──────── Outgoing ◀── LiveClient ◀── every turn that it begins, and every one that nobody began
 //! ```
 //!
-//! One connection at a time has the seat; a second takes it over. The seat is a reader of turns like any other
-//! ([`super::readers`]), so what it gets is what HTTP would get. An upstream that is held open for speech plugs in at
-//! three places: [`Task::live_input`] takes what goes to it, the events that it brings are fed to the reply like those
-//! of a run, and [`Live::interrupted`] tells the player. Audio travels as transient `data-pcm` chunks of the turn, which
-//! the door turns into binary frames where its client asked for them.
+//! One connection at a time is attached; a second takes over. It is a reader of turns like any other
+//! ([`super::readers`]), so what it gets is what HTTP would get. Audio travels as transient `data-pcm` chunks of the turn,
+//! which the endpoint turns into binary frames where its client asked for them.
 
 use std::future::pending;
+use std::sync::Arc;
 
-use adk_bridge_protocol::calls::{Call, RunsOn};
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::Dialect;
-use adk_bridge_protocol::outbox::Effect;
-use adk_bridge_protocol::reply::{Answer as ClientAnswer, Input, Mode, Reply, Why};
-use adk_bridge_protocol::wire::live::{AudioAction, Close, Modality, ToolResult, ToolStatus};
-use axum::http::StatusCode;
-use serde_json::Value;
+use adk_bridge_protocol::id::MessageId;
+use adk_bridge_protocol::reply::Audience;
+use adk_bridge_protocol::wire::live::{AudioAction, Close, Modality, ToolResult};
+use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use uuid::Uuid;
 
+use super::engine::ReaderOptions;
+use super::error::ChatError;
 use super::readers::Answer;
 use super::request::ChatRequest;
-use super::task::Task;
-use crate::error::AppError;
+use super::unread::UnreadAnswer;
+use crate::budget::{BudgetError, Tally, TallyEntry};
+use crate::files::address::Base;
 
 /// How much may wait for a socket's writer: the answers to all requests that it may have under way, and turns that the
 /// server starts.
@@ -39,10 +39,10 @@ pub const MAX_UNDER_WAY: usize = 32;
 
 /// What a live connection asks of its chat.
 pub enum LiveCommand {
-    /// A connection takes the seat.
-    Sit {
-        seat: Seat,
-        answer: oneshot::Sender<Result<(), AppError>>,
+    /// A connection becomes the chat's live client.
+    Attach {
+        client: LiveClient,
+        answer: oneshot::Sender<Result<(), ChatError>>,
     },
     Ask {
         connection: Uuid,
@@ -53,51 +53,72 @@ pub enum LiveCommand {
 
 pub enum LiveAsk {
     Message(Box<ChatRequest>),
+    /// A message that was refused before it came to its chat.
+    Refused(Box<ChatError>),
     ToolResult(Box<ToolResult>),
     Interrupt,
     Input(LiveInput),
 }
 
-/// What goes to an agent that listens.
+/// Input for a live agent.
 #[derive(Debug)]
 pub enum LiveInput {
     /// 16-bit little-endian PCM, 16 kHz, mono.
     Audio {
-        pcm: Vec<u8>,
+        pcm: Bytes,
         pre_roll: bool,
     },
     AudioControl(AudioAction),
     Picture {
-        data: Vec<u8>,
+        data: Bytes,
         media_type: String,
     },
     Modality(Modality),
 }
 
-/// The right to have one request under way; it goes back when the request has been answered.
+impl LiveInput {
+    /// Counts speech and pictures until they are dropped.
+    pub fn counted(self, tally: &Arc<Tally>) -> Result<Self, BudgetError> {
+        Ok(match self {
+            Self::Audio { pcm, pre_roll } => Self::Audio {
+                pcm: tally.tie(pcm)?,
+                pre_roll,
+            },
+            Self::Picture { data, media_type } => Self::Picture {
+                data: tally.tie(data)?,
+                media_type,
+            },
+            Self::AudioControl(_) | Self::Modality(_) => self,
+        })
+    }
+}
+
+/// The right to have one request under way; it is returned when the request has been answered.
 pub struct Credit {
     pub permit: OwnedSemaphorePermit,
     /// What the client calls the request.
     pub request_id: Option<String>,
+    /// The bytes that the request takes until then, unless they are counted elsewhere.
+    pub waiting: Option<TallyEntry>,
 }
 
-/// What a live connection is sent, beside what its own door knows.
+/// What a chat sends to a live connection.
 pub enum Outgoing {
     /// A turn, until its answer ends.
     Turn {
         turn: u16,
         answer: Answer,
     },
-    /// What has happened already: not a turn, only its chunks.
+    /// What the client missed: not a turn, only its chunks.
     Missed(Answer),
     /// A request was refused.
     Refused {
-        error: AppError,
+        error: ChatError,
         credit: Credit,
     },
-    /// Something failed that nobody asked for.
-    Failed(AppError),
-    /// What is queued for the player is void.
+    /// Something failed that no request asked for.
+    Failed(ChatError),
+    /// Discard what is queued for the player.
     Interrupted {
         turn: u16,
     },
@@ -107,24 +128,34 @@ pub enum Outgoing {
 
 /// Where the answer to a request goes.
 pub enum AnswerTo {
-    /// To whoever waits for it.
-    Request(oneshot::Sender<Result<Answer, AppError>>),
-    /// To the live connection, if it still has the seat.
+    /// To the request that waits for it.
+    Request(oneshot::Sender<Result<Answer, ChatError>>),
+    /// To the live client, if it is still attached.
     Live { connection: Uuid, credit: Credit },
 }
 
-/// How a request came, for the turn that it begins and for the audit.
+impl AnswerTo {
+    /// The live connection that it goes to, if it goes to one.
+    pub(super) fn connection(&self) -> Option<Uuid> {
+        match self {
+            Self::Request(_) => None,
+            Self::Live { connection, .. } => Some(*connection),
+        }
+    }
+}
+
+/// How a request arrived, for the turn that it begins and for the audit.
 #[derive(Debug, Clone, Copy)]
-pub struct Via {
+pub struct RequestOrigin {
     pub transport: &'static str,
-    pub mode: Mode,
+    pub mode: Audience,
     pub connection: Option<Uuid>,
 }
 
-impl Via {
+impl RequestOrigin {
     pub const HTTP: Self = Self {
         transport: "http",
-        mode: Mode::Http,
+        mode: Audience::Request,
         connection: None,
     };
 
@@ -132,7 +163,7 @@ impl Via {
     pub fn socket(connection: Uuid) -> Self {
         Self {
             transport: "ws",
-            mode: Mode::Http,
+            mode: Audience::Request,
             connection: Some(connection),
         }
     }
@@ -140,7 +171,7 @@ impl Via {
     pub fn live(connection: Uuid) -> Self {
         Self {
             transport: "live",
-            mode: Mode::Live,
+            mode: Audience::Connection,
             connection: Some(connection),
         }
     }
@@ -148,404 +179,301 @@ impl Via {
 
 /// One live connection, as its chat sees it.
 #[derive(Debug)]
-pub struct Seat {
+pub struct LiveClient {
     connection: Uuid,
     dialect: Dialect,
     sdk: Sdk,
+    /// What the URLs of files begin with for it.
+    base: Base,
     out: mpsc::Sender<Outgoing>,
     /// Whether it reads the turn that is open.
     reads: bool,
-    /// The message that its client has all of, as far as there is one.
-    shown: Option<String>,
+    /// The message that it has in full, if there is one.
+    shown: Option<MessageId>,
+    /// The last answer that it was sent; if that was given up, the client does not have all of it.
+    last: Option<Arc<UnreadAnswer>>,
 }
 
-impl Seat {
-    pub fn new(connection: Uuid, dialect: Dialect, sdk: Sdk, out: mpsc::Sender<Outgoing>) -> Self {
+impl LiveClient {
+    pub fn new(
+        connection: Uuid,
+        dialect: Dialect,
+        sdk: Sdk,
+        base: Base,
+        out: mpsc::Sender<Outgoing>,
+    ) -> Self {
         Self {
             connection,
             dialect,
             sdk,
+            base,
             out,
             reads: false,
             shown: None,
+            last: None,
         }
     }
 
-    /// Never waits: a queue that is full is that of a client that takes nothing, and its door gives up on it.
-    fn send(&self, outgoing: Outgoing) {
+    /// How it reads turns.
+    pub(super) fn options(&self) -> ReaderOptions<'_> {
+        ReaderOptions {
+            dialect: self.dialect,
+            sdk: self.sdk,
+            base: &self.base,
+        }
+    }
+
+    pub(super) fn connection(&self) -> Uuid {
+        self.connection
+    }
+
+    pub(super) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// Whether it reads the open turn, or was given up while reading it.
+    pub(super) fn reads(&self) -> bool {
+        self.reads
+    }
+
+    /// Whether it reads the open turn and was not given up.
+    pub(super) fn reads_to_the_end(&self) -> bool {
+        self.reads && !self.is_given_up()
+    }
+
+    /// Whether its last answer ended early because too much was unread.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.last.as_ref().is_some_and(|last| last.is_given_up())
+    }
+
+    /// Whether it has all of this message.
+    pub(super) fn has_all_of(&self, message: &MessageId) -> bool {
+        self.shown.as_ref() == Some(message) && !self.is_given_up()
+    }
+
+    /// Notes that it has all of this message.
+    pub(super) fn note_shown(&mut self, message: MessageId) {
+        self.shown = Some(message);
+    }
+
+    /// Sends what the client missed of a message that has ended.
+    pub(super) fn send_missed(&mut self, answer: Answer) {
+        self.last = Some(answer.unread().clone());
+        self.send(Outgoing::Missed(answer));
+    }
+
+    /// Never waits: a full queue means that the client takes nothing, and its endpoint gives up on it.
+    pub(super) fn send(&self, outgoing: Outgoing) {
         let _ = self.out.try_send(outgoing);
     }
 }
 
-/// The live side of a chat.
+/// The live client of a chat, and what earlier ones have missed.
 #[derive(Debug, Default)]
-pub(super) struct Live {
-    seat: Option<Seat>,
-    /// The number of the turn that the seat reads or read last.
+pub(super) struct LiveClients {
+    attached: Option<LiveClient>,
+    /// The number of the turn that a live client reads or read last.
     turn: u32,
-    /// Whether a turn, or its end, was lost on somebody who had the seat.
+    /// Whether an attached client missed a turn, or its end.
     missed: bool,
+    /// The message whose last outcomes are not sent: its client waits for another message, and would take them for that
+    /// one.
+    withheld: Option<MessageId>,
 }
 
-impl Live {
-    /// Whether nobody sits there.
-    pub(super) fn is_empty(&self) -> bool {
-        self.seat.is_none()
+impl LiveClients {
+    pub(super) fn attached(&self) -> Option<&LiveClient> {
+        self.attached.as_ref()
     }
 
-    /// Whether somebody sat there, who may come back for what he has missed.
+    /// The live client, if it is the one of this connection.
+    pub(super) fn attached_by(&self, connection: Uuid) -> Option<&LiveClient> {
+        self.attached()
+            .filter(|client| client.connection == connection)
+    }
+
+    /// Whether there has been a client, which may return for what it missed.
     pub(super) fn was_used(&self) -> bool {
         self.turn > 0
     }
 
-    /// The number of the current turn; players drop what comes late from an earlier one.
-    pub(super) fn turn(&self) -> u16 {
-        // It wraps: nobody compares turns that lie so far apart.
-        (self.turn % (u32::from(u16::MAX) + 1)) as u16
-    }
-
-    /// Waits until whoever sits there has left. May be dropped and called again.
-    pub(super) async fn gone(&self) {
-        match &self.seat {
-            Some(seat) => seat.out.closed().await,
-            None => pending().await,
-        }
-    }
-
-    /// The chat goes on without it, and so do its approvals and the turn that runs.
-    pub(super) fn leave(&mut self) {
-        if let Some(seat) = self.seat.take() {
-            self.missed |= seat.reads;
-            // The next turn is lost on it, whenever that comes.
-            self.turn = self.turn.max(1);
-        }
-    }
-
-    /// Ends the connection of whoever sits there.
-    pub(super) fn close(&mut self, why: Close) {
-        if let Some(seat) = self.seat.take() {
-            seat.send(Outgoing::Close(why));
-        }
-    }
-
-    /// To be called at the end of every turn.
-    pub(super) fn turn_over(&mut self) {
-        match &mut self.seat {
-            Some(seat) => seat.reads = false,
-            None => self.missed |= self.turn > 0,
-        }
-    }
-
-    /// The player of whoever sits there stops at once.
-    pub(super) fn interrupted(&self) {
-        if let Some(seat) = &self.seat {
-            let turn = self.turn();
-            seat.send(Outgoing::Interrupted { turn });
-        }
-    }
-
-    /// The number of the current turn, as it counts on.
+    /// The number of the current turn, which does not wrap.
     pub(super) fn number(&self) -> u32 {
         self.turn
     }
 
-    /// How whoever sits there reads turns, and who it is.
-    pub(super) fn reader_of_turns(&self) -> Option<(Dialect, Sdk, Uuid)> {
-        let seat = self.seat.as_ref()?;
-        Some((seat.dialect, seat.sdk, seat.connection))
+    /// The number of the current turn; players drop what comes late from an earlier one.
+    fn turn(&self) -> u16 {
+        // It may wrap, because turns that far apart are never compared.
+        (self.turn % (u32::from(u16::MAX) + 1)) as u16
     }
 
-    /// Tells whoever sits there how the model answers from here on.
-    pub(super) fn tell_modality(&self, modality: Modality) {
-        if let Some(seat) = &self.seat {
-            seat.send(Outgoing::Modality(modality));
+    pub(super) fn attach(&mut self, client: LiveClient) {
+        self.attached = Some(client);
+    }
+
+    /// Whether a turn, or its end, was missed; resets the flag.
+    pub(super) fn take_missed(&mut self) -> bool {
+        std::mem::take(&mut self.missed)
+    }
+
+    /// Whether a turn, or its end, was missed.
+    pub(super) fn has_missed(&self) -> bool {
+        self.missed
+    }
+
+    /// Waits until the client has left. Cancel-safe.
+    pub(super) async fn wait_until_gone(&self) {
+        match &self.attached {
+            Some(client) => client.out.closed().await,
+            None => pending().await,
         }
     }
 
-    /// Tells whoever sits there that something failed which belongs to no turn.
-    pub(super) fn refuse(&self, message: &str) {
-        if let Some(seat) = &self.seat {
-            seat.send(Outgoing::Failed(AppError::unavailable(message)));
+    /// Detaches the client; the chat, its approvals and the running turn continue without it.
+    pub(super) fn detach(&mut self) {
+        if let Some(client) = self.attached.take() {
+            self.missed |= client.reads || client.is_given_up();
+            // It misses the next turn, whenever that comes.
+            self.turn = self.turn.max(1);
         }
     }
 
-    fn sits(&self, connection: Uuid) -> Option<&Seat> {
-        self.seat
-            .as_ref()
-            .filter(|seat| seat.connection == connection)
-    }
-
-    /// Whether an answer to this request needs no stream: its connection reads the open turn already.
-    pub(super) fn reads(&self, to: &AnswerTo) -> bool {
-        match to {
-            AnswerTo::Request(_) => false,
-            AnswerTo::Live { connection, .. } => {
-                self.sits(*connection).is_some_and(|seat| seat.reads)
-            }
+    /// Ends the connection of the client.
+    pub(super) fn close(&mut self, why: Close) {
+        if let Some(client) = self.attached.take() {
+            client.send(Outgoing::Close(why));
         }
     }
 
-    pub(super) fn bring(&mut self, answer: Answer, message: Option<&str>) {
+    /// To be called at the end of every turn.
+    pub(super) fn turn_ended(&mut self) {
+        match &mut self.attached {
+            Some(client) => client.reads = false,
+            None => self.missed |= self.turn > 0,
+        }
+    }
+
+    /// Sends the client the stream of a turn. `message`: the message that the turn continues, if it stays open.
+    pub(super) fn begin_turn(&mut self, answer: Answer, message: Option<&MessageId>) {
         self.turn = self.turn.wrapping_add(1);
         let turn = self.turn();
-        if let Some(seat) = &mut self.seat {
-            seat.send(Outgoing::Turn { turn, answer });
+        if let Some(client) = &mut self.attached {
+            client.last = Some(answer.unread().clone());
+            client.send(Outgoing::Turn { turn, answer });
             if let Some(id) = message {
-                seat.reads = true;
-                seat.shown = Some(id.to_owned());
+                client.reads = true;
+                client.shown = Some(id.to_owned());
             }
+        }
+    }
+
+    /// Stops the player at once.
+    pub(super) fn interrupt(&self) {
+        let turn = self.turn();
+        self.send(Outgoing::Interrupted { turn });
+    }
+
+    /// Withholds the rest of this message from a client that has sent a newer one.
+    pub(super) fn withhold(&mut self, message: &MessageId) {
+        self.withheld = Some(message.to_owned());
+    }
+
+    pub(super) fn withholds(&self, message: &MessageId) -> bool {
+        self.withheld.as_ref() == Some(message)
+    }
+
+    /// Sends to the client, if there is one.
+    pub(super) fn send(&self, outgoing: Outgoing) {
+        if let Some(client) = &self.attached {
+            client.send(outgoing);
         }
     }
 }
 
-impl Task {
-    pub(super) async fn live_command(&mut self, command: LiveCommand) {
-        match command {
-            LiveCommand::Sit { seat, answer } => {
-                self.sit(seat).await;
-                let _ = answer.send(Ok(()));
-            }
-            LiveCommand::Ask {
-                connection,
-                ask,
-                credit,
-            } => {
-                // One that was taken over is being closed.
-                if self.live.sits(connection).is_none() {
-                    return;
-                }
-                let refusal = match ask {
-                    LiveAsk::Message(request) => {
-                        let to = AnswerTo::Live { connection, credit };
-                        return self.post(request, Via::live(connection), to).await;
-                    }
-                    LiveAsk::ToolResult(result) => self.tool_result(connection, *result).await,
-                    LiveAsk::Interrupt => {
-                        self.interrupt().await;
-                        Ok(())
-                    }
-                    LiveAsk::Input(input) => self.live_input(input).await,
-                };
-                if let (Err(error), Some(seat)) = (refusal, &self.live.seat) {
-                    seat.send(Outgoing::Refused { error, credit });
-                }
-            }
-        }
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    const M: &MessageId = &MessageId::literal("m");
+
+    fn client() -> (LiveClient, mpsc::Receiver<Outgoing>) {
+        let (out, outgoing) = mpsc::channel(OUTGOING);
+        let (dialect, sdk, base) = (Dialect::Native, Sdk::default(), Base::default());
+        let client = LiveClient::new(Uuid::new_v4(), dialect, sdk, base, out);
+        (client, outgoing)
     }
 
-    /// Gives the seat to a connection, which begins with what it may have missed.
-    async fn sit(&mut self, mut seat: Seat) {
-        self.live.close(Close::TAKEN_OVER);
-        self.upstream.listened_to(true);
-        let missed = std::mem::take(&mut self.live.missed);
-        let reader = self.reader(seat.dialect, seat.sdk, None).await;
-        let Some(reply) = &self.reply else {
-            self.live.seat = Some(seat);
-            return;
-        };
-        let id = reply.message().id.clone();
-        if reply.turn().is_some() {
-            let answer = self.readers.attach(reader, reply, None);
-            self.live.seat = Some(seat);
-            self.live.bring(answer, Some(&id));
-            self.readers.flush();
-            return;
-        }
-        if reply.ended().is_none() || missed {
-            seat.send(Outgoing::Missed(self.once(reader, reply, None)));
-        }
-        seat.shown = Some(id);
-        self.live.seat = Some(seat);
+    fn answer() -> Answer {
+        Answer::for_tests(mpsc::channel(1).1, M)
     }
 
-    /// Stops the running turn; a question that waits goes on waiting.
-    async fn interrupt(&mut self) {
-        if self
-            .reply
-            .as_ref()
-            .is_some_and(|reply| reply.turn().is_some())
-        {
-            self.live.interrupted();
-            self.feed(Input::Close(Why::Stopped)).await;
-        }
+    #[test]
+    fn who_leaves_in_a_turn_has_missed_its_end_and_is_shown_it_once() {
+        let mut live = LiveClients::default();
+        let (first, _outgoing) = client();
+        live.attach(first);
+        live.begin_turn(answer(), Some(M));
+        assert!(live.attached().unwrap().reads() && live.attached().unwrap().has_all_of(M));
+        live.detach();
+        assert!(live.attached().is_none() && live.was_used());
+        assert!(live.take_missed());
+        assert!(!live.take_missed());
     }
 
-    /// Sends the answer of a request to where it goes. `lasts`: whether it is the stream of the open turn.
-    pub(super) fn deliver(&mut self, to: AnswerTo, answer: Result<Answer, AppError>, lasts: bool) {
-        let (connection, credit) = match to {
-            AnswerTo::Request(sender) => {
-                let _ = sender.send(answer);
-                return;
-            }
-            AnswerTo::Live { connection, credit } => (connection, credit),
-        };
-        if self.live.sits(connection).is_none() {
-            return;
-        }
-        match answer {
-            Ok(answer) => {
-                let reply = self.reply.as_ref().filter(|_| lasts);
-                let id = reply.map(|reply| reply.message().id.clone());
-                self.live.bring(answer, id.as_deref());
-            }
-            Err(error) => {
-                if let Some(seat) = &self.live.seat {
-                    seat.send(Outgoing::Refused { error, credit });
-                }
-            }
-        }
+    #[test]
+    fn who_is_given_up_has_missed_the_turn_and_reads_it_from_its_start() {
+        let mut live = LiveClients::default();
+        let (first, _outgoing) = client();
+        live.attach(first);
+        let answer = answer();
+        let unread = answer.unread().clone();
+        live.begin_turn(answer, Some(M));
+        assert!(live.attached().unwrap().reads_to_the_end());
+        unread.give_up();
+        let given_up = live.attached().unwrap();
+        assert!(given_up.reads() && !given_up.reads_to_the_end());
+        assert!(!given_up.has_all_of(M));
+        live.turn_ended();
+        live.detach();
+        assert!(live.take_missed());
     }
 
-    /// A message could not be taken into the chat.
-    pub(super) fn not_begun(&mut self, to: AnswerTo, error: AppError) {
-        match to {
-            // Somebody else has a chat of this name.
-            AnswerTo::Live { connection, .. } if error.status == StatusCode::NOT_FOUND => {
-                if self.live.sits(connection).is_some() {
-                    self.live.close(Close::NOT_FOUND);
-                }
-            }
-            to => self.deliver(to, Err(error), false),
-        }
+    #[test]
+    fn a_turn_that_ends_without_a_client_is_missed_only_where_there_was_one() {
+        let mut live = LiveClients::default();
+        live.turn_ended();
+        assert!(!live.take_missed() && !live.was_used());
+        let (first, _outgoing) = client();
+        live.attach(first);
+        live.detach();
+        assert!(!live.take_missed(), "it read nothing");
+        live.turn_ended();
+        assert!(live.take_missed());
     }
 
-    /// Answers an approval, brings the output of a client tool, or does both.
-    async fn tool_result(&mut self, connection: Uuid, given: ToolResult) -> Result<(), AppError> {
-        let calls = self.reply.as_ref().map(Reply::calls);
-        let Some(call) = calls.and_then(|calls| {
-            let id = given.tool_call_id.as_str();
-            let asks = |call: &&Call| call.approval.as_ref().is_some_and(|asked| asked.id == id);
-            calls.by_id(id).or_else(|| calls.iter().rev().find(asks))
-        }) else {
-            return Err(AppError::not_found("call"));
-        };
-        let approval = call.approval.as_ref().map(|approval| approval.id.clone());
-        let half = call.is_half_answered();
-        let opens = call.waits_for_client();
-        let (call_id, runs_on) = (call.id.clone(), call.runs_on);
-        let by_call = given.tool_call_id == call_id;
-        // The older form of an answer, under the confirmation's id or for a tool that has no output of the client's.
-        let confirmed = given
-            .result
-            .as_ref()
-            .filter(|_| !by_call || runs_on != RunsOn::Client)
-            .and_then(|result| result.get("confirmed"))
-            .and_then(Value::as_bool);
-        let rejected = match &given.status {
-            Some(ToolStatus::Rejected) => true,
-            Some(_) => false,
-            None => confirmed == Some(false),
-        };
-        let reason = given.result.as_ref().and_then(Value::as_str);
-        let mut answers = Vec::new();
-        match &approval {
-            Some(approval_id) if !(rejected && half) => answers.push(ClientAnswer::Decision {
-                approval_id,
-                approved: !rejected,
-                reason: reason.filter(|_| rejected),
-                payload: (given.result.as_ref())
-                    .filter(|_| confirmed.is_some())
-                    .and_then(|result| result.get("payload")),
-            }),
-            _ if rejected => answers.push(ClientAnswer::Failure {
-                call_id: &call_id,
-                error: reason.unwrap_or("the user rejected it"),
-            }),
-            _ => {}
-        }
-        if let Some(output) = given
-            .result
-            .as_ref()
-            .filter(|_| !rejected && confirmed.is_none())
-        {
-            answers.push(ClientAnswer::Output {
-                call_id: &call_id,
-                output,
-            });
-        }
-        if answers.is_empty() {
-            return Err(AppError::unprocessable(
-                "missing_field",
-                "the tool_result frame brings no result; nobody has to approve this call",
-            ));
-        }
-        if opens {
-            self.read_along(connection).await;
-        }
-        let refused = self.refused;
-        let mode = opens.then_some(Mode::Live);
-        self.feed(Input::Answers(&answers, mode)).await;
-        if self.refused > refused {
-            return Err(AppError::conflict(
-                "not all of this is taken: the call has an outcome already, or only the server can give it one",
-            ));
-        }
-        Ok(())
+    #[test]
+    fn who_is_taken_over_is_closed_and_asks_for_nothing_any_more() {
+        let mut live = LiveClients::default();
+        let ((first, mut outgoing), (second, _other)) = (client(), client());
+        let (old, new) = (first.connection(), second.connection());
+        live.attach(first);
+        live.close(Close::TAKEN_OVER);
+        live.attach(second);
+        let closed = outgoing.try_recv().unwrap();
+        assert!(matches!(closed, Outgoing::Close(Close::TAKEN_OVER)));
+        assert!(live.attached_by(old).is_none() && live.attached_by(new).is_some());
     }
 
-    /// Makes the seat a reader of the turn that its answer is about to begin.
-    async fn read_along(&mut self, connection: Uuid) {
-        let Some((dialect, sdk, reads)) = self
-            .live
-            .seat
-            .as_ref()
-            .map(|seat| (seat.dialect, seat.sdk, seat.reads))
-        else {
-            return;
-        };
-        self.begin_turn(Via::live(connection), dialect);
-        if reads {
-            return;
-        }
-        let reader = self.reader(dialect, sdk, None).await;
-        if let Some(reply) = &self.reply {
-            let theirs = reader.whole(reply);
-            let answer = self.readers.attach(reader, reply, Some(&theirs));
-            let id = reply.message().id.clone();
-            self.live.bring(answer, Some(&id));
-        }
-    }
-
-    /// Before an input that may begin a turn which nobody asked for: somebody who sits there is about to read it.
-    pub(super) async fn stand_by(&mut self, input: &Input<'_>) -> Option<Answer> {
-        let may_begin = matches!(
-            input,
-            Input::Tick | Input::ToolFinished { .. } | Input::Answers(_, None)
-        );
-        let seat = self.live.seat.as_ref().filter(|seat| !seat.reads)?;
-        if !may_begin || self.reply.as_ref()?.turn().is_some() {
-            return None;
-        }
-        let (dialect, sdk, shown) = (seat.dialect, seat.sdk, seat.shown.clone());
-        let reader = self.reader(dialect, sdk, None).await;
-        let reply = self.reply.as_ref()?;
-        let theirs = (shown.as_ref() == Some(&reply.message().id)).then(|| reader.whole(reply));
-        Some(self.readers.attach(reader, reply, theirs.as_ref()))
-    }
-
-    /// After the input: brings the turn if one has begun, or at least the chunks that came without one.
-    pub(super) fn stand_down(&mut self, answer: Answer) {
-        let told = |effect: &Effect| matches!(effect, Effect::Frames(_) | Effect::End);
-        let reply = self.reply.as_ref();
-        let turn = reply.is_some_and(|reply| reply.turn().is_some());
-        match reply.map(|reply| reply.message().id.clone()) {
-            Some(id) if turn || self.outbox.effects.iter().any(told) => {
-                self.live.bring(answer, Some(&id));
-            }
-            _ => {
-                drop(answer);
-                self.readers.forget_who_left();
-            }
-        }
-    }
-
-    /// After the effects of the input: chunks that came without a turn need an end too.
-    pub(super) fn stand_at_ease(&mut self) {
-        if let Some(reply) = self.reply.as_ref().filter(|reply| reply.turn().is_none())
-            && self.live.seat.as_ref().is_some_and(|seat| seat.reads)
-        {
-            self.readers.finish_with(reply);
-            self.live.turn_over();
-        }
+    #[test]
+    fn what_is_answered_at_once_is_no_turn_that_is_read() {
+        let mut live = LiveClients::default();
+        let (first, mut outgoing) = client();
+        live.attach(first);
+        live.begin_turn(answer(), None);
+        let sent = outgoing.try_recv().unwrap();
+        assert!(matches!(sent, Outgoing::Turn { turn: 1, .. }));
+        assert!(!live.attached().unwrap().reads());
     }
 }

@@ -1,71 +1,104 @@
-//! Chats: one task for each that is in use, found by its user and id.
+//! Chats: one task for each chat in use, found by user and id.
 
-mod kept;
-mod late;
+mod agent_runs;
+mod attachments;
+mod branch;
+mod command;
+mod context;
+mod conversation;
+mod engine;
+pub mod error;
+mod holds;
+mod inlining;
+mod late_answers;
+mod listing;
 pub mod live;
-mod memory;
-mod parked;
-mod perform;
+pub mod loaded;
 mod plan;
+mod policy;
 pub mod readers;
+mod ready;
 pub mod request;
-mod requests;
-mod run;
+mod session_store;
 mod task;
+mod tool_result;
 pub mod toolbox;
-mod upstream;
+mod turn;
+mod unread;
+mod user_answers;
+mod voice;
+mod waiting;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use adk_bridge_agents::agent::Agent;
-use adk_bridge_agents::live::Voice;
+use adk_bridge_agents::agent::{Agent, ChatKey, DeletedChat, MemoryModel};
 use adk_bridge_agents::tool::ToolSpec;
-use adk_bridge_protocol::approval::Time;
-use adk_bridge_protocol::calls::Calls;
-use adk_bridge_protocol::dialect::{Dialect, project};
-use adk_bridge_protocol::message::{Message, Part, Role};
+use adk_bridge_protocol::id::{ChatId, UserId};
+use adk_bridge_protocol::message::{Message, Role};
+use adk_bridge_protocol::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
-pub use task::{Command, new_id};
+pub use crate::store::{AuditPage, MAX_AUDIT_ROWS};
+pub use command::Command;
+pub use error::{ChatError, NotReady};
+pub use listing::{Listing, RemainingMessages};
+pub use task::new_id;
 
-use crate::error::AppError;
-use crate::files::{Described, Files};
+use crate::admission::{Admission, TurnStart};
+use crate::budget::Budget;
+use crate::files::address::Addresses;
+use crate::files::{FileDescription, Files};
 use crate::metrics::Metrics;
 use crate::store::{
-    AuditRow, Before, Chat, ChatRef, FileRow, ListedChat, MAX_LISTED, MessageState, Store,
-    StoreError, StoredMessage, Thing, title_from,
+    AuditRow, ChatCursor, ChatRef, FileRow, ListedChat, MAX_LISTED, Store, StoreError, title_from,
 };
+use live::{LiveAsk, LiveCommand};
+use loaded::LoadedMemory;
+use ready::Readiness;
+use request::ChatRequest;
 use task::Task;
 use toolbox::Toolbox;
 
-/// How many requests may wait for one chat; more come only from a client gone wild.
+/// How many requests may wait for one chat; only a broken client sends more.
 const COMMANDS: usize = 32;
 
-/// What clients are told when the server is being stopped.
-pub(crate) const GOING_AWAY: &str =
-    "the server is being restarted; load the chat again in a moment";
-
-/// Some chats of a user, the one that changed last first.
+/// Some chats of a user, most recently changed first.
 pub struct ChatPage {
     pub chats: Vec<ListedChat>,
-    /// Whether there may be others behind these.
+    /// Whether there may be more after these.
     pub is_full: bool,
 }
 
-/// What all chats share: nothing of it belongs to one of them.
+/// What front ends learn about the agent.
+pub struct AgentSummary {
+    pub name: String,
+    pub model: Option<String>,
+    pub live_model: Option<String>,
+    pub modalities: &'static [&'static str],
+}
+
+/// What all chats share.
 pub struct Shared {
     pub store: Arc<dyn Store>,
-    pub agent: Agent,
-    /// Who is spoken with, where somebody can be.
-    pub voice: Option<Voice>,
+    pub agent: Arc<dyn Agent>,
     pub keep_recordings: bool,
     pub tools: Arc<Toolbox>,
     pub tool_timeout: Duration,
+    /// How many files the messages of one request may add to a chat.
+    pub files_per_request: usize,
     pub files: Arc<Files>,
+    pub addresses: Arc<Addresses>,
     pub metrics: Arc<Metrics>,
+    pub admission: Arc<Admission>,
+    /// The memory of all chats.
+    pub loaded: Arc<LoadedMemory>,
+    /// How long one turn may take.
+    pub turn_time: Duration,
+    /// Counts the bytes of unread answers.
+    pub unread: Arc<Budget>,
 }
 
 /// The chats that are in use.
@@ -73,12 +106,13 @@ pub struct Shared {
 pub struct Chats {
     shared: Arc<Shared>,
     tasks: Arc<Mutex<Tasks>>,
-    /// Set when the server goes away: chats end, and none begins.
+    /// Set when the server stops: chats end, and no new one begins.
     closing: Arc<AtomicBool>,
+    readiness: Arc<Readiness>,
 }
 
 /// The tasks by user and chat.
-type Tasks = HashMap<(String, String), mpsc::Sender<Command>>;
+type Tasks = HashMap<(UserId, ChatId), mpsc::Sender<Command>>;
 
 impl Chats {
     pub fn new(shared: Shared) -> Self {
@@ -86,6 +120,7 @@ impl Chats {
             shared: Arc::new(shared),
             tasks: Arc::default(),
             closing: Arc::default(),
+            readiness: Arc::default(),
         }
     }
 
@@ -93,11 +128,13 @@ impl Chats {
         &self.shared
     }
 
-    /// Sets going again what a restart interrupted, and what time has settled meanwhile.
+    /// Continues what a restart interrupted, and handles deadlines that passed meanwhile.
     pub async fn boot(&self) -> Result<usize, StoreError> {
         let open = self.shared.store.open_replies().await?;
         for reply in &open {
-            self.sender(&reply.user, &reply.chat_id);
+            let task = self.sender(&reply.user, &reply.chat_id);
+            // A task with a full queue is awake already.
+            let _ = task.try_send(Command::Boot);
         }
         Ok(open.len())
     }
@@ -105,42 +142,93 @@ impl Chats {
     /// Sends a command to a chat and waits for its answer.
     pub async fn ask<T>(
         &self,
-        user: &str,
-        chat_id: &str,
+        user: &UserId,
+        chat_id: &ChatId,
         command: impl FnOnce(oneshot::Sender<T>) -> Command,
-    ) -> Result<T, AppError> {
+    ) -> Result<T, ChatError> {
         let (answer, wait) = oneshot::channel();
-        self.tell(user, chat_id, command(answer)).await?;
-        wait.await.map_err(|_| lost())
+        self.send(user, chat_id, command(answer)).await?;
+        wait.await.map_err(|_| ChatError::TaskEnded)
     }
 
-    /// Sends a command that answers elsewhere.
-    pub async fn tell(
+    /// Sends a command without waiting for its answer.
+    pub async fn send(
         &self,
-        user: &str,
-        chat_id: &str,
+        user: &UserId,
+        chat_id: &ChatId,
         mut command: Command,
-    ) -> Result<(), AppError> {
+    ) -> Result<(), ChatError> {
         loop {
             if self.closing.load(Ordering::Relaxed) {
-                return Err(AppError::unavailable(GOING_AWAY));
+                return Err(ChatError::ShuttingDown);
             }
+            self.refuse_early(user, chat_id, &mut command)?;
             match self.sender(user, chat_id).send(command).await {
                 Ok(()) => return Ok(()),
-                // The task was just leaving; the next one takes it.
+                // The task was just ending; the next one takes the command.
                 Err(mpsc::error::SendError(back)) => command = back,
             }
         }
     }
 
-    /// Stores what every chat has come to and ends it; tools that run get a moment to finish.
+    /// Refuses, before the chat is loaded, what the chat would refuse, and what there is no memory for.
+    fn refuse_early(
+        &self,
+        user: &UserId,
+        chat_id: &ChatId,
+        command: &mut Command,
+    ) -> Result<(), ChatError> {
+        match command {
+            Command::Post { request, .. } => self.admit_post(user, chat_id, request),
+            Command::Live(LiveCommand::Ask { ask, .. }) => {
+                // The chat reports it to the connection, if that is still the live client.
+                if let Err(refusal) = self.admit_live(user, ask) {
+                    *ask = LiveAsk::Refused(Box::new(refusal));
+                }
+                Ok(())
+            }
+            Command::ToolOutput { .. } => Ok(self.shared.admission.check_refused(user)?),
+            _ => Ok(()),
+        }
+    }
+
+    fn admit_live(&self, user: &UserId, ask: &mut LiveAsk) -> Result<(), ChatError> {
+        match ask {
+            LiveAsk::Message(request) => {
+                self.shared.admission.check_refused(user)?;
+                Ok(self.shared.loaded.admit_request(user, request)?)
+            }
+            LiveAsk::ToolResult(_) => Ok(self.shared.admission.check_refused(user)?),
+            LiveAsk::Refused(_) | LiveAsk::Interrupt | LiveAsk::Input(_) => Ok(()),
+        }
+    }
+
+    fn admit_post(
+        &self,
+        user: &UserId,
+        chat_id: &ChatId,
+        request: &mut ChatRequest,
+    ) -> Result<(), ChatError> {
+        self.shared.admission.check_refused(user)?;
+        let begins = match request.last().role {
+            Role::Assistant => TurnStart::Answer,
+            Role::User | Role::System => TurnStart::Message,
+        };
+        // A chat in use may have a turn under way already, which this request takes over.
+        if !self.is_in_use(user, chat_id) {
+            self.shared.admission.has_room(user, begins)?;
+        }
+        Ok(self.shared.loaded.admit_request(user, request)?)
+    }
+
+    /// Stores the state of every chat and ends it; running tools get a moment to finish.
     pub async fn shut_down(&self) {
         self.closing.store(true, Ordering::Relaxed);
         let tasks: Vec<mpsc::Sender<Command>> = self.lock().values().cloned().collect();
         let mut ends = Vec::with_capacity(tasks.len());
         for task in tasks {
             let (answer, end) = oneshot::channel();
-            // A task that has left needs nothing more.
+            // A task that has ended needs nothing more.
             if task.send(Command::ShutDown { answer }).await.is_ok() {
                 ends.push(end);
             }
@@ -150,78 +238,71 @@ impl Chats {
         }
     }
 
-    /// Whether a chat is in use, so that asking it costs no loading.
-    pub fn is_in_use(&self, user: &str, chat_id: &str) -> bool {
+    /// Whether a chat is in use, so that it need not be loaded.
+    pub fn is_in_use(&self, user: &UserId, chat_id: &ChatId) -> bool {
         let key = (user.to_owned(), chat_id.to_owned());
         self.lock()
             .get(&key)
             .is_some_and(|sender| !sender.is_closed())
     }
 
-    fn sender(&self, user: &str, chat_id: &str) -> mpsc::Sender<Command> {
+    fn sender(&self, user: &UserId, chat_id: &ChatId) -> mpsc::Sender<Command> {
         let key = (user.to_owned(), chat_id.to_owned());
         let mut tasks = self.lock();
         if let Some(sender) = tasks.get(&key).filter(|sender| !sender.is_closed()) {
             return sender.clone();
         }
-        let (sender, commands) = mpsc::channel(COMMANDS);
+        let (sender, mut commands) = mpsc::channel(COMMANDS);
         tasks.insert(key.clone(), sender.clone());
-        let (shared, all) = (self.shared.clone(), self.tasks.clone());
+        let chats = self.clone();
         tokio::spawn(async move {
-            let (user, chat_id) = key.clone();
-            Task::serve(shared, user, chat_id, commands).await;
-            let mut tasks = all.lock().unwrap_or_else(PoisonError::into_inner);
-            if tasks.get(&key).is_some_and(mpsc::Sender::is_closed) {
-                tasks.remove(&key);
-            }
+            let (user, chat_id) = key;
+            Task::serve(chats.shared.clone(), &user, &chat_id, &mut commands).await;
+            chats.task_ended(user, chat_id, commands).await;
         });
         sender
     }
 
-    /// Nothing in a locked section can panic half-way, so a poisoned map is still whole.
+    /// Forgets a task, and hands what was sent to it in its last moment to the next one.
+    async fn task_ended(
+        &self,
+        user: UserId,
+        chat_id: ChatId,
+        mut commands: mpsc::Receiver<Command>,
+    ) {
+        commands.close();
+        let key = (user, chat_id);
+        {
+            let mut tasks = self.lock();
+            if tasks.get(&key).is_some_and(mpsc::Sender::is_closed) {
+                tasks.remove(&key);
+            }
+        }
+        let (user, chat_id) = key;
+        while let Some(command) = commands.recv().await {
+            // A refusal drops the command, and with it whoever waits for its answer learns of the end.
+            if let Err(error) = self.send(&user, &chat_id, command).await {
+                tracing::debug!(chat = %chat_id, %error, "a command for chat {chat_id} came too late");
+            }
+        }
+    }
+
+    /// Poisoning is ignored: no critical section can leave the map inconsistent.
     fn lock(&self) -> std::sync::MutexGuard<'_, Tasks> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The task of a chat ended before it answered.
-pub(crate) fn lost() -> AppError {
-    AppError::unavailable("the chat could not be stored or loaded; try again in a moment")
+/// The time, as the protocol has it.
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Timestamp::default() + since.unwrap_or_default()
 }
 
-/// The time, in the protocol's unit.
-pub fn now() -> Time {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| {
-            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-        })
-}
-
-impl From<StoreError> for AppError {
-    fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::NotFound(Thing::Chat) => Self::not_found("chat"),
-            StoreError::NotFound(Thing::Message) => Self::not_found("message"),
-            StoreError::NotFound(Thing::File) => Self::not_found("file"),
-            StoreError::Conflict(conflict) => Self::conflict(conflict.to_string()),
-            StoreError::TooLarge { .. } => Self::new(
-                axum::http::StatusCode::PAYLOAD_TOO_LARGE,
-                "too_large",
-                error.to_string(),
-            ),
-            other => {
-                tracing::error!(%other, "the store failed");
-                Self::unavailable("the store is not available; try again in a moment")
-            }
-        }
-    }
-}
-
-/// What doors ask of chats beyond commands; the store is only known here.
+/// What endpoints ask of chats without a command, so that they need not know the store.
 impl Chats {
-    /// Refuses what belongs to somebody else, or to nobody.
-    pub async fn exists(&self, user: &str, chat_id: &str) -> Result<(), AppError> {
+    /// Refuses a chat that does not exist, or belongs to another user.
+    pub async fn exists(&self, user: &UserId, chat_id: &ChatId) -> Result<(), ChatError> {
         match self
             .shared
             .store
@@ -229,100 +310,95 @@ impl Chats {
             .await?
         {
             Some(_) => Ok(()),
-            None => Err(AppError::not_found("chat")),
+            None => Err(ChatError::NoSuchChat),
         }
     }
 
-    /// The newest chats of a user, or those behind the last one of a page: when it changed, and its id.
-    pub async fn list(&self, user: &str, last: Option<(u64, &str)>) -> Result<ChatPage, AppError> {
-        let before = last.map(|(updated, id)| Before { updated, id });
+    /// The newest chats of a user, or those after the last one of a page, given by its time of change and id.
+    pub async fn list(
+        &self,
+        user: &UserId,
+        last: Option<(Timestamp, &ChatId)>,
+    ) -> Result<ChatPage, ChatError> {
+        let before = last.map(|(updated, id)| ChatCursor { updated, id });
         let store = &self.shared.store;
         let chats = store.list_chats(user, MAX_LISTED, before).await?;
         let is_full = chats.len() == MAX_LISTED as usize;
         Ok(ChatPage { chats, is_full })
     }
 
-    /// The messages that have ended or wait for an answer; the one that is being streamed comes by resume.
-    pub async fn messages(
+    /// The chat that waits for the answers in a message, among the newest of a user.
+    pub async fn that_waits_for(
         &self,
-        user: &str,
-        chat_id: &str,
-        dialect: Dialect,
-    ) -> Result<(Chat, Vec<Message>), AppError> {
-        let chat = ChatRef { user, id: chat_id };
+        user: &UserId,
+        message: &Message,
+    ) -> Result<Option<ChatId>, ChatError> {
+        let names = user_answers::named_in(message);
+        if names.is_empty() {
+            return Ok(None);
+        }
         let store = &self.shared.store;
-        let found = store
-            .chat(chat)
-            .await?
-            .ok_or_else(|| AppError::not_found("chat"))?;
-        let mut shown = store.messages(chat).await?;
-        shown.retain(|stored| stored.state != MessageState::Running);
-        if self.is_in_use(user, chat_id) {
-            let last = shown.last().map(|stored| stored.message.id.clone());
-            self.ask(user, chat_id, |answer| Command::Listed { last, answer })
-                .await?;
-        }
-        if dialect == Dialect::Adk {
-            for stored in shown
-                .iter_mut()
-                .filter(|stored| stored.message.role == Role::Assistant)
-            {
-                kept::inline_images(&self.shared.files, chat, &mut stored.message).await;
-            }
-        }
-        let mut messages = Vec::with_capacity(shown.len());
-        for StoredMessage { message, state } in shown {
-            if dialect == Dialect::Native || message.role != Role::Assistant {
-                messages.push(message);
+        for listed in store.list_chats(user, MAX_LISTED, None).await? {
+            if listed.waiting == 0 && listed.owed.is_empty() {
                 continue;
             }
-            let has_ended = state == MessageState::Done;
-            let mut tools = message.parts.iter().filter_map(Part::as_tool);
-            let calls = if !has_ended || tools.any(|tool| tool.approval.is_some()) {
-                // The record knows in which words was asked, and where a call runs.
-                let record = store.reply(chat, &message.id).await?;
-                record.map(|record| record.calls).unwrap_or_default()
-            } else {
-                Calls::default()
-            };
-            messages.push(project(&message, &calls, has_ended));
+            let id = listed.chat.id;
+            let open = store.open_replies_of(ChatRef { user, id: &id }).await?;
+            if open
+                .iter()
+                .any(|reply| user_answers::are_of(&names, &reply.message))
+            {
+                return Ok(Some(id));
+            }
         }
-        Ok((found, messages))
+        Ok(None)
     }
 
-    pub async fn rename(&self, user: &str, chat_id: &str, title: &str) -> Result<(), AppError> {
-        let title = title_from(title).ok_or_else(|| {
-            AppError::unprocessable("bad_title", "the title is empty; write a few words")
-        })?;
+    pub async fn rename(
+        &self,
+        user: &UserId,
+        chat_id: &ChatId,
+        title: &str,
+    ) -> Result<(), ChatError> {
+        let title = title_from(title).ok_or(ChatError::EmptyTitle)?;
         let chat = ChatRef { user, id: chat_id };
         Ok(self.shared.store.set_title(chat, &title).await?)
     }
 
-    pub async fn delete(&self, user: &str, chat_id: &str) -> Result<(), AppError> {
+    pub async fn delete(&self, user: &UserId, chat_id: &ChatId) -> Result<(), ChatError> {
         self.exists(user, chat_id).await?;
-        self.ask(user, chat_id, |answer| Command::Close { answer })
-            .await?;
+        let (answer, closed) = oneshot::channel();
+        self.send(user, chat_id, Command::Close { answer }).await?;
+        // A failure to store the end of the chat does not matter: on a full disk, deleting is what helps.
+        let _ = closed.await;
         let chat = ChatRef { user, id: chat_id };
-        if let Agent::Adk(server) = &self.shared.agent {
-            let sessions = memory::take_sessions(&*self.shared.store, chat).await;
-            let (server, user) = (server.clone(), user.to_owned());
-            // The chat is gone for its user whether the server can be reached or not.
-            tokio::spawn(async move { server.forget(&user, &sessions).await });
-        }
+        let sessions = match self.shared.agent.memory() {
+            MemoryModel::Session => session_store::take_sessions(&*self.shared.store, chat).await,
+            MemoryModel::Stateless => Vec::new(),
+        };
+        // The chat is gone for its user even if the agent cannot be reached.
+        tokio::spawn(self.shared.agent.forget(DeletedChat {
+            chat: ChatKey {
+                user: user.to_owned(),
+                id: chat_id.to_owned(),
+            },
+            sessions,
+        }));
         self.shared.files.delete_chat(chat).await?;
-        self.shared.tools.forget(chat_id).await;
+        self.shared.tools.forget(user, chat_id).await;
         Ok(())
     }
 
-    /// Takes a file for a chat, which begins with it if it is not there yet.
+    /// Stores a file of a chat, which is created if it does not exist yet.
     pub async fn save_file(
         &self,
-        user: &str,
-        chat_id: &str,
-        described: Described<'_>,
+        user: &UserId,
+        chat_id: &ChatId,
+        described: FileDescription<'_>,
         content: &[u8],
-    ) -> Result<FileRow, AppError> {
+    ) -> Result<FileRow, ChatError> {
         let chat = ChatRef { user, id: chat_id };
+        self.shared.files.check_room(user, content.len() as u64)?;
         self.shared.store.create_chat(chat, now()).await?;
         Ok(self
             .shared
@@ -331,37 +407,135 @@ impl Chats {
             .await?)
     }
 
-    pub async fn file(&self, user: &str, id: &str) -> Result<(FileRow, tokio::fs::File), AppError> {
+    pub async fn file(
+        &self,
+        user: &UserId,
+        id: &str,
+    ) -> Result<(FileRow, tokio::fs::File), ChatError> {
         Ok(self.shared.files.read(user, id).await?)
     }
 
-    /// The tools of the agent; those of a remote one as far as it tells.
+    /// A file for a request with its signed URL.
+    pub async fn signed_file(&self, id: &str) -> Result<(FileRow, tokio::fs::File), ChatError> {
+        Ok(self.shared.files.read_signed(id).await?)
+    }
+
+    /// What the agent says about itself.
+    pub fn agent(&self) -> AgentSummary {
+        let (info, live) = (self.shared.agent.info(), self.shared.agent.live());
+        AgentSummary {
+            name: info.name,
+            model: info.model,
+            live_model: live.and_then(|live| live.model()).map(str::to_owned),
+            modalities: match live {
+                Some(_) => &["text", "audio"],
+                None => &["text"],
+            },
+        }
+    }
+
+    /// The tools of the agent, including those that it runs itself, as far as it lists them.
     pub async fn tools(&self) -> Vec<ToolSpec> {
-        let Agent::Adk(server) = &self.shared.agent else {
+        if self.shared.agent.memory() == MemoryModel::Stateless {
             return self.shared.tools.specs().to_vec();
-        };
-        let info = server.app_info().await.unwrap_or_else(|error| {
-            tracing::warn!(detail = %error.detail, "{error}");
-            None
+        }
+        let listed = self.shared.agent.tools().await;
+        let mut tools = listed.unwrap_or_else(|error| {
+            tracing::warn!(kind = %error.kind(), detail = error.detail(), "the agent's tools cannot be queried");
+            Vec::new()
         });
-        let mut tools = info.unwrap_or_default().tools;
         for tool in &mut tools {
             tool.needs_approval = self.shared.tools.is_guarded(&tool.name);
         }
         tools
     }
 
+    /// Whether requests can be served, that is, stored.
+    pub async fn ready(&self) -> Result<(), NotReady> {
+        let (shared, readiness) = (self.shared.clone(), self.readiness.clone());
+        // In a task of its own, so that the check is not repeated when a caller leaves early.
+        tokio::spawn(async move { readiness.look(&*shared.store, &shared.files).await })
+            .await
+            .unwrap_or(Err(NotReady::NotTried))
+    }
+
     /// Counters for Prometheus.
     pub fn metrics(&self) -> String {
         let open = self.lock().len();
-        self.shared.metrics.text(open)
+        self.shared.metrics.text(open, self.shared.loaded.held())
     }
 
-    pub async fn audit(&self, user: &str, chat_id: &str) -> Result<Vec<AuditRow>, AppError> {
-        Ok(self
-            .shared
-            .store
-            .audit(ChatRef { user, id: chat_id })
-            .await?)
+    pub async fn audit(
+        &self,
+        user: &UserId,
+        chat_id: &ChatId,
+        page: AuditPage,
+    ) -> Result<Vec<AuditRow>, ChatError> {
+        let chat = ChatRef { user, id: chat_id };
+        Ok(self.shared.store.audit(chat, page).await?)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use adk_bridge_agents::gemini::{Gemini, Settings};
+    use adk_bridge_protocol::reply::Limits;
+
+    use super::*;
+    use crate::admission::AdmissionLimits;
+    use crate::store::DataDir;
+    use crate::store::sqlite::SqliteStore;
+
+    #[tokio::test]
+    async fn a_command_for_a_task_that_is_leaving_is_served_by_the_next_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let chats = chats(directory.path()).await;
+        let (sender, commands) = mpsc::channel(COMMANDS);
+        let (user, chat) = (UserId::from("alice"), ChatId::from("chat-1"));
+        chats
+            .lock()
+            .insert((user.clone(), chat.clone()), sender.clone());
+        let (answer, stopped) = oneshot::channel();
+        assert!(sender.try_send(Command::Stop { answer }).is_ok());
+        drop(sender);
+        chats.task_ended(user.clone(), chat.clone(), commands).await;
+        stopped.await.unwrap();
+        assert!(chats.is_in_use(&user, &chat));
+    }
+
+    /// Chats of an agent that is never asked.
+    async fn chats(directory: &std::path::Path) -> Chats {
+        let data = Arc::new(DataDir::open(directory).unwrap());
+        let store = Arc::new(SqliteStore::open(data.clone(), None).await.unwrap());
+        let files = Files::open(&data, store.clone(), 1 << 20).await.unwrap();
+        let tools = Toolbox::new(Vec::new(), Vec::new(), &[], Limits::default());
+        let gemini = Gemini::new(Settings {
+            base_url: "http://127.0.0.1:9".into(),
+            model: "none".into(),
+            api_key: "none".into(),
+            instruction: None,
+        });
+        let limits = crate::config::Limits::default();
+        Chats::new(Shared {
+            addresses: Arc::new(Addresses::open(&*store, None).await.unwrap()),
+            store,
+            agent: Arc::new(gemini.unwrap()),
+            keep_recordings: false,
+            tools: Arc::new(tools.unwrap()),
+            tool_timeout: Duration::from_secs(60),
+            files_per_request: 100,
+            files: Arc::new(files),
+            metrics: Arc::default(),
+            admission: Admission::new(AdmissionLimits {
+                turns: 10,
+                turns_per_user: 10,
+                uploads_per_user: 10,
+                refused_answers_per_minute: 10,
+            }),
+            loaded: LoadedMemory::new(&limits),
+            turn_time: Duration::from_secs(600),
+            unread: crate::budget::unread(&limits),
+        })
     }
 }

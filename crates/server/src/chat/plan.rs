@@ -3,32 +3,40 @@
 use std::collections::HashSet;
 
 use adk_bridge_protocol::history::user_parts;
+use adk_bridge_protocol::id::MessageId;
 use adk_bridge_protocol::message::{Message, Part, Role};
 
-use super::kept;
+use super::attachments;
+use super::conversation::Conversation;
+use super::error::ChatError;
+use super::loaded::json_bytes;
 use super::request::ChatRequest;
 use super::task::new_id;
-use crate::error::AppError;
 use crate::store::Cut;
 
 /// What is to be done with a request.
 #[derive(Debug)]
 pub(super) enum Plan {
-    /// Answers to the current reply; or to an older one, which is given.
+    /// Answers to the current reply, or to an older one, whose message is given.
     Answer(Option<Message>),
-    /// A new message, after a cut where the request goes back.
+    /// A new message, after a cut if the request goes back.
     Submit {
         messages: Vec<Message>,
         cut: Option<CutAt>,
     },
-    Refuse(AppError),
+    Refuse(ChatError),
 }
 
-/// Where the history ends before something new comes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where the history ends before something new.
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum CutAt {
-    After(String),
-    From(String),
+    After(MessageId),
+    From(MessageId),
+    /// Everything except the messages at these places of the store; `left` has those messages.
+    AllBut {
+        places: Vec<u64>,
+        left: Vec<Message>,
+    },
 }
 
 impl CutAt {
@@ -37,11 +45,30 @@ impl CutAt {
             None => Cut::Nothing,
             Some(Self::After(id)) => Cut::After(id),
             Some(Self::From(id)) => Cut::From(id),
+            Some(Self::AllBut { places, .. }) => Cut::AllBut(places),
         }
     }
 
+    /// How many bytes of a history remain, as JSON.
+    pub(super) fn bytes_left<'m>(&self, history: impl Iterator<Item = &'m Message>) -> usize {
+        let history: Vec<&Message> = history.collect();
+        self.left(history).into_iter().map(json_bytes).sum()
+    }
+
+    /// The messages of a history that remain.
+    pub(super) fn left<'m>(&'m self, mut history: Vec<&'m Message>) -> Vec<&'m Message> {
+        let place = |id: &MessageId| history.iter().position(|message| message.id == *id);
+        let end = match self {
+            Self::After(id) => place(id).map(|place| place + 1),
+            Self::From(id) => place(id),
+            Self::AllBut { left, .. } => return left.iter().collect(),
+        };
+        history.truncate(end.unwrap_or(usize::MAX));
+        history
+    }
+
     pub(super) fn apply(&self, history: &mut Vec<Message>) {
-        let position = |id: &str| history.iter().position(|message| message.id == id);
+        let position = |id: &MessageId| history.iter().position(|message| message.id == *id);
         match self {
             Self::After(id) => {
                 if let Some(position) = position(id) {
@@ -53,6 +80,7 @@ impl CutAt {
                     history.truncate(position);
                 }
             }
+            Self::AllBut { left, .. } => history.clone_from(left),
         }
     }
 }
@@ -63,44 +91,52 @@ impl ChatRequest {
         // `parse` refuses a request without messages.
         &self.messages[self.messages.len() - 1]
     }
+
+    pub(super) fn replace_last(&mut self, message: Message) {
+        self.messages.pop();
+        self.messages.push(message);
+    }
+
+    /// The copies of older messages that come with it.
+    pub(super) fn older(&self) -> &[Message] {
+        &self.messages[..self.messages.len() - 1]
+    }
 }
 
 /// Decides what a request means. `current` is the message of the current reply.
 pub(super) fn plan(
     request: &ChatRequest,
-    history: &[Message],
+    conversation: &Conversation,
     current: Option<&Message>,
-    known: bool,
 ) -> Plan {
     let last = request.last();
     if last.role == Role::User
-        && let Some(error) = kept::unreadable(last)
+        && let Some(error) = attachments::unreadable(last)
     {
         return Plan::Refuse(error);
     }
-    let stored = || history.iter().find(|message| message.id == last.id);
+    let (stored, known) = (|| conversation.find(&last.id), conversation.is_known());
+    if last.role == Role::User
+        && let Some(id) = twice(&request.messages)
+    {
+        let id = id.to_owned();
+        return Plan::Refuse(ChatError::DuplicateMessageId { id });
+    }
     match last.role {
-        Role::System => Plan::Refuse(AppError::unprocessable(
-            "bad_message",
-            "the last message must be the user's, or the assistant's with answers",
-        )),
-        Role::User if user_parts(last).is_empty() => Plan::Refuse(AppError::unprocessable(
-            "bad_message",
-            "the last message says nothing; send text or files in its parts",
-        )),
+        Role::System => Plan::Refuse(ChatError::LastMessageIsSystem),
+        Role::User if user_parts(last).is_empty() => Plan::Refuse(ChatError::EmptyMessage),
         Role::Assistant if current.is_some_and(|current| current.id == last.id) => {
             Plan::Answer(None)
         }
-        Role::Assistant if !known => Plan::Refuse(AppError::not_found("chat")),
+        Role::Assistant if !known => Plan::Refuse(ChatError::NoSuchChat),
         Role::Assistant => match stored() {
             Some(older) => Plan::Answer(Some(older.clone())),
-            None => Plan::Refuse(AppError::conflict(format!(
-                "the message {:?} is not part of this chat; load the chat again",
-                last.id
-            ))),
+            None => Plan::Refuse(ChatError::MessageNotInChat {
+                id: last.id.clone(),
+            }),
         },
         Role::User => match stored() {
-            // The same words again: only what followed them goes.
+            // The same text again: only what followed it is cut.
             Some(same) if same.parts == last.parts => Plan::Submit {
                 messages: Vec::new(),
                 cut: Some(CutAt::After(last.id.clone())),
@@ -113,22 +149,16 @@ pub(super) fn plan(
                 messages: vec![with_id(last.clone())],
                 cut: None,
             },
-            None => match twice(&request.messages) {
-                Some(id) => Plan::Refuse(AppError::unprocessable(
-                    "bad_message",
-                    format!("two messages have the id {id:?}; give each its own"),
-                )),
-                None => Plan::Submit {
-                    messages: rebuilt(&request.messages),
-                    cut: None,
-                },
+            None => Plan::Submit {
+                messages: rebuilt(&request.messages),
+                cut: None,
             },
         },
     }
 }
 
-/// A chat that the server has never seen: what was said is taken over, what is claimed to have happened is not. The last
-/// message is what is said just now, and is kept whole as in any other chat.
+/// The history of a chat that the server has never seen: texts are taken over, claims about what happened are not. The
+/// last message is new, and is kept whole as in any other chat.
 fn rebuilt(messages: &[Message]) -> Vec<Message> {
     let last = messages.len().saturating_sub(1);
     messages
@@ -147,17 +177,17 @@ fn rebuilt(messages: &[Message]) -> Vec<Message> {
 }
 
 /// An id that more than one message has.
-fn twice(messages: &[Message]) -> Option<&str> {
+fn twice(messages: &[Message]) -> Option<&MessageId> {
     let mut seen = HashSet::new();
     messages
         .iter()
-        .map(|message| message.id.as_str())
+        .map(|message| &message.id)
         .find(|id| !id.is_empty() && !seen.insert(*id))
 }
 
 fn with_id(mut message: Message) -> Message {
     if message.id.is_empty() {
-        message.id = new_id("msg");
+        message.id = new_id("msg").into();
     }
     message
 }

@@ -1,111 +1,214 @@
 //! A chat request of the AI SDK, as `useChat` posts it.
 
-use adk_bridge_protocol::chunk::Sdk;
+use std::borrow::Cow;
+use std::fmt;
+
 use adk_bridge_protocol::dialect::Dialect;
-use adk_bridge_protocol::message::{Message, Part, parse_messages};
+use adk_bridge_protocol::id::{ApprovalId, ChatId, MessageId};
+use adk_bridge_protocol::message::parse::parse_message;
+use adk_bridge_protocol::message::{Message, Part, Role, parse_messages};
+use adk_bridge_protocol::sdk::Sdk;
 use adk_bridge_protocol::wire::json;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde_json::error::Category;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::error::AppError;
+use super::error::RequestError;
+use super::new_id;
+use crate::budget::Hold;
+use crate::files::address::Base;
 
-/// The longest id of a chat, a message or a call that is taken; the clients' own have 16 to 40 characters.
+/// The longest accepted id of a chat, a message or a call; those of stock clients have 16 to 40 characters.
 pub const MAX_ID_BYTES: usize = 200;
+
+/// How deep a body may be nested: as deep as `serde_json` reads.
+pub(super) const MAX_DEPTH: usize = 127;
 
 /// What a client asks for.
 #[derive(Debug)]
 pub struct ChatRequest {
-    pub chat_id: String,
+    pub chat_id: ChatId,
+    /// Whether the client named the chat; otherwise the id is new.
+    pub is_named: bool,
     pub messages: Vec<Message>,
     pub dialect: Dialect,
     pub sdk: Sdk,
+    /// What the URLs of files begin with for this client.
+    pub base: Base,
+    /// The messages that its connection had delivered before.
+    pub had: Vec<MessageId>,
+    /// The message that was being streamed when the request came, unless it was read to the end: this client may not
+    /// have it.
+    pub(super) unread: Option<MessageId>,
+    /// Roughly how many bytes of JSON it was.
+    pub(super) bytes: usize,
+    /// Counts those bytes until the chat does.
+    pub(super) hold: Option<Hold>,
+}
+
+/// The raw fields of a request. Unknown ones are ignored: clients add new ones with every version.
+#[derive(Debug, Default)]
+pub struct RequestFields<'a> {
+    pub id: Option<&'a RawValue>,
+    pub trigger: Option<&'a RawValue>,
+    pub dialect: Option<&'a RawValue>,
+    pub sdk: Option<&'a RawValue>,
+    pub messages: Option<&'a RawValue>,
+    /// A front end that relies on the server's history may send only its last message.
+    pub message: Option<&'a RawValue>,
 }
 
 impl ChatRequest {
-    /// Reads a request's body. Fields that are not known are passed over: clients add new ones with every version.
-    pub fn parse(body: &[u8]) -> Result<Self, AppError> {
-        let Value::Object(fields) = read_json(body)? else {
-            return Err(wrong("the body", "an object"));
-        };
-        Self::of(fields)
+    /// Reads a request's body.
+    pub fn parse(body: &[u8]) -> Result<Self, RequestError> {
+        let body = checked_json(body)?;
+        let mut request = Self::of(&read_checked(&body, |_| wrong("the body", "an object"))?)?;
+        request.bytes = body.len();
+        Ok(request)
     }
 
-    /// Takes a request whose JSON has been read.
-    pub fn of(mut fields: Map<String, Value>) -> Result<Self, AppError> {
-        let chat_id = string(&mut fields, "id")?
-            .ok_or_else(|| AppError::unprocessable("missing_field", "the chat's id is missing"))?;
+    /// Reads a request whose JSON has been checked.
+    pub fn of(asked: &RequestFields<'_>) -> Result<Self, RequestError> {
+        let named = string(asked.id, "id")?;
+        let is_named = named.is_some();
+        let chat_id = named.unwrap_or_else(|| new_id("chat"));
         check_id("id", &chat_id)?;
-        // The last message says the same as the trigger: one that is known is answered anew.
-        match string(&mut fields, "trigger")?.as_deref() {
+        // The trigger adds nothing to the last message: a known one gets a new answer.
+        match string(asked.trigger, "trigger")?.as_deref() {
             None | Some("submit-message" | "regenerate-message") => {}
             Some(other) => {
-                return Err(AppError::unprocessable(
-                    "bad_trigger",
-                    format!(
-                        "trigger is {other:?}; use \"submit-message\" or \"regenerate-message\""
-                    ),
-                ));
+                let trigger = other.to_owned();
+                return Err(RequestError::UnknownTrigger { trigger });
             }
         }
-        let dialect = string(&mut fields, "dialect")?;
-        // A front end that knows that the server keeps the history may send its last message alone.
-        let alone = fields.remove("message").filter(|it| !it.is_null());
-        let messages = fields
-            .remove("messages")
-            .or_else(|| alone.map(|message| Value::Array(vec![message])))
-            .ok_or_else(|| {
-                AppError::unprocessable(
-                    "missing_field",
-                    "messages are missing; send them, or the last one as message",
-                )
-            })?;
-        let messages = parse_messages(messages)
-            .map_err(|error| AppError::unprocessable("bad_message", error.to_string()))?;
+        let dialect = string(asked.dialect, "dialect")?;
+        let alone = asked.message.filter(|it| it.get() != "null");
+        let messages = match (asked.messages, alone) {
+            (Some(messages), _) => parse_messages(messages)?,
+            (None, Some(message)) => vec![parse_message(message)?],
+            (None, None) => return Err(RequestError::NoMessages),
+        };
         if messages.is_empty() {
-            return Err(AppError::unprocessable(
-                "missing_field",
-                "a request needs at least one message",
-            ));
+            return Err(RequestError::EmptyMessages);
+        }
+        if messages.iter().any(|message| message.role == Role::System) {
+            return Err(RequestError::SystemMessage);
         }
         messages.iter().try_for_each(check_ids)?;
         Ok(Self {
-            chat_id,
+            chat_id: chat_id.into(),
+            is_named,
             messages,
             dialect: dialect_of(dialect.as_deref())?,
-            sdk: sdk_of(fields.get("sdk")),
+            sdk: sdk_of(asked.sdk.map(shallow).as_ref(), Sdk::default())?,
+            base: Base::default(),
+            had: Vec::new(),
+            unread: None,
+            bytes: 0,
+            hold: None,
         })
     }
 }
 
-/// The dialect that a client names; `native` where it names none.
-pub fn dialect_of(word: Option<&str>) -> Result<Dialect, AppError> {
-    word.unwrap_or("native")
-        .parse()
-        .map_err(|error| AppError::unprocessable("bad_dialect", format!("{error}")))
+/// The dialect that a client names, or `native`.
+pub fn dialect_of(word: Option<&str>) -> Result<Dialect, RequestError> {
+    Ok(word.unwrap_or("native").parse()?)
 }
 
-pub fn check_id(field: &str, id: &str) -> Result<(), AppError> {
+pub fn check_id(field: &str, id: &str) -> Result<(), RequestError> {
     if id.is_empty() || id.len() > MAX_ID_BYTES {
         return Err(bad_id(field));
     }
     Ok(())
 }
 
-/// Reads a body; it may be cut off, not UTF-8, nested too deeply, or something else altogether.
-pub fn read_json(body: &[u8]) -> Result<Value, AppError> {
-    json::read(body).map_err(|error| {
-        AppError::bad_request("bad_json", format!("the body is not JSON: {error}"))
+/// Reads a body, which may be cut off, not UTF-8, nested too deeply, or hold too many values; `other` makes the error
+/// for JSON that does not fit `T`.
+pub fn read_json<T: DeserializeOwned, E: From<RequestError>>(
+    body: &[u8],
+    other: impl FnOnce(serde_json::Error) -> E,
+) -> Result<T, E> {
+    read_checked(&checked_json(body)?, other)
+}
+
+fn checked_json(body: &[u8]) -> Result<Cow<'_, [u8]>, RequestError> {
+    let body = json::whole(body)?;
+    // Ignored fields have no limit of their own.
+    if json::depth(&body) > MAX_DEPTH {
+        return Err(RequestError::TooDeep);
+    }
+    if let Err(error) = json::check_names(&body)
+        && error.classify() == Category::Data
+    {
+        return Err(RequestError::AmbiguousJson(error));
+    }
+    Ok(body)
+}
+
+fn read_checked<'a, T: Deserialize<'a>, E: From<RequestError>>(
+    body: &'a [u8],
+    other: impl FnOnce(serde_json::Error) -> E,
+) -> Result<T, E> {
+    json::read_whole(body).map_err(|error| match error.classify() {
+        Category::Data => other(error),
+        _ => RequestError::NotJson(error).into(),
     })
 }
 
-/// The ids that a message brings. They may be absent; what the store and the audit keep of them must be short.
-fn check_ids(message: &Message) -> Result<(), AppError> {
+impl<'de> Deserialize<'de> for RequestFields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(RequestFieldsVisitor)
+    }
+}
+
+struct RequestFieldsVisitor;
+
+impl<'de> Visitor<'de> for RequestFieldsVisitor {
+    type Value = RequestFields<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RequestFields<'de>, A::Error> {
+        let mut asked = RequestFields::default();
+        while let Some(name) = entries.next_key::<String>()? {
+            let value = Some(entries.next_value()?);
+            match name.as_str() {
+                "id" => asked.id = value,
+                "trigger" => asked.trigger = value,
+                "dialect" => asked.dialect = value,
+                "sdk" => asked.sdk = value,
+                "messages" => asked.messages = value,
+                "message" => asked.message = value,
+                _ => {}
+            }
+        }
+        Ok(asked)
+    }
+}
+
+/// A field that is neither a list nor an object; those are read as empty.
+fn shallow(raw: &RawValue) -> Value {
+    match raw.get().as_bytes().first() {
+        Some(b'[') => Value::Array(Vec::new()),
+        Some(b'{') => Value::Object(Map::new()),
+        // A number that is too large for any field counts as absent.
+        _ => serde_json::from_str(raw.get()).unwrap_or_default(),
+    }
+}
+
+/// Checks the ids in a message. They may be absent, but must be short, because the store and the audit keep them.
+fn check_ids(message: &Message) -> Result<(), RequestError> {
     let too_long = |id: &str| id.len() > MAX_ID_BYTES;
     let mut tools = message.parts.iter().filter_map(Part::as_tool);
-    let field = if too_long(&message.id) {
+    let field = if too_long(message.id.as_str()) {
         "a message's id"
     } else if tools.any(|tool| {
-        let approval = tool.approval.as_ref().and_then(|field| field.id.as_deref());
-        too_long(&tool.call_id) || approval.is_some_and(too_long)
+        let approval = tool.approval.as_ref().and_then(|field| field.id.as_ref());
+        let approval = approval.map(ApprovalId::as_str);
+        too_long(tool.call_id.as_str()) || approval.is_some_and(too_long)
     }) {
         "a toolCallId or approval id"
     } else {
@@ -114,29 +217,28 @@ fn check_ids(message: &Message) -> Result<(), AppError> {
     Err(bad_id(field))
 }
 
-fn bad_id(field: &str) -> AppError {
-    AppError::unprocessable(
-        "bad_id",
-        format!("{field} must have 1 to {MAX_ID_BYTES} bytes"),
-    )
-}
-
-fn sdk_of(value: Option<&Value>) -> Sdk {
-    match value {
-        Some(Value::Number(number)) if number.as_u64() == Some(7) => Sdk::V7,
-        Some(Value::String(text)) if text == "7" => Sdk::V7,
-        _ => Sdk::V6,
+fn bad_id(field: &str) -> RequestError {
+    RequestError::BadId {
+        field: field.to_owned(),
     }
 }
 
-fn string(fields: &mut Map<String, Value>, key: &str) -> Result<Option<String>, AppError> {
-    match fields.remove(key) {
+/// The version of the AI SDK that a client names, or `unnamed`.
+pub fn sdk_of(named: Option<&Value>, unnamed: Sdk) -> Result<Sdk, RequestError> {
+    Ok(Sdk::from_json(named)?.unwrap_or(unnamed))
+}
+
+fn string(field: Option<&RawValue>, key: &str) -> Result<Option<String>, RequestError> {
+    match field.map(shallow) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(_) => Err(wrong(key, "a string")),
     }
 }
 
-fn wrong(what: &str, expected: &str) -> AppError {
-    AppError::unprocessable("wrong_type", format!("{what} must be {expected}"))
+fn wrong(field: &str, expected: &'static str) -> RequestError {
+    RequestError::WrongType {
+        field: field.to_owned(),
+        expected,
+    }
 }

@@ -1,23 +1,24 @@
-//! The tools of the agent, and what holds for them.
+//! The tools of the agent, and the rules for them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use adk_bridge_agents::tool::{ServerTool, ToolSpec};
 use adk_bridge_protocol::calls::RunsOn;
-use adk_bridge_protocol::reply::{Limits, Rules, Runner, ToolRule};
+use adk_bridge_protocol::id::{ChatId, UserId};
+use adk_bridge_protocol::reply::{Limits, Policy, Runner, ToolRule};
 
-/// Every tool that the model is told of.
+/// Every tool that the model may call.
 pub struct Toolbox {
     specs: Vec<ToolSpec>,
     server: HashMap<String, Arc<dyn ServerTool>>,
     runner: Runner,
-    /// For tools that a remote agent runs: those that must not run unasked.
+    /// Tools of a remote agent that must not run without approval.
     guarded: Vec<String>,
     limits: Limits,
 }
 
-/// A configuration that names tools which cannot be.
+/// A configuration with impossible tools.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolboxError {
     #[error("approval.tools: there is no tool named {0:?}")]
@@ -59,7 +60,7 @@ impl Toolbox {
         })
     }
 
-    /// The tools are the agent's own: the bridge knows only which of them must not run unasked.
+    /// For an agent that runs its own tools: the bridge knows only which of them must not run without approval.
     pub fn remote(guarded: Vec<String>, limits: Limits) -> Self {
         Self {
             specs: Vec::new(),
@@ -74,21 +75,21 @@ impl Toolbox {
         &self.specs
     }
 
-    /// Whether a reply may ever ask a human: a reader of dialect `adk` must then wait with what it shows.
+    /// Whether a reply may ever ask a human, so that dialect `adk` has to withhold content.
     pub fn may_ask(&self) -> bool {
         self.runner == Runner::Remote || self.specs.iter().any(|spec| spec.needs_approval)
     }
 
-    /// Whether a tool of a remote agent must not run unasked.
+    /// Whether a tool of a remote agent must not run without approval.
     pub fn is_guarded(&self, name: &str) -> bool {
         self.guarded.iter().any(|guarded| guarded == name)
     }
 
-    /// Lets the tools forget a chat. What one of them cannot is for the log: the chat is gone nevertheless.
-    pub async fn forget(&self, chat_id: &str) {
+    /// Makes the tools forget a chat. A failure is only logged: the chat is gone nevertheless.
+    pub async fn forget(&self, user: &UserId, chat_id: &ChatId) {
         for (name, tool) in &self.server {
-            if let Err(error) = tool.forget(chat_id).await {
-                tracing::warn!(chat = chat_id, tool = %name, %error, "a tool cannot forget a chat");
+            if let Err(error) = tool.forget(user, chat_id).await {
+                tracing::warn!(chat = chat_id.as_str(), tool = %name, %error, "a tool cannot delete its data of a chat");
             }
         }
     }
@@ -98,7 +99,7 @@ impl Toolbox {
     }
 }
 
-impl Rules for Toolbox {
+impl Policy for Toolbox {
     fn runner(&self) -> Runner {
         self.runner
     }

@@ -1,28 +1,35 @@
-//! What a configuration must hold beyond the types of its values.
+//! The rules for a configuration that go beyond the types of its values.
 
 use std::collections::BTreeMap;
 
 use axum::http::Uri;
 
-use super::{Agent, AgentKind, Config, ConfigError, SPEECH_BYTES_PER_SECOND};
+use super::{Config, ConfigError, SPEECH_BYTES_PER_SECOND};
+use crate::budget::LOADED_COPIES;
 
 /// A shorter key can be guessed.
 const MIN_KEY_BYTES: usize = 16;
 
 impl Config {
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    /// Refuses an address that other machines can reach if no credentials are required.
+    pub(crate) fn check_address(&self, requires_credentials: bool) -> Result<(), ConfigError> {
+        if self.server.listen.ip().is_loopback() || requires_credentials {
+            return Ok(());
+        }
+        Err(ConfigError::Value {
+            key: "server.listen",
+            problem: "without auth.api_keys only a loopback address may be bound; set a key, or listen on 127.0.0.1".to_owned(),
+        })
+    }
+
+    /// Refuses values that no server can use. Values that only one kind of agent needs are checked by that kind.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let bad = |key, problem: &str| {
             Err(ConfigError::Value {
                 key,
                 problem: problem.to_owned(),
             })
         };
-        if !self.server.listen.ip().is_loopback() && self.auth.api_keys.is_empty() {
-            return bad(
-                "server.listen",
-                "without auth.api_keys only a loopback address may be bound; set a key, or listen on 127.0.0.1",
-            );
-        }
         let mut keys = BTreeMap::new();
         for key in &self.auth.api_keys {
             if key.key.len() < MIN_KEY_BYTES {
@@ -38,44 +45,88 @@ impl Config {
         if !self.server.allowed_origins.iter().all(|it| is_origin(it)) {
             return bad(
                 "server.allowed_origins",
-                "write each as browsers send it, such as \"http://localhost:3000\", without a slash at the end",
+                "write each as browsers send it, such as \"http://localhost:3000\", without a slash at the end; \"null\" cannot be allowed",
+            );
+        }
+        if !self.server.allowed_hosts.iter().all(|it| is_host(it)) {
+            return bad(
+                "server.allowed_hosts",
+                "write each name as it appears in a URL, such as \"chat.example.org\", without scheme, port or slash",
+            );
+        }
+        let public = self.server.public_url.as_deref();
+        if public.is_some_and(|url| !is_http(url) || !is_origin(url.trim_end_matches('/'))) {
+            return bad(
+                "server.public_url",
+                "write where browsers reach the bridge, such as \"https://chat.example.com\", without a path",
             );
         }
         for (key, limit) in [
             ("server.max_body_bytes", self.server.max_body_bytes),
+            ("server.max_json_bytes", self.server.max_json_bytes),
             ("server.max_answer_bytes", self.server.max_answer_bytes),
+            ("limits.unfinished_bytes", self.limits.unfinished_bytes),
+            (
+                "limits.unfinished_bytes_per_user",
+                self.limits.unfinished_bytes_per_user,
+            ),
+            ("limits.unread_bytes", self.limits.unread_bytes),
+            (
+                "limits.unread_bytes_per_user",
+                self.limits.unread_bytes_per_user,
+            ),
+            ("limits.chat_bytes", self.limits.chat_bytes),
+            ("limits.loaded_bytes", self.limits.loaded_bytes),
+            (
+                "limits.loaded_bytes_per_user",
+                self.limits.loaded_bytes_per_user,
+            ),
+            ("limits.files_per_request", self.limits.files_per_request),
         ] {
             if limit == 0 {
-                return bad(key, "it must be more than 0");
+                return bad(key, "must be greater than 0");
             }
+        }
+        if self.limits.chat_bytes.saturating_mul(LOADED_COPIES) > self.limits.loaded_bytes {
+            return bad(
+                "limits.loaded_bytes",
+                "must be at least three times limits.chat_bytes, or a long chat could not be answered",
+            );
         }
         for (key, span) in [
             ("approval.timeout", self.approval.timeout),
             ("tools.timeout", self.tools.timeout),
             ("tools.client_timeout", self.tools.client_timeout),
             ("live.heartbeat", self.live.heartbeat),
+            ("limits.write_stall", self.limits.write_stall),
+            ("limits.body_time", self.limits.body_time),
         ] {
             if span.0.is_zero() {
-                return bad(key, "it must be longer than nothing");
+                return bad(key, "must be greater than 0s");
+            }
+        }
+        for (key, positive) in self.limits.positive() {
+            if !positive {
+                return bad(key, "must be greater than 0");
             }
         }
         if self.agent.model.is_empty() {
             return bad("agent.model", "name a model, or leave the key out");
         }
-        if !is_http(self.agent.base_url()) {
+        if !self.agent.base_url.as_deref().is_none_or(is_http) {
             return bad(
                 "agent.base_url",
-                "write an address that begins with http:// or https://",
+                "write a URL that starts with http:// or https://",
             );
         }
         if self.live.max_audio_bytes_per_second < SPEECH_BYTES_PER_SECOND {
             return bad(
                 "live.max_audio_bytes_per_second",
-                "speech itself has 32000 bytes a second",
+                "must be at least 32000, the data rate of speech",
             );
         }
         if self.live.max_video_bytes_per_second == 0 {
-            return bad("live.max_video_bytes_per_second", "it must be more than 0");
+            return bad("live.max_video_bytes_per_second", "must be greater than 0");
         }
         if self.agent.max_steps == 0 {
             return bad("agent.max_steps", "at least one step is needed");
@@ -94,44 +145,7 @@ impl Config {
                 );
             }
         }
-        let key = std::env::var(&self.agent.api_key_env).unwrap_or_default();
-        if self.agent.kind == AgentKind::Gemini && key.trim().is_empty() {
-            return bad(
-                "agent.api_key_env",
-                "the environment variable that it names is not set, or empty; put the model's API key there",
-            );
-        }
-        if self.agent.kind == AgentKind::Adk {
-            return self.agent.check_adk();
-        }
         Ok(())
-    }
-}
-
-impl Agent {
-    /// What an ADK server's agent has of its own cannot be set here.
-    fn check_adk(&self) -> Result<(), ConfigError> {
-        let (key, problem) = if self.app.as_deref().is_none_or(str::is_empty) {
-            (
-                "agent.app",
-                "name the app of the ADK server; GET /list-apps there lists them",
-            )
-        } else if !self.client_tools.is_empty() {
-            (
-                "agent.client_tools",
-                "an ADK agent has its own: make it a LongRunningFunctionTool there, and the front end runs it",
-            )
-        } else if self.tools.is_some() {
-            ("agent.tools", "an ADK agent has its own tools")
-        } else if self.instruction.is_some() {
-            ("agent.instruction", "an ADK agent has its own instruction")
-        } else {
-            return Ok(());
-        };
-        Err(ConfigError::Value {
-            key,
-            problem: problem.to_owned(),
-        })
     }
 }
 
@@ -143,13 +157,22 @@ fn is_tool_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
 }
 
-/// Whether a browser could send this: a scheme and a host, and nothing behind them.
+/// Whether a browser could send this as an origin: a scheme and a host, and nothing after them.
 pub(super) fn is_origin(text: &str) -> bool {
-    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '*', ' ']);
+    let is_place = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '*', ' ']);
     let named = text.split_once("://");
-    let whole = named.is_some_and(|(scheme, host)| !scheme.is_empty() && is_host(host));
-    // A page without a place, such as a file, has this one.
-    (whole || text == "null") && text == text.to_ascii_lowercase()
+    // Every page without an address has the origin "null": to allow it is to allow all of them.
+    named.is_some_and(|(scheme, host)| !scheme.is_empty() && is_place(host))
+        && text == text.to_ascii_lowercase()
+}
+
+/// A name or an address, and nothing else; IPv6 without brackets.
+fn is_host(text: &str) -> bool {
+    let is_name = !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_'));
+    is_name || text.parse::<std::net::IpAddr>().is_ok()
 }
 
 fn is_http(text: &str) -> bool {

@@ -8,18 +8,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
-impl Span {
-    /// In the unit of the protocol crate.
-    pub fn millis(self) -> u64 {
-        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
 impl std::str::FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let problem = || format!("{text:?} is no duration; write \"5m\", \"2s\" or \"300ms\"");
+        let problem = || format!("{text:?} is not a duration; write \"5m\", \"2s\" or \"300ms\"");
         let digits = text.find(|char: char| !char.is_ascii_digit());
         let (number, unit) = text.split_at(digits.ok_or_else(problem)?);
         let number: u64 = number.parse().map_err(|_| problem())?;
@@ -47,7 +40,7 @@ impl<'de> Deserialize<'de> for Span {
 
 impl Serialize for Span {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&format!("{}ms", self.millis()))
+        to.serialize_str(&format!("{}ms", self.0.as_millis()))
     }
 }
 
@@ -64,7 +57,10 @@ mod tests {
             ("0ms", 0),
             ("1h", 3_600_000),
         ] {
-            assert_eq!(text.parse::<Span>().map(Span::millis), Ok(millis));
+            assert_eq!(
+                text.parse::<Span>().map(|span| span.0.as_millis()),
+                Ok(millis)
+            );
         }
         for text in [
             "",

@@ -1,5 +1,6 @@
 //! The state of one chat as its tools see it.
 
+use adk_bridge_protocol::id::{ChatId, UserId};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,11 +11,11 @@ use serde_json::Value;
 use super::{Change, ChatRef, Store};
 use crate::failpoint::failpoint;
 
-/// Lends a chat's state in the store to its tools.
+/// Gives tools access to their chat's state in the store.
 pub struct StoreChatState {
     store: Arc<dyn Store>,
-    user: String,
-    chat_id: String,
+    user: UserId,
+    chat_id: ChatId,
 }
 
 impl StoreChatState {

@@ -1,24 +1,50 @@
-//! What can go wrong in a store, by what the caller should do about it.
+//! Errors of a store, by what the caller should do about them.
 
+use adk_bridge_protocol::id::{ApprovalId, CallId, MessageId};
 use std::error::Error;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// The user has nothing of that id. Whether somebody else has is not told.
+    /// The user has nothing with this id. The error does not reveal whether another user has.
     #[error("no such {0}")]
-    NotFound(Thing),
-    /// Nothing was written: the caller goes on from what is stored.
+    NotFound(Entity),
+    /// Nothing was written: the caller continues from what is stored.
     #[error("{0}")]
     Conflict(Conflict),
-    /// The client is to send less.
-    #[error("{bytes} bytes are too many; at most {limit} can be kept")]
+    /// The client has to send less.
+    #[error("{bytes} bytes are too many; at most {limit} can be stored")]
     TooLarge { bytes: usize, limit: usize },
-    /// The same again, later, may succeed.
+    /// Trying again later may succeed.
     #[error("the store is busy; try again in a moment")]
     Busy,
+    /// Nothing can be written until the operator, or another process, acts.
+    #[error("{0}")]
+    Unwritable(WriteProblem),
+    /// The operator has started with a database to which the files do not belong.
+    #[error(
+        "the files in {} do not belong to the database {}, which knows none of them; restore their database (check \
+         store.url and --data-dir), or move that directory away to start without them",
+        files.display(), database.display()
+    )]
+    OtherFiles { files: PathBuf, database: PathBuf },
+    /// The operator has moved the database away from its log.
+    #[error(
+        "{} contains the latest writes to the database {}, which is missing or empty; restore it next to its log, or move \
+         the log away to start with a new database",
+        log.display(), database.display()
+    )]
+    LogAlone { database: PathBuf, log: PathBuf },
+    /// The operator has put another database next to a log.
+    #[error(
+        "the database {} and its log {} do not match, and nothing was changed; if the database was restored from a backup, \
+         move the log away, because it belongs to the previous database; otherwise restore both from a backup",
+        database.display(), log.display()
+    )]
+    OtherLog { database: PathBuf, log: PathBuf },
     /// The operator has started the server twice.
     #[error(
         "the data directory {} is in use by {by}; stop it, or choose another with --data-dir",
@@ -51,9 +77,20 @@ pub enum StoreError {
     },
 }
 
-/// What was looked for.
+/// Why nothing can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum Thing {
+pub enum WriteProblem {
+    #[error("the disk is full")]
+    Full,
+    #[error("the data directory is read-only")]
+    ReadOnly,
+    #[error("the database is locked by another process")]
+    Locked,
+}
+
+/// The kind of thing that was not found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Entity {
     #[error("chat")]
     Chat,
     #[error("message")]
@@ -66,15 +103,15 @@ pub enum Thing {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Conflict {
     #[error("approval {id} is {stored} already")]
-    Approval { id: String, stored: String },
+    Approval { id: ApprovalId, stored: String },
     #[error("the tool of call {call_id} has run already")]
-    ToolRan { call_id: String },
-    #[error("another reply of this chat is in the making; close it first")]
+    ToolRan { call_id: CallId },
+    #[error("another reply of this chat is in progress; close it first")]
     ReplyOpen,
     #[error("reply {id} was cut from the history")]
-    ReplyCut { id: String },
+    ReplyCut { id: MessageId },
     #[error("message {id} is in this chat already; cut it first")]
-    MessageExists { id: String },
+    MessageExists { id: MessageId },
 }
 
 impl From<Conflict> for StoreError {
@@ -85,10 +122,24 @@ impl From<Conflict> for StoreError {
 
 impl StoreError {
     /// A failure of the operating system.
-    pub(crate) fn io(doing: &'static str) -> impl FnOnce(std::io::Error) -> Self {
-        move |error| Self::Io {
-            doing,
-            why: Box::new(error),
+    pub(crate) fn io(doing: &'static str) -> impl Fn(std::io::Error) -> Self {
+        move |error| match error.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                Self::Unwritable(WriteProblem::Full)
+            }
+            ErrorKind::ReadOnlyFilesystem => Self::Unwritable(WriteProblem::ReadOnly),
+            _ => Self::Io {
+                doing,
+                why: Box::new(error),
+            },
+        }
+    }
+
+    /// Why the store cannot be written, if that is the error.
+    pub fn trouble(&self) -> Option<WriteProblem> {
+        match self {
+            Self::Unwritable(trouble) => Some(*trouble),
+            _ => None,
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Everything in it belongs to a chat, and every chat to one user.
 //!
-//! [`Store`] is the trait that the rest of the server knows, [`sqlite`] the store behind it; `tests/store_suite` holds
-//! what any store must do. A chat of another user does not exist, in every method.
+//! [`Store`] is the trait that the rest of the server knows, [`sqlite`] its implementation; `tests/store_suite` tests
+//! what every store must do. For every method, a chat of another user does not exist.
 //!
 //! ```text
 //!   chat ──┬─ messages ── cut ones are kept and not shown
@@ -20,119 +20,154 @@ mod error;
 pub mod sqlite;
 mod title;
 
+use std::collections::HashSet;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 
-use adk_bridge_protocol::approval::Time;
+use adk_bridge_protocol::id::{ApprovalId, CallId, ChatId, MessageId, UserId};
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::Audit;
 use adk_bridge_protocol::reply::Record;
+use adk_bridge_protocol::time::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
 pub use chat_state::StoreChatState;
 pub use data_dir::DataDir;
-pub use error::{Conflict, StoreError, Thing};
+pub(crate) use data_dir::make_private;
+pub use error::{Conflict, Entity, StoreError, WriteProblem};
 pub use title::{MAX_TITLE, title_from, title_of};
 
-/// The longest list that is given at once.
+/// The longest list of chats in one page.
 pub const MAX_LISTED: u32 = 200;
 
-/// The largest message or event. An answer holds 16 MiB of text, which JSON can make six times as long; tool outputs
-/// come on top.
+/// The most rows of an audit in one page: a megabyte at most.
+pub const MAX_AUDIT_ROWS: u32 = 1_000;
+
+/// The largest message or event. An answer has up to 16 MiB of text, which JSON can make six times as long, plus tool
+/// outputs.
 pub const MAX_BODY_BYTES: usize = 128 * 1024 * 1024;
 
-/// What a method of a [`Store`] returns: a future without a name, so that a store can be chosen at start.
+/// What a method of a [`Store`] returns: a boxed future, so that a store can be chosen at start.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// Reads a value, and says what to store and what to return.
+/// Maps a value to the value to store and the value to return.
 pub type Change<'a> = Box<dyn FnOnce(Option<Value>) -> (Option<Value>, Value) + Send + 'a>;
 
-/// What survives.
+/// What survives a restart.
 pub trait Store: Send + Sync {
-    /// Makes a chat, or finds it if the user has it already.
-    fn create_chat<'a>(&'a self, chat: ChatRef<'a>, now: Time) -> Pending<'a, Chat>;
+    /// Creates a chat, or finds it if the user has it already.
+    fn create_chat<'a>(&'a self, chat: ChatRef<'a>, now: Timestamp) -> Pending<'a, Chat>;
 
     fn chat<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Option<Chat>>;
 
-    /// The chats of a user, the one that changed last first; at most [`MAX_LISTED`]. The next page begins `before` the
-    /// last one of this.
+    /// The chats of a user, most recently changed first; at most [`MAX_LISTED`]. The next page begins `before` the last
+    /// one of this page.
     fn list_chats<'a>(
         &'a self,
-        user: &'a str,
+        user: &'a UserId,
         limit: u32,
-        before: Option<Before<'a>>,
+        before: Option<ChatCursor<'a>>,
     ) -> Pending<'a, Vec<ListedChat>>;
 
     fn set_title<'a>(&'a self, chat: ChatRef<'a>, title: &'a str) -> Pending<'a, ()>;
 
-    /// Deletes everything but the audit. Returns the files whose content may go.
+    /// Deletes everything except the audit, on a full disk too. Returns the files whose content must be deleted; they
+    /// are remembered as [`Store::deleted_files`] until it is.
     fn delete_chat<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<String>>;
+
+    /// The size of a chat, without reading any message; zero if there is no such chat.
+    fn history_size<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, HistorySize>;
 
     /// The messages that are shown, in order.
     fn messages<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<StoredMessage>>;
 
-    /// Cuts the history and adds messages to its end; without messages it only cuts. The first text of the user gives
-    /// the chat its title. A cut that takes a message away begins a new generation.
+    /// The shown messages after a place, in order: as many as fit the page, but at least one. None if there are no
+    /// more.
+    fn messages_after<'a>(
+        &'a self,
+        chat: ChatRef<'a>,
+        page: MessagePage,
+    ) -> Pending<'a, Vec<StoredMessage>>;
+
+    /// Every message of a chat, shown or cut, in order.
+    fn outline<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<OutlineEntry>>;
+
+    /// The message at a place of the [outline](Store::outline).
+    fn message_at<'a>(&'a self, chat: ChatRef<'a>, place: u64) -> Pending<'a, Option<Message>>;
+
+    /// Notes that a client has received these messages: replies or spoken messages, since those that a client sent need
+    /// no note. As durable as a checkpoint.
+    fn mark_seen<'a>(&'a self, chat: ChatRef<'a>, ids: &'a [MessageId]) -> Pending<'a, ()>;
+
+    /// Cuts the history and adds messages to its end; without messages it only cuts. The first text of the user becomes
+    /// the title of the chat. A cut that removes a message begins a new generation.
     ///
-    /// A reply in the making cannot be cut: it is closed first.
+    /// An unfinished reply cannot be cut: it has to be closed first.
     fn append<'a>(
         &'a self,
         chat: ChatRef<'a>,
         messages: &'a [Message],
         cut: Cut<'a>,
-        now: Time,
+        now: Timestamp,
     ) -> Pending<'a, Chat>;
 
-    /// Begins a reply: makes the chat if it is not there, does what [`Store::append`] does and then what
-    /// [`Store::commit`] does with a reply that is not in the store, all of it or nothing.
+    /// Begins a reply: creates the chat if it does not exist, then does what [`Store::append`] does, then what
+    /// [`Store::commit`] does with a new reply; all of it or nothing.
     fn begin<'a>(
         &'a self,
         chat: ChatRef<'a>,
         opening: Opening<'a>,
         record: &'a Record,
         audit: &'a [AuditEntry],
-        now: Time,
+        now: Timestamp,
     ) -> Pending<'a, Chat>;
 
-    /// Writes over a message of the user that grows while it is heard. It gives the chat its title, as others do, and a
-    /// title that it gave grows with it.
+    /// Overwrites a message of the user that grows while the user speaks. It becomes the title of the chat like any
+    /// other first text, and that title grows with it.
     fn revise<'a>(&'a self, chat: ChatRef<'a>, message: &'a Message) -> Pending<'a, ()>;
 
     /// Stores a reply with its message, approvals, tool runs and audit rows: all of it or, with
     /// [`StoreError::Conflict`], nothing. The first commit of a reply puts its message at the end of the chat.
     ///
     /// An approval is decided once, and a server tool runs once, whatever the record says. A commit with audit rows or
-    /// with a tool that runs survives the end of the machine when it returns; any other survives the end of the process,
-    /// and that of the machine a second later.
+    /// with a running tool survives a crash of the machine when it returns; any other commit survives the end of the
+    /// process, and a second later also a crash of the machine.
     fn commit<'a>(
         &'a self,
         chat: ChatRef<'a>,
         record: &'a Record,
         audit: &'a [AuditEntry],
-        now: Time,
+        now: Timestamp,
     ) -> Pending<'a, ()>;
 
-    /// Stores how far a reply has come, so that a crash keeps the partial answer. Survives what a
-    /// commit without audit rows does.
+    /// Stores a growing reply, so that a crash keeps the partial answer. As durable as a commit without audit rows.
     fn checkpoint<'a>(&'a self, chat: ChatRef<'a>, record: &'a Record) -> Pending<'a, ()>;
 
     /// The chats with a reply that has not ended or has a tool running.
     fn open_replies(&self) -> Pending<'_, Vec<OpenReply>>;
 
-    /// The replies of a chat that have not ended or have a tool running, oldest first: at most one does not wait.
+    /// The replies of a chat that have not ended or have a tool running, oldest first; all but at most one only wait.
     fn open_replies_of<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<Record>>;
 
     /// The record of a message that is a reply, ended or not.
-    fn reply<'a>(&'a self, chat: ChatRef<'a>, message_id: &'a str) -> Pending<'a, Option<Record>>;
+    fn reply<'a>(
+        &'a self,
+        chat: ChatRef<'a>,
+        message_id: &'a MessageId,
+    ) -> Pending<'a, Option<Record>>;
 
-    /// Adds audit rows that come with no commit, such as the refusal of an answer to nothing.
+    /// Adds audit rows without a commit, such as the refusal of an answer to an unknown question.
     fn append_audit<'a>(&'a self, chat: ChatRef<'a>, audit: &'a [AuditEntry]) -> Pending<'a, ()>;
 
-    /// The audit of a chat, oldest first; that of a deleted chat too. A chat that has none must be there.
-    fn audit<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<AuditRow>>;
+    /// A page of the audit of a chat, oldest first, even of a deleted chat. A chat without rows must exist.
+    fn audit<'a>(&'a self, chat: ChatRef<'a>, page: AuditPage) -> Pending<'a, Vec<AuditRow>>;
 
-    /// Changes one value of the chat's state with nothing in between. Returns what `change` returned.
+    /// Whether the audit of a chat already has a refusal for the same call, approval and reason.
+    fn has_refused<'a>(&'a self, chat: ChatRef<'a>, audit: &'a Audit) -> Pending<'a, bool>;
+
+    /// Changes one value of the chat's state atomically. Returns what `change` returned.
     fn update_state<'a>(
         &'a self,
         chat: ChatRef<'a>,
@@ -140,43 +175,83 @@ pub trait Store: Send + Sync {
         change: Change<'a>,
     ) -> Pending<'a, Value>;
 
-    /// Adds what a remote agent said in the reply `message_id`.
+    /// Adds the events of a remote agent in the reply `message_id`.
     fn append_events<'a>(
         &'a self,
         chat: ChatRef<'a>,
         generation: u64,
-        message_id: &'a str,
+        message_id: &'a MessageId,
         events: Vec<String>,
     ) -> Pending<'a, ()>;
 
-    /// What a remote agent said in one generation, in order.
+    /// The events of a remote agent in one generation, in order.
     fn events<'a>(&'a self, chat: ChatRef<'a>, generation: u64) -> Pending<'a, Vec<StoredEvent>>;
 
     fn add_file<'a>(&'a self, file: &'a FileRow) -> Pending<'a, ()>;
 
-    fn file<'a>(&'a self, user: &'a str, id: &'a str) -> Pending<'a, Option<FileRow>>;
+    fn file<'a>(&'a self, user: &'a UserId, id: &'a str) -> Pending<'a, Option<FileRow>>;
 
-    /// The ids of all files of all users, for the sweep at start.
+    /// A file of any user, for requests with its signed URL.
+    fn any_file<'a>(&'a self, id: &'a str) -> Pending<'a, Option<FileRow>>;
+
+    /// The secret with this name. If there is none yet, `fresh` becomes it.
+    fn secret<'a>(&'a self, name: &'a str, fresh: &'a [u8]) -> Pending<'a, Vec<u8>>;
+
+    /// The ids of all files of all users.
     fn file_ids(&self) -> Pending<'_, Vec<String>>;
 
-    /// Writes back what is in memory and lets go of the data.
+    /// Files of deleted chats whose content may still exist.
+    fn deleted_files(&self) -> Pending<'_, Vec<String>>;
+
+    /// Forgets deleted files whose content is gone.
+    fn forget_deleted_files<'a>(&'a self, ids: &'a [String]) -> Pending<'a, ()>;
+
+    /// How many bytes of files, messages and agents' events each user has, counted once at start.
+    fn stored_bytes(&self) -> Pending<'_, Vec<(UserId, u64)>>;
+
+    /// Which store this is.
+    fn identity(&self) -> Pending<'_, Identity>;
+
+    /// Writes a little, to check whether that is possible. Does not wait long.
+    fn try_write(&self, now: Timestamp) -> Pending<'_, ()>;
+
+    /// Writes everything to disk and releases the data.
     fn close(&self) -> Pending<'_, ()>;
 }
 
-/// A chat and who asks for it.
+/// Which store this is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Random, created with the database, and part of every backup of it.
+    pub id: String,
+    pub place: PathBuf,
+    /// Whether it has no chats.
+    pub is_empty: bool,
+}
+
+/// The contents of a store before it was opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PriorContents {
+    /// Without an id if the store is older than ids.
+    pub store: Identity,
+    /// The ids of its files.
+    pub files: HashSet<String>,
+}
+
+/// A chat and the user who asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChatRef<'a> {
-    pub user: &'a str,
-    pub id: &'a str,
+    pub user: &'a UserId,
+    pub id: &'a ChatId,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chat {
-    pub id: String,
+    pub id: ChatId,
     /// Absent until the user has written something.
     pub title: Option<String>,
-    pub created: Time,
-    pub updated: Time,
+    pub created: Timestamp,
+    pub updated: Timestamp,
     /// How often the history was cut.
     pub generation: u64,
 }
@@ -192,54 +267,107 @@ pub struct ListedChat {
 
 /// The last chat of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Before<'a> {
-    pub updated: Time,
-    pub id: &'a str,
+pub struct ChatCursor<'a> {
+    pub updated: Timestamp,
+    pub id: &'a ChatId,
+}
+
+/// The size of a chat.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HistorySize {
+    /// The messages that are shown.
+    pub messages: usize,
+    /// Their size as JSON, and that of the largest.
+    pub bytes: usize,
+    pub largest: usize,
+    /// Its replies that have not ended or have a tool running.
+    pub open: usize,
+    /// All stored bytes of the chat without its files: shown and cut messages, the records of replies, and a remote
+    /// agent's events.
+    pub kept: u64,
+}
+
+/// A page of a chat's messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessagePage {
+    /// The place of the last message of the previous page; 0 for the first page.
+    pub after: u64,
+    /// How many bytes of JSON they may take together, unless a single one takes more.
+    pub max_bytes: usize,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredMessage {
+    /// Where it is in the [outline](Store::outline) of its chat.
+    pub place: u64,
     pub message: Message,
     pub state: MessageState,
+    /// Whether a client has received it.
+    pub seen: bool,
+}
+
+/// A message in the outline of its chat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutlineEntry {
+    /// Increases with every message, including cut ones: the order of the chat.
+    pub place: u64,
+    pub id: MessageId,
+    /// The generation that began by cutting it, unless it is shown.
+    pub cut_in: Option<u64>,
+    pub state: MessageState,
+    /// Whether it is a reply that was made here.
+    pub is_reply: bool,
+    /// Whether a client has received it.
+    pub seen: bool,
+}
+
+impl OutlineEntry {
+    pub fn is_shown(&self) -> bool {
+        self.cut_in.is_none()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MessageState {
-    /// The user's, or a reply that has ended.
+    /// A message of the user, or an ended reply.
     Done,
-    /// A reply that goes on when the client has answered.
+    /// A reply that continues when the client has answered.
     Waiting,
-    /// A reply that is being made.
+    /// A reply with a run or tool under way.
     Running,
 }
 
-/// What comes before a reply.
+/// What is stored before a new reply.
 #[derive(Debug, Clone, Copy)]
 pub struct Opening<'a> {
     pub messages: &'a [Message],
     pub cut: Cut<'a>,
+    /// Whether the messages were spoken: no client sent them, and no client has them.
+    pub heard: bool,
 }
 
-/// What is taken away from the end of a history.
+/// What is removed from a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut<'a> {
     Nothing,
     /// What follows this message.
-    After(&'a str),
+    After(&'a MessageId),
     /// This message and what follows it.
-    From(&'a str),
+    From(&'a MessageId),
+    /// Everything except the messages at these places. Those that were cut are shown again.
+    AllBut(&'a [u64]),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenReply {
-    pub user: String,
-    pub chat_id: String,
+    pub user: UserId,
+    pub chat_id: ChatId,
 }
 
-/// What is to be added to the audit; the chat and its user come with it.
+/// A new row of the audit, without the chat and its user.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuditEntry {
-    pub at: Time,
+    pub at: Timestamp,
     pub turn_id: Option<String>,
     pub connection_id: Option<String>,
     pub transport: Option<String>,
@@ -247,41 +375,59 @@ pub struct AuditEntry {
     pub audit: Audit,
 }
 
+/// A page of an audit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditPage {
+    /// The last row of the previous page; 0 for the first page.
+    pub after: u64,
+    /// At most [`MAX_AUDIT_ROWS`].
+    pub limit: u32,
+}
+
+impl Default for AuditPage {
+    fn default() -> Self {
+        Self {
+            after: 0,
+            limit: MAX_AUDIT_ROWS,
+        }
+    }
+}
+
 /// One row of the audit, as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRow {
     pub id: u64,
-    pub at: Time,
-    pub chat_id: String,
+    pub at: Timestamp,
+    pub chat_id: ChatId,
     pub turn_id: Option<String>,
     pub connection_id: Option<String>,
     pub kind: String,
-    pub tool_call_id: Option<String>,
+    pub tool_call_id: Option<CallId>,
     pub tool_name: Option<String>,
-    pub approval_id: Option<String>,
-    pub user: String,
+    pub approval_id: Option<ApprovalId>,
+    pub user: UserId,
     pub transport: Option<String>,
     pub dialect: Option<String>,
     pub reason: Option<String>,
     pub input_hash: Option<String>,
 }
 
-/// Something that a remote agent said, as it came.
+/// An event of a remote agent, as it came.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
-    pub message_id: String,
+    pub message_id: MessageId,
     pub body: String,
 }
 
-/// What is known of a file besides its content.
+/// A file without its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileRow {
     pub id: String,
-    pub chat_id: String,
-    pub user: String,
+    pub chat_id: ChatId,
+    pub user: UserId,
     pub media_type: String,
     pub bytes: u64,
     pub name: Option<String>,
-    pub created: Time,
+    pub created: Timestamp,
 }

@@ -1,14 +1,14 @@
-//! The title of a chat: the beginning of what the user wrote first.
+//! The title of a chat: the beginning of the user's first text.
 
 use adk_bridge_protocol::message::{Message, Part, Role};
 use unicode_segmentation::UnicodeSegmentation as _;
 
-/// Characters of a title, as a reader counts them. What one line of a narrow list shows.
+/// Characters (graphemes) of a title: what one line of a narrow list shows.
 pub const MAX_TITLE: usize = 60;
 
 const ELLIPSIS: &str = "…";
 
-/// The title that a message gives its chat, if it is the user's and says something.
+/// The title from a message, if it is the user's and has text.
 pub fn title_of(message: &Message) -> Option<String> {
     if message.role != Role::User {
         return None;
@@ -23,19 +23,19 @@ pub fn title_of(message: &Message) -> Option<String> {
         .next()
 }
 
-/// The title that a user gave, if it says something.
+/// The title that a user chose, if it is not blank.
 pub fn title_from(text: &str) -> Option<String> {
     shorten(text)
 }
 
-/// One line, cut at a word where there is one to cut at.
+/// One line, cut at a word boundary if possible.
 fn shorten(text: &str) -> Option<String> {
     let mut line = String::new();
     for word in words(text) {
         if !line.is_empty() {
             line.push(' ');
         }
-        // A word may be as long as a message; one character more than is kept tells that it is too long.
+        // A word may be as long as a message; one character beyond the limit shows that it is too long.
         line.extend(word.graphemes(true).take(MAX_TITLE + 1));
         if line.graphemes(true).count() > MAX_TITLE {
             return Some(cut(&line));
@@ -89,7 +89,7 @@ mod tests {
                 "please search the database for everyone called Hanako and update it",
                 "please search the database for everyone called Hanako and…",
             ),
-            // The space behind the last word that fits is a boundary too.
+            // The space after the last word that fits is a boundary too.
             (
                 "please search the database for everyone called Hanako and a bcd",
                 "please search the database for everyone called Hanako and a…",

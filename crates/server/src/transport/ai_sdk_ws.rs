@@ -1,4 +1,4 @@
-//! `WS /api/chat/ws`: the AI SDK's own WebSocket transport (v7), many requests of many chats over one socket.
+//! `WS /api/chat/ws`, and `/api/chat`: the AI SDK's own WebSocket transport (v7), many requests of many chats over one socket.
 //!
 //! ```text
 //!   send, resume ──▶ asked of its chat ──┬─ start, chunk 0, chunk 1, … end
@@ -6,13 +6,16 @@
 //!                                        └─ error
 //! ```
 //!
-//! The client gives up the whole socket at a frame that it does not know, so that nothing else is ever sent.
+//! The client gives up the whole socket at an unknown frame, so no other frames are ever sent.
 
 use std::pin::Pin;
 use std::task::Poll;
 
-use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::Dialect;
+use adk_bridge_protocol::id::{ChatId, UserId};
+use adk_bridge_protocol::json_text::Json;
+use adk_bridge_protocol::message::Extra;
+use adk_bridge_protocol::sdk::Sdk;
 use adk_bridge_protocol::wire::ai_sdk_ws::{self as frames, ClientFrame, Resume, Send};
 use adk_bridge_protocol::wire::live::Close;
 use adk_bridge_protocol::wire::sse;
@@ -22,21 +25,25 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
 use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
 
-use super::handshake;
-use super::socket::{Gone, Incoming, LAST_CHUNKS, Socket, text, told};
-use crate::chat::live::{AnswerTo, Via};
+use super::error::AppError;
+use super::handshake::Upgrades;
+use super::socket::{Incoming, LAST_CHUNKS, Socket, SocketEnd, shutdown, text};
+use crate::budget::TallyEntry;
+use crate::chat::live::{AnswerTo, RequestOrigin};
 use crate::chat::readers::Answer;
-use crate::chat::request::{ChatRequest, MAX_ID_BYTES, check_id, dialect_of};
-use crate::chat::{Chats, Command, lost};
-use crate::error::AppError;
-use crate::router::App;
+use crate::chat::request::{
+    ChatRequest, MAX_ID_BYTES, RequestFields, check_id, dialect_of, sdk_of,
+};
+use crate::chat::{ChatError, Chats, Command};
+use crate::connections::WrittenMessages;
+use crate::files::address::Base;
+use crate::parsing;
 use crate::sockets::Place;
 
-/// How many requests of one socket may be under way; the client has one for each chat on its page.
+/// How many requests of one socket may be in progress; the client has one for each chat on its page.
 const MAX_REQUESTS: usize = 32;
 /// How many may wait for their chats, aborted ones included; with more of them nothing is read.
 const MAX_ASKING: usize = 2 * MAX_REQUESTS;
@@ -48,70 +55,82 @@ pub struct Params {
 }
 
 pub async fn open(
-    State(app): State<App>,
+    State(chats): State<Chats>,
+    State(upgrades): State<Upgrades>,
     Query(params): Query<Params>,
+    base: Base,
     request: Request,
 ) -> Result<Response, AppError> {
-    let chats = app.chats.clone();
+    let serve = move |socket, user, place| serve(chats, user, base, socket, place);
     let ticket = params.ticket.as_deref();
-    handshake::open(app, request, ticket, move |socket, user, place| {
-        serve(chats, user, socket, place)
-    })
+    upgrades.open(request, ticket, serve).await
 }
 
-async fn serve(chats: Chats, user: String, mut socket: Socket, mut place: Place) {
+async fn serve(chats: Chats, user: UserId, base: Base, mut socket: Socket, mut place: Place) {
     let id = Uuid::new_v4();
     tracing::info!(connection = %id, "connection {id} opens");
     let mut connection = Connection {
         chats,
         user,
+        base,
         id,
         socket: &mut socket,
         asked: FuturesUnordered::new(),
         asking: Vec::new(),
         running: Vec::new(),
-        turn: 0,
+        next: 0,
+        written: WrittenMessages::default(),
     };
     let why = match connection.converse(&mut place.closing).await {
         Ok(never) => match never {},
         Err(why) => why,
     };
+    if let SocketEnd::Refused(refusal, _) = &why {
+        // The refused frame was not read, so its request is unknown.
+        let telling = connection.error("", &refusal.message);
+        let _ = tokio::time::timeout(LAST_CHUNKS, telling).await;
+    }
     tracing::info!(connection = %id, "connection {id} ends: {why:?}");
-    if let Gone::Close(why) = why {
+    if let SocketEnd::Close(why) | SocketEnd::Refused(_, why) = why {
         socket.close(why).await;
     }
 }
 
 struct Connection<'s> {
     chats: Chats,
-    user: String,
+    user: UserId,
+    /// What the URLs of files begin with for its page.
+    base: Base,
     id: Uuid,
     socket: &'s mut Socket,
-    /// Requests that their chats have not taken up.
-    asked: FuturesUnordered<Pin<Box<dyn Future<Output = Asked> + std::marker::Send>>>,
+    /// Requests that their chats have not accepted yet.
+    asked: FuturesUnordered<Pin<Box<dyn Future<Output = AnsweredRequest> + std::marker::Send>>>,
     /// The same, without their answers.
-    asking: Vec<Asking>,
-    running: Vec<Running>,
-    /// Whose turn it is to be read first, so that nobody waits for ever.
-    turn: usize,
+    asking: Vec<PendingRequest>,
+    running: Vec<RunningRequest>,
+    /// The request that is polled first for its next piece, so that none is starved.
+    next: usize,
+    written: WrittenMessages,
 }
 
-struct Asking {
+struct PendingRequest {
     request_id: String,
-    chat_id: String,
+    chat_id: ChatId,
     aborted: bool,
+    /// The bytes that it takes until its chat accepts it.
+    _waiting: TallyEntry,
 }
 
-struct Asked {
+struct AnsweredRequest {
     request_id: String,
-    chat_id: String,
+    chat_id: ChatId,
     answer: Result<Option<Answer>, AppError>,
 }
 
 /// A request whose chunks are being sent.
-struct Running {
+struct RunningRequest {
     request_id: String,
-    chat_id: String,
+    chat_id: ChatId,
     answer: Answer,
     sequence: u64,
 }
@@ -120,31 +139,39 @@ impl Connection<'_> {
     async fn converse(
         &mut self,
         closing: &mut watch::Receiver<bool>,
-    ) -> Result<std::convert::Infallible, Gone> {
+    ) -> Result<std::convert::Infallible, SocketEnd> {
         loop {
             tokio::select! {
                 incoming = self.socket.next(self.asking.len() < MAX_ASKING) => self.take(incoming?).await?,
                 Some(asked) = self.asked.next(), if !self.asked.is_empty() => self.begin(asked).await?,
-                (index, piece) = next_piece(&mut self.running, &mut self.turn) => {
+                (index, piece) = next_piece(&mut self.running, &mut self.next) => {
                     self.write(index, piece).await?;
                 }
-                () = told(closing) => {
-                    // Chats have ended theirs already.
+                () = shutdown(closing) => {
+                    // The chats have ended their turns already.
                     let _ = tokio::time::timeout(LAST_CHUNKS, self.finish()).await;
-                    return Err(Gone::Close(Close::GOING_AWAY));
+                    return Err(SocketEnd::Close(Close::GOING_AWAY));
                 }
             }
         }
     }
 
-    async fn take(&mut self, incoming: Incoming) -> Result<(), Gone> {
+    async fn take(&mut self, incoming: Incoming) -> Result<(), SocketEnd> {
         let Incoming::Text(frame) = incoming else {
-            return self.error("", "this door takes text frames only").await;
+            return self
+                .error("", "this endpoint accepts text frames only")
+                .await;
         };
-        let frame = match ClientFrame::parse(&frame) {
+        let bytes = frame.len();
+        let cost = parsing::cost(std::iter::once(frame.as_bytes()));
+        let frame = match parsing::read(cost, move || ClientFrame::parse(&frame)).await {
+            Ok(frame) => frame,
+            Err(error) => return self.error("", &error.to_string()).await,
+        };
+        let frame = match frame {
             Ok(frame) => frame,
             Err(refused) => {
-                // One that names no request reaches none.
+                // A frame without a request id concerns no request.
                 let id = refused.request_id.clone().unwrap_or_default();
                 return self.error(&id, &refused.to_string()).await;
             }
@@ -157,35 +184,52 @@ impl Connection<'_> {
         if !matches!(frame, ClientFrame::Abort { .. })
             && waiting.count() + self.running.len() >= MAX_REQUESTS
         {
-            let message = format!("{MAX_REQUESTS} requests are under way; wait for one to end");
+            let message = format!("{MAX_REQUESTS} requests are in progress; wait for one to end");
             return self.error(&request_id, &message).await;
         }
+        let waiting = match self.socket.waiting().hold(bytes) {
+            Ok(waiting) => waiting,
+            Err(refusal) => return self.error(&request_id, &refusal.to_string()).await,
+        };
         match frame {
-            ClientFrame::Send(send) => match request_of(send) {
-                Ok(request) => self.post(request_id, request).await,
+            ClientFrame::Send(send) => match request_of(&send) {
+                Ok(request) => self.post(request_id, request, waiting).await,
                 Err(error) => self.error(&request_id, &error.message).await,
             },
             ClientFrame::Resume(resume) => match view_of(&resume) {
-                Ok(dialect) => self.resume(request_id, resume, dialect).await,
+                Ok(view) => self.resume(request_id, resume, view, waiting).await,
                 Err(error) => self.error(&request_id, &error.message).await,
             },
             ClientFrame::Abort { .. } => self.abort(&request_id).await,
         }
     }
 
-    async fn post(&mut self, request_id: String, request: ChatRequest) -> Result<(), Gone> {
+    async fn post(
+        &mut self,
+        request_id: String,
+        mut request: ChatRequest,
+        waiting: TallyEntry,
+    ) -> Result<(), SocketEnd> {
+        request.base = self.base.clone();
+        request.had = self.written.so_far();
         let (sender, answer) = oneshot::channel();
         let chat_id = request.chat_id.clone();
         let command = Command::Post {
             request: Box::new(request),
-            via: Via::socket(self.id),
+            origin: RequestOrigin::socket(self.id),
             answer: AnswerTo::Request(sender),
         };
-        self.tell(&chat_id, command).await?;
-        self.await_answer(request_id, chat_id, async {
+        // What HTTP refuses before a chat is loaded is refused here too; the other requests continue.
+        if let Err(error) = self.chats.send(&self.user, &chat_id, command).await {
+            let error = AppError::from(error);
+            return self.error(&request_id, &error.message).await;
+        }
+        self.await_answer(request_id, chat_id, waiting, async {
             answer
                 .await
-                .map_or_else(|_| Err(lost()), |answer| answer.map(Some))
+                .unwrap_or(Err(ChatError::TaskEnded))
+                .map(Some)
+                .map_err(AppError::from)
         });
         Ok(())
     }
@@ -194,28 +238,30 @@ impl Connection<'_> {
         &mut self,
         request_id: String,
         resume: Resume,
-        dialect: Dialect,
-    ) -> Result<(), Gone> {
+        (dialect, sdk): (Dialect, Sdk),
+        waiting: TallyEntry,
+    ) -> Result<(), SocketEnd> {
         let chat_id = resume.id;
-        // A chat without a task has nothing running: no need to load it for that answer.
+        // A chat without a task has nothing running, so it need not be loaded.
         if !self.chats.is_in_use(&self.user, &chat_id) {
             return self.send(|out| frames::no_active(out, &request_id)).await;
         }
         let (sender, answer) = oneshot::channel();
         let command = Command::Resume {
             dialect,
-            sdk: sdk_of(&resume.body),
+            sdk,
+            base: self.base.clone(),
             answer: sender,
         };
-        self.tell(&chat_id, command).await?;
-        self.await_answer(request_id, chat_id, async {
-            answer.await.map_err(|_| lost())
+        self.send_command(&chat_id, command).await?;
+        self.await_answer(request_id, chat_id, waiting, async {
+            answer.await.map_err(|_| ChatError::TaskEnded.into())
         });
         Ok(())
     }
 
-    /// The user pressed stop; in a tab that resumed the turn that is meant as well.
-    async fn abort(&mut self, request_id: &str) -> Result<(), Gone> {
+    /// The user pressed stop, which also means a turn that this tab resumed.
+    async fn abort(&mut self, request_id: &str) -> Result<(), SocketEnd> {
         let mut asking = self.asking.iter_mut();
         let chat_id = if let Some(asking) = asking.find(|asking| asking.request_id == request_id) {
             asking.aborted = true;
@@ -228,30 +274,32 @@ impl Connection<'_> {
             self.running.swap_remove(index).chat_id
         };
         let (answer, _) = oneshot::channel();
-        self.tell(&chat_id, Command::Stop { answer }).await
+        self.send_command(&chat_id, Command::Stop { answer }).await
     }
 
-    /// Commands reach a chat in the order of their frames: a stop must not hit what is sent after it.
-    async fn tell(&mut self, chat_id: &str, command: Command) -> Result<(), Gone> {
+    /// Commands reach a chat in the order of their frames: a stop must not affect what is sent after it.
+    async fn send_command(&mut self, chat_id: &ChatId, command: Command) -> Result<(), SocketEnd> {
         self.chats
-            .tell(&self.user, chat_id, command)
+            .send(&self.user, chat_id, command)
             .await
-            .map_err(|_| Gone::Close(Close::GOING_AWAY))
+            .map_err(|_| SocketEnd::Close(Close::GOING_AWAY))
     }
 
     fn await_answer(
         &mut self,
         request_id: String,
-        chat_id: String,
+        chat_id: ChatId,
+        waiting: TallyEntry,
         answer: impl Future<Output = Result<Option<Answer>, AppError>> + std::marker::Send + 'static,
     ) {
-        self.asking.push(Asking {
+        self.asking.push(PendingRequest {
             request_id: request_id.clone(),
             chat_id: chat_id.clone(),
             aborted: false,
+            _waiting: waiting,
         });
         self.asked.push(Box::pin(async move {
-            Asked {
+            AnsweredRequest {
                 request_id,
                 chat_id,
                 answer: answer.await,
@@ -259,7 +307,7 @@ impl Connection<'_> {
         }));
     }
 
-    async fn begin(&mut self, asked: Asked) -> Result<(), Gone> {
+    async fn begin(&mut self, asked: AnsweredRequest) -> Result<(), SocketEnd> {
         let mut asking = self.asking.iter();
         let index = asking.position(|asking| asking.request_id == asked.request_id);
         let aborted = index.is_some_and(|index| self.asking.swap_remove(index).aborted);
@@ -268,7 +316,7 @@ impl Connection<'_> {
             Ok(Some(answer)) => {
                 self.send(|out| frames::start(out, &asked.request_id))
                     .await?;
-                self.running.push(Running {
+                self.running.push(RunningRequest {
                     request_id: asked.request_id,
                     chat_id: asked.chat_id,
                     answer,
@@ -285,7 +333,7 @@ impl Connection<'_> {
     }
 
     /// Writes one piece of a request, or its end.
-    async fn write(&mut self, index: usize, piece: Option<Bytes>) -> Result<(), Gone> {
+    async fn write(&mut self, index: usize, piece: Option<Bytes>) -> Result<(), SocketEnd> {
         let Some(piece) = piece else {
             let running = self.running.swap_remove(index);
             return self
@@ -317,66 +365,72 @@ impl Connection<'_> {
             }
             self.socket.feed(text(out)?).await?;
         }
+        // Unwritten bytes count until the answer is dropped.
+        self.socket.flush().await?;
         if is_done {
-            self.running.swap_remove(index);
+            let done = self.running.swap_remove(index);
+            if let Some(message) = done.answer.whole_message() {
+                self.written.note(message);
+            }
         }
-        self.socket.flush().await
+        Ok(())
     }
 
-    /// Brings what chats said last.
-    async fn finish(&mut self) -> Result<(), Gone> {
+    /// Sends the last chunks of all chats.
+    async fn finish(&mut self) -> Result<(), SocketEnd> {
         while !self.running.is_empty() {
-            let (index, piece) = next_piece(&mut self.running, &mut self.turn).await;
+            let (index, piece) = next_piece(&mut self.running, &mut self.next).await;
             self.write(index, piece).await?;
         }
         Ok(())
     }
 
-    async fn error(&mut self, request_id: &str, message: &str) -> Result<(), Gone> {
+    async fn error(&mut self, request_id: &str, message: &str) -> Result<(), SocketEnd> {
         self.send(|out| frames::error(out, request_id, message))
             .await
     }
 
-    async fn send(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Gone> {
+    async fn send(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), SocketEnd> {
         let mut out = Vec::new();
         write(&mut out);
         self.socket.send(text(out)?).await
     }
 }
 
-fn request_of(send: Send) -> Result<ChatRequest, AppError> {
-    let mut fields = send.body;
-    fields.insert("id".into(), json!(send.id));
-    fields.insert("messages".into(), send.messages);
-    // The trigger was read with the frame.
-    fields.remove("trigger");
-    let sdk = sdk_of(&fields);
-    let mut request = ChatRequest::of(fields)?;
-    request.sdk = sdk;
+fn request_of(send: &Send) -> Result<ChatRequest, AppError> {
+    let id = Json::from(send.id.as_str());
+    let dialect = send.body.get("dialect");
+    let mut request = ChatRequest::of(&RequestFields {
+        id: Some(id.raw()),
+        dialect: dialect.as_ref().map(Json::raw),
+        messages: Some(send.messages.raw()),
+        // The trigger was read with the frame, and the version has a default of its own.
+        ..RequestFields::default()
+    })?;
+    request.sdk = version_of(&send.body)?;
     Ok(request)
 }
 
-fn view_of(resume: &Resume) -> Result<Dialect, AppError> {
-    check_id("id", &resume.id)?;
-    dialect_of(resume.body.get("dialect").and_then(Value::as_str))
+fn view_of(resume: &Resume) -> Result<(Dialect, Sdk), AppError> {
+    check_id("id", resume.id.as_str())?;
+    let dialect = resume.body.get("dialect");
+    let dialect = dialect_of(dialect.as_ref().and_then(Json::as_str).as_deref())?;
+    Ok((dialect, version_of(&resume.body)?))
 }
 
-/// The transport exists since v7, so that this is what its clients understand unless they say otherwise.
-fn sdk_of(body: &Map<String, Value>) -> Sdk {
-    match body.get("sdk").and_then(Value::as_u64) {
-        Some(6) => Sdk::V6,
-        _ => Sdk::V7,
-    }
+fn version_of(body: &Extra) -> Result<Sdk, AppError> {
+    let named = body.get("sdk").map(|named| named.to_value());
+    Ok(sdk_of(named.as_ref(), Sdk::FIRST_WITH_WEB_SOCKETS)?)
 }
 
-/// The next piece of any request. May be dropped and called again.
-async fn next_piece(running: &mut [Running], turn: &mut usize) -> (usize, Option<Bytes>) {
+/// The next piece of any request. Cancel-safe.
+async fn next_piece(running: &mut [RunningRequest], next: &mut usize) -> (usize, Option<Bytes>) {
     std::future::poll_fn(|context| {
         let count = running.len();
         for step in 0..count {
-            let index = (*turn + step) % count;
+            let index = (*next + step) % count;
             if let Poll::Ready(piece) = running[index].answer.poll_recv(context) {
-                *turn = index + 1;
+                *next = index + 1;
                 return Poll::Ready((index, piece));
             }
         }

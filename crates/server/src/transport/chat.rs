@@ -1,104 +1,130 @@
-//! `POST /api/chat` and the doors beside it: requests of `useChat`, answered by server-sent events.
+//! `POST /api/chat` and related endpoints: requests of `useChat`, answered by server-sent events.
 
 use adk_bridge_protocol::calls::Outcome;
-use adk_bridge_protocol::chunk::Sdk;
-use axum::Extension;
+use adk_bridge_protocol::id::{CallId, ChatId};
+use adk_bridge_protocol::json_text::Json;
+use adk_bridge_protocol::sdk::Sdk;
+use adk_bridge_protocol::wire::sse;
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{FromRequest as _, Path, Query, Request, State};
+use axum::http::{Extensions, HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::body::WholeBody;
-use crate::auth::User;
-use crate::chat::Command;
-use crate::chat::live::{AnswerTo, Via};
+use super::body::{Intake, WholeBody, read_body};
+use super::error::AppError;
+use super::error_body::accepts;
+use super::{percent, text};
+use crate::auth::{Identity, is_forwarded};
+use crate::chat::live::{AnswerTo, RequestOrigin};
 use crate::chat::readers::Answer;
-use crate::chat::request::{ChatRequest, check_id, dialect_of, read_json};
-use crate::error::AppError;
-use crate::router::App;
+use crate::chat::request::{ChatRequest, check_id, dialect_of, read_json, sdk_of};
+use crate::chat::{Chats, Command};
+use crate::connections::WrittenMessages;
+use crate::files::address::Base;
+use crate::parsing;
 
-/// What a client may add to the address of a GET.
+/// The query parameters of a GET.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct View {
     pub dialect: Option<String>,
-    pub sdk: Option<u8>,
+    pub sdk: Option<Value>,
 }
 
 pub async fn post(
-    State(app): State<App>,
-    Extension(User(user)): Extension<User>,
+    State(chats): State<Chats>,
+    State(intake): State<Intake>,
+    Identity { user, .. }: Identity,
+    base: Base,
     headers: HeaderMap,
-    WholeBody(body): WholeBody,
+    request: Request,
 ) -> Result<Response, AppError> {
+    // Before the body is read: it may be large.
+    chats.shared().admission.check_refused(&user)?;
     check_json(&headers)?;
-    let request = ChatRequest::parse(&body)?;
+    let written = written_to(&headers, request.extensions());
+    let had = written.so_far();
+    let WholeBody(body) = WholeBody::from_request(request, &intake).await?;
+    let mut request = read_body(body, ChatRequest::parse).await?;
+    request.base = base;
+    request.had = had;
+    // A client that names no chat begins a new one, unless it answers a question of an existing chat.
+    if !request.is_named
+        && let Some(chat_id) = chats.that_waits_for(&user, request.last()).await?
+    {
+        request.chat_id = chat_id;
+    }
     let chat_id = request.chat_id.clone();
-    let answer = app
-        .chats
+    let answer = chats
         .ask(&user, &chat_id, |answer| Command::Post {
             request: Box::new(request),
-            via: Via::HTTP,
+            origin: RequestOrigin::HTTP,
             answer: AnswerTo::Request(answer),
         })
         .await??;
-    Ok(sse(answer))
+    Ok(streamed(answer, &chat_id, &headers, written))
 }
 
 pub async fn resume(
-    State(app): State<App>,
-    Extension(User(user)): Extension<User>,
-    Path(chat_id): Path<String>,
+    State(chats): State<Chats>,
+    Identity { user, .. }: Identity,
+    base: Base,
+    Path(chat_id): Path<ChatId>,
     Query(view): Query<View>,
+    request: Request,
 ) -> Result<Response, AppError> {
+    let headers = request.headers();
+    let written = written_to(headers, request.extensions());
     let dialect = dialect_of(view.dialect.as_deref())?;
-    let sdk = match view.sdk {
-        Some(7) => Sdk::V7,
-        _ => Sdk::V6,
-    };
-    // A chat without a task has nothing running: no need to load it for that answer.
-    if !app.chats.is_in_use(&user, &chat_id) {
+    let sdk = sdk_of(view.sdk.as_ref(), Sdk::default())?;
+    // A chat without a task has nothing running, so it need not be loaded.
+    if !chats.is_in_use(&user, &chat_id) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let answer = app
-        .chats
+    let answer = chats
         .ask(&user, &chat_id, |answer| Command::Resume {
             dialect,
             sdk,
+            base,
             answer,
         })
         .await?;
-    Ok(answer.map_or_else(|| StatusCode::NO_CONTENT.into_response(), sse))
+    Ok(match answer {
+        Some(answer) => streamed(answer, &chat_id, headers, written),
+        None => StatusCode::NO_CONTENT.into_response(),
+    })
 }
 
 pub async fn stop(
-    State(app): State<App>,
-    Extension(User(user)): Extension<User>,
-    Path(chat_id): Path<String>,
+    State(chats): State<Chats>,
+    Identity { user, .. }: Identity,
+    Path(chat_id): Path<ChatId>,
 ) -> Result<StatusCode, AppError> {
-    check_id("chat", &chat_id)?;
-    app.chats.exists(&user, &chat_id).await?;
-    app.chats
+    check_id("chat", chat_id.as_str())?;
+    chats.exists(&user, &chat_id).await?;
+    chats
         .ask(&user, &chat_id, |answer| Command::Stop { answer })
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 pub async fn tool_output(
-    State(app): State<App>,
-    Extension(User(user)): Extension<User>,
-    Path(chat_id): Path<String>,
+    State(chats): State<Chats>,
+    Identity { user, .. }: Identity,
+    Path(chat_id): Path<ChatId>,
     headers: HeaderMap,
     WholeBody(body): WholeBody,
 ) -> Result<StatusCode, AppError> {
     check_json(&headers)?;
-    let (call_id, outcome) = output_of(&body)?;
-    check_id("toolCallId", &call_id)?;
-    app.chats.exists(&user, &chat_id).await?;
-    app.chats
+    // An output is a tree until it is stored.
+    let _held = parsing::hold(std::iter::once(&*body)).await?;
+    let (call_id, outcome) = read_body(body, output_of).await?;
+    check_id("toolCallId", call_id.as_str())?;
+    chats.exists(&user, &chat_id).await?;
+    chats
         .ask(&user, &chat_id, |answer| Command::ToolOutput {
             call_id,
             outcome: Box::new(outcome),
@@ -108,20 +134,23 @@ pub async fn tool_output(
     Ok(StatusCode::NO_CONTENT)
 }
 
-fn output_of(body: &[u8]) -> Result<(String, Outcome), AppError> {
+fn output_of(body: &[u8]) -> Result<(CallId, Outcome), AppError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Given {
-        tool_call_id: String,
+    struct ToolOutputBody {
+        tool_call_id: CallId,
         #[serde(default, deserialize_with = "present")]
-        output: Option<Value>,
+        output: Option<Json>,
         error_text: Option<String>,
     }
-    fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
-        Value::deserialize(from).map(Some)
+    fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
+        Json::deserialize(from).map(Some)
     }
-    let given = Given::deserialize(read_json(body)?).map_err(|error| {
-        AppError::unprocessable("bad_output", format!("the body is not understood: {error}"))
+    let given: ToolOutputBody = read_json(body, |error| {
+        AppError::unprocessable(
+            "bad_output",
+            format!("the body could not be understood: {error}"),
+        )
     })?;
     let outcome = match (given.output, given.error_text) {
         (Some(value), None) => Outcome::output(value),
@@ -129,7 +158,7 @@ fn output_of(body: &[u8]) -> Result<(String, Outcome), AppError> {
         _ => {
             return Err(AppError::unprocessable(
                 "bad_output",
-                "give either output or errorText",
+                "send either output or errorText",
             ));
         }
     };
@@ -152,18 +181,50 @@ pub(super) fn check_json(headers: &HeaderMap) -> Result<(), AppError> {
     ))
 }
 
-/// The headers that the AI SDK's own servers send, and the stream.
-fn sse(answer: Answer) -> Response {
-    let pieces = stream::unfold(answer, |mut answer| async move {
+/// The messages that were written to the connection of a request. Only a browser's connection says what its page has: a
+/// proxy or server in between may have read what the page never got.
+fn written_to(headers: &HeaderMap, connection: &Extensions) -> WrittenMessages {
+    let is_browser = headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site");
+    let written = connection.get::<WrittenMessages>();
+    let written = written.filter(|_| is_browser && !is_forwarded(headers));
+    written.cloned().unwrap_or_default()
+}
+
+/// The stream, in the form that the client asks for. Proxies must not buffer it, nor compress it, which would buffer it
+/// too.
+fn streamed(
+    answer: Answer,
+    chat_id: &ChatId,
+    asked: &HeaderMap,
+    written: WrittenMessages,
+) -> Response {
+    let id = percent::encoded(chat_id.as_str()).to_string();
+    let common = [
+        ("cache-control", "no-cache, no-transform"),
+        ("x-accel-buffering", "no"),
+        // Where a client finds the stream again: `/api/chat/{id}/stream`.
+        ("x-resumable-stream-id", &id),
+        ("x-chat-id", &id),
+    ];
+    if accepts(asked, "text/plain") && !accepts(asked, "text/event-stream") {
+        let kind = [("content-type", "text/plain; charset=utf-8")];
+        return (common, kind, Body::from_stream(text::of(answer))).into_response();
+    }
+    let pieces = stream::unfold((answer, written), |(mut answer, written)| async move {
         let piece = answer.recv().await?;
-        Some((Ok::<_, std::convert::Infallible>(piece), answer))
+        if piece.ends_with(sse::DONE)
+            && let Some(message) = answer.whole_message()
+        {
+            written.note(message);
+        }
+        Some((Ok::<_, std::convert::Infallible>(piece), (answer, written)))
     });
     (
+        common,
         [
-            ("content-type", "text/event-stream"),
-            ("cache-control", "no-cache"),
+            // Without a charset some clients take the text for Latin-1.
+            ("content-type", "text/event-stream; charset=utf-8"),
             ("x-vercel-ai-ui-message-stream", "v1"),
-            ("x-accel-buffering", "no"),
         ],
         Body::from_stream(pieces),
     )

@@ -1,52 +1,70 @@
-//! What is kept and known: chats, their messages, the audit, the agent.
+//! Endpoints for what is stored: chats, their messages, the audit; and for what is known of the agent.
 
-use std::sync::LazyLock;
+use std::io;
+use std::sync::{Arc, LazyLock};
 
 use adk_bridge_protocol::calls::RunsOn;
+use adk_bridge_protocol::id::ChatId;
+use adk_bridge_protocol::message::Message;
+use adk_bridge_protocol::time::Timestamp;
+use axum::Json;
+use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::header::LINK;
-use axum::http::{HeaderMap, StatusCode};
-use axum::{Extension, Json};
-use serde::Deserialize;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use futures_util::{StreamExt as _, stream};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::body::WholeBody;
+use super::body::{WholeBody, read_body};
 use super::chat::{View, check_json};
-use crate::auth::User;
-use crate::chat::new_id;
+use super::error::AppError;
+use super::percent;
+use crate::auth::Identity;
+use crate::budget::{Budget, Hold};
 use crate::chat::request::{dialect_of, read_json};
-use crate::config::AgentKind;
-use crate::error::AppError;
-use crate::router::App;
+use crate::chat::{AuditPage, Chats, Listing, MAX_AUDIT_ROWS, RemainingMessages, new_id};
+use crate::config::Config;
+use crate::files::address::Base;
+
+const JSON: [(header::HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
+/// The end of a chat's JSON, whose last field is its messages.
+const END: &str = "]}";
 
 #[derive(Debug, Deserialize)]
 pub struct OfChat {
-    pub chat: Option<String>,
+    pub chat: Option<ChatId>,
 }
 
 /// The last chat of the page before.
 #[derive(Debug, Deserialize)]
 pub struct Page {
-    before: Option<String>,
+    before: Option<ChatId>,
     at: Option<String>,
 }
 
-/// The newest chats, or those behind a page; a `Link` leads to the next one.
+/// The newest chats, or those after a page; a `Link` leads to the next page.
 pub async fn list(
-    State(app): State<App>,
-    Extension(User(user)): Extension<User>,
+    State(chats): State<Chats>,
+    State(unread): State<Arc<Budget>>,
+    Identity { user, .. }: Identity,
     Query(Page { before, at }): Query<Page>,
-) -> Result<(HeaderMap, Json<Value>), AppError> {
-    let last = match (&before, at.map(|at| at.parse())) {
+) -> Result<(HeaderMap, Response), AppError> {
+    let last = match (&before, at.map(|at| at.parse().map(Timestamp::from_millis))) {
         (None, None) => None,
-        (Some(id), Some(Ok(updated))) => Some((updated, id.as_str())),
+        (Some(id), Some(Ok(updated))) => Some((updated, id)),
         _ => return Err(half_a_page()),
     };
-    let page = app.chats.list(&user, last).await?;
+    let page = chats.list(&user, last).await?;
     let mut headers = HeaderMap::new();
     if let Some(last) = page.chats.last().filter(|_| page.is_full) {
-        let id = percent_encoded(&last.chat.id);
-        let link = format!("<?before={id}&at={}>; rel=\"next\"", last.chat.updated);
+        let id = percent::encoded(last.chat.id.as_str());
+        let link = format!(
+            "<?before={id}&at={}>; rel=\"next\"",
+            last.chat.updated.as_millis()
+        );
         // Nothing in it is more than ASCII.
         headers.extend(link.parse().ok().map(|link| (LINK, link)));
     }
@@ -64,7 +82,7 @@ pub async fn list(
             })
         })
         .collect();
-    Ok((headers, Json(Value::Array(rows))))
+    Ok((headers, held_json(unread.hold(&user), &rows)?))
 }
 
 fn half_a_page() -> AppError {
@@ -74,91 +92,189 @@ fn half_a_page() -> AppError {
     )
 }
 
-/// As a part of an address: what is no plain letter, digit or mark is written in hexadecimal.
-fn percent_encoded(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                char::from(byte).to_string()
-            }
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
+pub async fn messages(
+    State(chats): State<Chats>,
+    State(unread): State<Arc<Budget>>,
+    Identity { user, .. }: Identity,
+    base: Base,
+    Path(chat_id): Path<ChatId>,
+    Query(view): Query<View>,
+) -> Result<Response, AppError> {
+    let dialect = dialect_of(view.dialect.as_deref())?;
+    let mut hold = unread.hold(&user);
+    let admit = |bytes| hold.resize(bytes);
+    let Listing { chat, first, rest } = chats
+        .messages(&user, &chat_id, dialect, &base, admit)
+        .await?;
+    let stored = StoredChat {
+        id: &chat.id,
+        title: chat.title.as_deref(),
+        created_at: chat.created,
+        updated_at: chat.updated,
+        messages: &first,
+    };
+    match rest {
+        None => held_json(hold, &stored),
+        Some(rest) => streamed_json(hold, &stored, rest),
+    }
 }
 
-pub async fn messages(
-    State(app): State<App>,
-    Extension(User(user)): Extension<User>,
-    Path(chat_id): Path<String>,
-    Query(view): Query<View>,
-) -> Result<Json<Value>, AppError> {
-    let dialect = dialect_of(view.dialect.as_deref())?;
-    let (chat, messages) = app.chats.messages(&user, &chat_id, dialect).await?;
-    Ok(Json(json!({
-        "id": chat.id,
-        "title": chat.title,
-        "createdAt": chat.created,
-        "updatedAt": chat.updated,
-        "messages": messages,
-    })))
+/// A chat with its messages, which are serialised directly: a tree of values would be many times as large.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredChat<'a> {
+    id: &'a ChatId,
+    title: Option<&'a str>,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    messages: &'a [Message],
+}
+
+/// An answer whose bytes are counted until the client has taken them.
+fn held_json(mut hold: Hold, value: &impl Serialize) -> Result<Response, AppError> {
+    let bytes = written(value)?;
+    hold.resize(bytes.len())?;
+    Ok((JSON, hold.tie_to(bytes.into())).into_response())
+}
+
+/// The same for a chat with many messages, which are written as they are read. Their memory was counted before.
+fn streamed_json(
+    hold: Hold,
+    chat: &StoredChat<'_>,
+    rest: RemainingMessages,
+) -> Result<Response, AppError> {
+    let mut head = written(chat)?;
+    head.truncate(head.len() - END.len());
+    let head = stream::once(std::future::ready(io::Result::Ok(Bytes::from(head))));
+    let pieces = stream::unfold(Some((rest, hold)), |reading| async move {
+        let (mut rest, hold) = reading?;
+        let piece = match rest.next().await {
+            Ok(messages) if messages.is_empty() => return Some((Ok(END.into()), None)),
+            Ok(messages) => written(&messages).map_err(io::Error::other),
+            Err(error) => Err(io::Error::other(error)),
+        };
+        Some(match piece {
+            Ok(mut piece) => {
+                // Turns a list into the continuation of the previous one.
+                piece[0] = b',';
+                piece.pop();
+                (Ok(piece.into()), Some((rest, hold)))
+            }
+            // Aborts the connection, so that an incomplete list is not taken for a complete one.
+            Err(error) => {
+                tracing::error!(%error, "a chat could not be written to its end");
+                (Err(error), None)
+            }
+        })
+    });
+    Ok((JSON, Body::from_stream(head.chain(pieces))).into_response())
+}
+
+fn written(value: &impl Serialize) -> Result<Vec<u8>, AppError> {
+    serde_json::to_vec(value).map_err(|error| {
+        tracing::error!(%error, "a response could not be serialized");
+        AppError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "the server failed; try again",
+        )
+    })
 }
 
 pub async fn delete(
-    State(app): State<App>,
-    Extension(User(user)): Extension<User>,
-    Path(chat_id): Path<String>,
+    State(chats): State<Chats>,
+    Identity { user, .. }: Identity,
+    Path(chat_id): Path<ChatId>,
 ) -> Result<StatusCode, AppError> {
-    app.chats.delete(&user, &chat_id).await?;
+    chats.delete(&user, &chat_id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Gives a chat another title.
 pub async fn rename(
-    State(app): State<App>,
-    Extension(User(user)): Extension<User>,
-    Path(chat_id): Path<String>,
+    State(chats): State<Chats>,
+    Identity { user, .. }: Identity,
+    Path(chat_id): Path<ChatId>,
     headers: HeaderMap,
     WholeBody(body): WholeBody,
 ) -> Result<StatusCode, AppError> {
     #[derive(Deserialize)]
-    struct Wanted {
+    struct TitleBody {
         title: String,
     }
     check_json(&headers)?;
-    let Wanted { title } = Wanted::deserialize(read_json(&body)?).map_err(|error| {
-        AppError::unprocessable("bad_title", format!("the body is not understood: {error}"))
-    })?;
-    app.chats.rename(&user, &chat_id, &title).await?;
+    let read = |body: &[u8]| {
+        read_json(body, |error| {
+            AppError::unprocessable(
+                "bad_title",
+                format!("the body could not be understood: {error}"),
+            )
+        })
+    };
+    let TitleBody { title } = read_body(body, read).await?;
+    chats.rename(&user, &chat_id, &title).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub async fn audit(
-    State(app): State<App>,
-    Extension(User(user)): Extension<User>,
-    Query(OfChat { chat }): Query<OfChat>,
-) -> Result<Json<Value>, AppError> {
-    let chat = chat.ok_or_else(|| {
-        AppError::unprocessable("missing_field", "say which chat: /api/audit?chat=ID")
-    })?;
-    Ok(Json(json!(app.chats.audit(&user, &chat).await?)))
+/// Which rows of which audit.
+#[derive(Debug, Deserialize)]
+pub struct OfAudit {
+    chat: Option<ChatId>,
+    after: Option<u64>,
+    limit: Option<u32>,
 }
 
-/// Tells a front end that was cut off whether it is the same process that answers again.
+/// The audit of a chat, oldest first; a `Link` leads to the rows after these.
+pub async fn audit(
+    State(chats): State<Chats>,
+    State(unread): State<Arc<Budget>>,
+    Identity { user, .. }: Identity,
+    Query(OfAudit { chat, after, limit }): Query<OfAudit>,
+) -> Result<Response, AppError> {
+    let chat = chat.ok_or_else(|| {
+        AppError::unprocessable("missing_field", "name the chat: /api/audit?chat=ID")
+    })?;
+    let limit = limit.unwrap_or(MAX_AUDIT_ROWS);
+    if limit == 0 {
+        return Err(AppError::bad_request(
+            "bad_request",
+            format!("`limit` is the number of rows; send 1 to {MAX_AUDIT_ROWS}"),
+        ));
+    }
+    let page = AuditPage {
+        after: after.unwrap_or_default(),
+        limit: limit.min(MAX_AUDIT_ROWS),
+    };
+    let rows = chats.audit(&user, &chat, page).await?;
+    let mut response = held_json(unread.hold(&user), &rows)?;
+    if let Some(last) = rows.last().filter(|_| rows.len() == page.limit as usize) {
+        let (chat, after) = (percent::encoded(chat.as_str()), last.id);
+        let link = format!(
+            "<?chat={chat}&after={after}&limit={}>; rel=\"next\"",
+            page.limit
+        );
+        // Nothing in it is more than ASCII.
+        let link = link.parse().ok().map(|link| (LINK, link));
+        response.headers_mut().extend(link);
+    }
+    Ok(response)
+}
+
+/// Shows a front end that was disconnected whether the same process answers again.
 static INSTANCE: LazyLock<String> = LazyLock::new(|| new_id("instance"));
 
-pub async fn agent(State(app): State<App>) -> Json<Value> {
-    let tools: Vec<Value> = app
-        .chats
+pub async fn agent(State(chats): State<Chats>, State(config): State<Arc<Config>>) -> Json<Value> {
+    let tools: Vec<Value> = chats
         .tools()
         .await
         .iter()
         .map(|tool| {
-            let own = &app.config.agent.client_tools;
+            let own = &config.agent.client_tools;
             let schema = own
                 .iter()
                 .find(|it| it.name == tool.name)
                 .and_then(|it| it.output_schema.as_ref());
-            let mut told = json!({
+            let mut listed = json!({
                 "name": tool.name,
                 "description": tool.description,
                 "inputSchema": tool.input_schema,
@@ -169,30 +285,25 @@ pub async fn agent(State(app): State<App>) -> Json<Value> {
                 "needsApproval": tool.needs_approval,
             });
             if let Some(schema) = schema {
-                told["outputSchema"] = schema.clone();
+                listed["outputSchema"] = schema.clone();
             }
-            told
+            listed
         })
         .collect();
-    let settings = &app.config.agent;
-    let name = match &settings.app {
-        Some(name) if settings.kind == AgentKind::Adk => json!(name),
-        _ => json!(settings.kind),
-    };
-    let voice = app.chats.shared().voice.as_ref();
+    let agent = chats.agent();
     Json(json!({
-        "name": name,
-        "model": app.chats.shared().agent.model(),
-        "liveModel": voice.and_then(|voice| voice.model()),
-        "modalities": if voice.is_some() { &["text", "audio"][..] } else { &["text"] },
+        "name": agent.name,
+        "model": agent.model,
+        "liveModel": agent.live_model,
+        "modalities": agent.modalities,
         "tools": tools,
-        "approvalTimeoutMs": app.config.approval.timeout.0.as_millis(),
+        "approvalTimeoutMs": config.approval.timeout.0.as_millis(),
         "instance": *INSTANCE,
     }))
 }
 
 /// Counters for Prometheus.
-pub async fn metrics(State(app): State<App>) -> ([(&'static str, &'static str); 1], String) {
+pub async fn metrics(State(chats): State<Chats>) -> ([(&'static str, &'static str); 1], String) {
     let kind = [("content-type", "text/plain; version=0.0.4; charset=utf-8")];
-    (kind, app.chats.metrics())
+    (kind, chats.metrics())
 }

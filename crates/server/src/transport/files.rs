@@ -1,70 +1,114 @@
 //! `/api/files`: binary content of a chat, in and out.
 
+use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::multipart::MultipartError;
-use axum::extract::{FromRequest as _, Multipart, Path, Query, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::extract::{
+    FromRef, FromRequest as _, FromRequestParts, Multipart, Path, Query, Request, State,
+};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::{Extension, Json};
 use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
-use super::body::whole;
+use super::access::Access;
+use super::body::{Intake, whole};
 use super::chats::OfChat;
-use crate::auth::User;
+use super::error::AppError;
+use super::percent;
+use crate::auth::Identity;
 use crate::chat::request::check_id;
-use crate::error::AppError;
-use crate::files::{Described, FileRow};
-use crate::router::App;
+use crate::chat::{Chats, now};
+use crate::files::address::{Base, id_of};
+use crate::files::{FileDescription, FileRow};
 
 /// How much of a file is read at once for a client.
 const PIECE_BYTES: usize = 64 * 1024;
-/// Room for what stands around the file in a form.
+/// Room for the parts of a form around the file.
 const FORM_BYTES: usize = 16 * 1024;
-/// Its owner may keep it for ever: another content has another id.
+/// Browsers may keep it forever: other content has another id.
 const CACHE: &str = "private, max-age=31536000, immutable";
 
 /// Takes a file: the body itself, or the file of a form.
 pub async fn upload(
-    State(app): State<App>,
-    Extension(User(user)): Extension<User>,
+    State(chats): State<Chats>,
+    State(intake): State<Intake>,
+    Identity { user, .. }: Identity,
+    base: Base,
     Query(OfChat { chat }): Query<OfChat>,
     request: Request,
 ) -> Result<(StatusCode, Json<Value>), AppError> {
     let chat = chat.ok_or_else(|| {
-        AppError::unprocessable("missing_field", "say which chat: /api/files?chat=ID")
+        AppError::unprocessable("missing_field", "name the chat: /api/files?chat=ID")
     })?;
-    check_id("chat", &chat)?;
-    let sent = receive(request, app.config.server.max_body_bytes).await?;
-    let described = Described {
+    check_id("chat", chat.as_str())?;
+    let _permit = chats.shared().admission.upload(&user)?;
+    let sent = receive(request, &intake).await?;
+    let described = FileDescription {
         media_type: sent.media_type.as_deref(),
         name: sent.name.as_deref(),
     };
-    let row = app
-        .chats
+    let row = chats
         .save_file(&user, &chat, described, &sent.content)
         .await?;
     let answer = json!({
         "id": row.id,
-        "url": format!("/api/files/{}", row.id),
+        "url": chats.shared().addresses.signed(&base, &row.id, now()),
         "mediaType": row.media_type,
         "bytes": row.bytes,
     });
     Ok((StatusCode::CREATED, Json(answer)))
 }
 
+/// Who requests a file.
+pub enum Reader {
+    Owner(Identity),
+    /// Anyone with a signed URL, since browsers send no key with a picture.
+    Anybody,
+}
+
+impl<S> FromRequestParts<S> for Reader
+where
+    Access: FromRef<S>,
+    Chats: FromRef<S>,
+    S: Send + Sync,
+{
+    type Rejection = AppError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, AppError> {
+        let chats = Chats::from_ref(state);
+        let signature = id_of(parts.uri.path()).and_then(|id| {
+            let addresses = &chats.shared().addresses;
+            addresses.check(id, parts.uri.query(), now())
+        });
+        if let Some(checked) = signature {
+            checked?;
+            return Ok(Self::Anybody);
+        }
+        let access = Access::from_ref(state);
+        match access.authenticate(parts).await {
+            Ok(identity) => Ok(Self::Owner(identity)),
+            Err(refusal) => Err(access.refuse(refusal, parts)),
+        }
+    }
+}
+
 pub async fn download(
-    State(app): State<App>,
-    Extension(User(user)): Extension<User>,
+    State(chats): State<Chats>,
+    reader: Reader,
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, AppError> {
-    let (row, mut file) = app.chats.file(&user, &id).await?;
+    let (row, mut file) = match &reader {
+        Reader::Owner(identity) => chats.file(&identity.user, &id).await?,
+        Reader::Anybody => chats.signed_file(&id).await?,
+    };
     let range = headers
         .get(header::RANGE)
         .and_then(|range| range.to_str().ok())
-        .and_then(|range| wanted(range, row.bytes));
+        .and_then(|range| requested_range(range, row.bytes));
     let (status, first, length) = match range {
         None => (StatusCode::OK, 0, row.bytes),
         Some(Some((first, last))) => (StatusCode::PARTIAL_CONTENT, first, last - first + 1),
@@ -80,7 +124,7 @@ pub async fn download(
     };
     file.seek(std::io::SeekFrom::Start(first))
         .await
-        .map_err(|_| AppError::unavailable("the file cannot be read; try again in a moment"))?;
+        .map_err(|_| AppError::unavailable("the file could not be read; try again in a moment"))?;
     let mut response = Response::new(Body::from_stream(stream::try_unfold(
         file.take(length),
         |mut file| async move {
@@ -92,7 +136,7 @@ pub async fn download(
     *response.status_mut() = status;
     let headers = response.headers_mut();
     let mut set = |name, value: String| {
-        // Everything here was made or checked by us and is ASCII; what is not would be left out.
+        // All values were made or checked by us and are ASCII; any other would be left out.
         if let Ok(value) = HeaderValue::from_str(&value) {
             headers.insert(name, value);
         }
@@ -104,6 +148,11 @@ pub async fn download(
     set(header::CONTENT_SECURITY_POLICY, "sandbox".into());
     set(header::CACHE_CONTROL, CACHE.into());
     set(header::ACCEPT_RANGES, "bytes".into());
+    if matches!(reader, Reader::Anybody) {
+        // Pages that embed only what allows it can show the file too.
+        let policy = HeaderName::from_static("cross-origin-resource-policy");
+        set(policy, "cross-origin".into());
+    }
     if status == StatusCode::PARTIAL_CONTENT {
         let last = first + length - 1;
         set(
@@ -115,13 +164,13 @@ pub async fn download(
 }
 
 /// What a client sent.
-struct Sent {
+struct Upload {
     content: Bytes,
     media_type: Option<String>,
     name: Option<String>,
 }
 
-async fn receive(request: Request, limit: usize) -> Result<Sent, AppError> {
+async fn receive(request: Request, intake: &Intake) -> Result<Upload, AppError> {
     let media_type = request
         .headers()
         .get(header::CONTENT_TYPE)
@@ -130,19 +179,20 @@ async fn receive(request: Request, limit: usize) -> Result<Sent, AppError> {
     let is_form = media_type
         .as_deref()
         .is_some_and(|kind| kind.starts_with("multipart/form-data"));
+    let limit = intake.max_file();
     let (parts, body) = request.into_parts();
     if is_form {
-        let content = whole(&parts.headers, body, limit.saturating_add(FORM_BYTES)).await?;
+        let content = whole(&parts, body, limit.saturating_add(FORM_BYTES), intake).await?;
         return receive_form(Request::from_parts(parts, Body::from(content))).await;
     }
-    Ok(Sent {
-        content: whole(&parts.headers, body, limit).await?,
+    Ok(Upload {
+        content: whole(&parts, body, limit, intake).await?,
         media_type,
         name: None,
     })
 }
 
-async fn receive_form(request: Request) -> Result<Sent, AppError> {
+async fn receive_form(request: Request) -> Result<Upload, AppError> {
     let bad = |problem: String| AppError::bad_request("bad_form", problem);
     let mut form = Multipart::from_request(request, &())
         .await
@@ -156,23 +206,21 @@ async fn receive_form(request: Request) -> Result<Sent, AppError> {
         }
         let media_type = field.content_type().map(str::to_owned);
         let content = field.bytes().await.map_err(refused)?;
-        let file = Sent {
+        let file = Upload {
             content,
             media_type,
             name,
         };
         if sent.replace(file).is_some() {
-            return Err(bad(
-                "the form holds several files; send one at a time".into()
-            ));
+            return Err(bad("the form has several files; send one at a time".into()));
         }
     }
-    sent.ok_or_else(|| bad("the form holds no file".into()))
+    sent.ok_or_else(|| bad("the form has no file".into()))
 }
 
-/// The range that is asked for: nothing to go by, a range, or one that the file does not have.
+/// The requested range: none, a range, or one that the file does not have.
 #[allow(clippy::option_option, reason = "the three cases of RFC 9110, 14.2")]
-fn wanted(range: &str, bytes: u64) -> Option<Option<(u64, u64)>> {
+fn requested_range(range: &str, bytes: u64) -> Option<Option<(u64, u64)>> {
     let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
     let end = bytes.checked_sub(1);
     let found = match (first.trim().parse::<u64>(), last.trim().parse::<u64>()) {
@@ -182,7 +230,7 @@ fn wanted(range: &str, bytes: u64) -> Option<Option<(u64, u64)>> {
             end.map(|end| (bytes.saturating_sub(count), end))
         }
         (Err(_), Ok(0)) if first.trim().is_empty() => None,
-        // Several ranges, or none that is understood: the whole file is a valid answer.
+        // Several ranges, or one that is not understood: the whole file is a valid answer.
         _ => return None,
     };
     Some(found.filter(|(first, last)| first <= last && *first < bytes))
@@ -195,32 +243,22 @@ fn content_type(media_type: &str) -> String {
     }
 }
 
-/// Only what cannot hold anything that runs is shown by the browser itself.
+/// A browser displays only types that cannot contain code.
 fn disposition(row: &FileRow) -> String {
     let kind = row.media_type.as_str();
     let shown = kind.starts_with("image/") || kind.starts_with("audio/") || kind == "text/plain";
     let how = if shown { "inline" } else { "attachment" };
     match &row.name {
         None => how.to_owned(),
-        Some(name) => format!("{how}; filename*=UTF-8''{}", percent(name)),
+        // As RFC 8187 writes it.
+        Some(name) => format!("{how}; filename*=UTF-8''{}", percent::encoded(name)),
     }
-}
-
-/// A name as RFC 8187 writes it.
-fn percent(name: &str) -> String {
-    name.bytes().fold(String::new(), |mut text, byte| {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                text.push(char::from(byte));
-            }
-            other => text.push_str(&format!("%{other:02X}")),
-        }
-        text
-    })
 }
 
 #[cfg(test)]
 mod tests {
+    use adk_bridge_protocol::time::Timestamp;
+
     use super::*;
 
     #[test]
@@ -239,21 +277,21 @@ mod tests {
             ("lines=1-2", None),
         ];
         for (text, range) in cases {
-            assert_eq!(wanted(text, 10), range, "{text}");
+            assert_eq!(requested_range(text, 10), range, "{text}");
         }
-        assert_eq!(wanted("bytes=0-3", 0), Some(None));
+        assert_eq!(requested_range("bytes=0-3", 0), Some(None));
     }
 
     #[test]
     fn names_are_written_so_that_no_header_breaks() {
         let row = |media_type: &str, name: Option<&str>| FileRow {
             id: String::new(),
-            chat_id: String::new(),
-            user: String::new(),
+            chat_id: String::new().into(),
+            user: String::new().into(),
             media_type: media_type.to_owned(),
             bytes: 0,
             name: name.map(str::to_owned),
-            created: 0,
+            created: Timestamp::default(),
         };
         let cases = [
             (row("image/png", None), "inline"),

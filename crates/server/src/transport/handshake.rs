@@ -1,133 +1,206 @@
 //! How a WebSocket begins: who may open one, from which page, and how large its frames may be.
+//!
+//! axum's own upgrade hands out a finished WebSocket. Here the bytes below it are counted while they arrive (see
+//! `arriving`), and clients get the reason of a refusal in a form that they can see; so the upgrade is hyper's and the
+//! handshake tungstenite's.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use adk_bridge_protocol::base64;
+use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::wire::frame::MAX_TEXT_FRAME_BYTES;
 use adk_bridge_protocol::wire::live::Close;
+use axum::Json;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{self, HeaderName, HeaderValue};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use axum::{Extension, Json};
 use hyper_util::rt::TokioIo;
 use serde_json::json;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
+use super::access::Access;
+use super::body::{Intake, NOBODY};
+use super::error::AppError;
 use super::socket::Socket;
-use crate::auth::{self, User};
-use crate::error::AppError;
-use crate::router::App;
-use crate::sockets::{Place, TICKET_LIFE};
+use crate::auth::Identity;
+use crate::config::Config;
+use crate::connections::ConnectionPlace;
+use crate::sockets::{Place, Sockets, TICKET_LIFE};
 
-/// Every idle connection has one; three frames of an uplink's audio fit into it.
+/// Every idle connection has one; three audio frames of a client fit into it.
 const READ_BUFFER_BYTES: usize = 2 * 1024;
-/// Beyond it written frames go out without waiting for more.
+/// Beyond this, frames are written without waiting for more.
 const WRITE_BUFFER_BYTES: usize = 4 * 1024;
+
+/// When a user with too many WebSockets may try again: one may be closed at any time.
+const SOON: Duration = Duration::from_secs(2);
+/// How long a refused client may take to answer the close: a few round trips of a slow network.
+const PARTING: Duration = Duration::from_millis(500);
+
+/// What a client sends with its request to open a WebSocket, before base64.
+const NONCE_BYTES: usize = 16;
 
 /// `POST /api/ticket`: browsers cannot send a key with a WebSocket.
 pub async fn ticket(
-    State(app): State<App>,
-    Extension(User(user)): Extension<User>,
+    State(sockets): State<Arc<Sockets>>,
+    identity: Identity,
 ) -> Result<Response, AppError> {
     let body = json!({
-        "ticket": app.sockets.ticket(&user)?,
+        "ticket": sockets.ticket(identity)?,
         "expiresInMs": u64::try_from(TICKET_LIFE.as_millis()).unwrap_or(u64::MAX),
     });
-    // Whoever keeps answers must not keep this one.
+    // No cache may keep a ticket.
     let no_store = [(header::CACHE_CONTROL, "no-store")];
     Ok((no_store, Json(body)).into_response())
 }
 
-/// Opens a socket and hands it to its door; or says why not, in the way that the client can see.
-///
-/// A browser shows its page neither the status nor the body of a refusal, so that one with an `Origin` is let in and
-/// closed with a code.
-pub fn open<Door, Serving>(
-    app: App,
-    request: Request,
-    ticket: Option<&str>,
-    door: Door,
-) -> Result<Response, AppError>
-where
-    Door: FnOnce(Socket, String, Place) -> Serving + Send + 'static,
-    Serving: Future<Output = ()> + Send,
-{
-    let headers = request.headers();
-    auth::check_host(&app, headers)?;
-    auth::check_origin(&app, headers)?;
-    let accept = check_upgrade(headers)?;
-    let user = auth::user_of(&app, headers).or_else(|| app.sockets.redeem(ticket?));
-    if user.is_none() && !headers.contains_key(header::ORIGIN) {
-        return Ok(auth::unauthorized());
-    }
-    let response = switching(headers, accept)?;
-    // Counted before the client can know that it is open.
-    let place = user.as_deref().map(|user| app.sockets.enter(user));
-    tokio::spawn(async move {
-        let Ok(upgraded) = hyper::upgrade::on(request).await else {
-            return; // The client has left before it began.
-        };
-        let largest = app.config.server.max_body_bytes.min(MAX_TEXT_FRAME_BYTES);
-        let limits = WebSocketConfig::default()
-            .read_buffer_size(READ_BUFFER_BYTES)
-            .write_buffer_size(WRITE_BUFFER_BYTES)
-            .max_message_size(Some(largest))
-            .max_frame_size(Some(largest));
-        let heartbeat = app.config.live.heartbeat.0;
-        let mut socket = Socket::new(TokioIo::new(upgraded), limits, heartbeat).await;
-        match (user, place) {
-            (Some(user), Some(Some(place))) => door(socket, user, place).await,
-            (Some(_), _) => Box::pin(socket.close(Close::TOO_MANY)).await,
-            (None, _) => Box::pin(socket.close(Close::UNAUTHORIZED)).await,
+/// Opens WebSockets.
+#[derive(Debug, Clone)]
+pub struct Upgrades {
+    access: Access,
+    sockets: Arc<Sockets>,
+    intake: Intake,
+    heartbeat: Duration,
+}
+
+impl Upgrades {
+    pub fn new(config: &Config, access: Access, sockets: Arc<Sockets>, intake: Intake) -> Self {
+        Self {
+            access,
+            sockets,
+            intake,
+            heartbeat: config.live.heartbeat.0,
         }
-    });
+    }
+
+    /// Opens a socket and serves it, or refuses it in a form that the client can see.
+    ///
+    /// A browser hides the status and the body of a refusal from its page, so a client with an `Origin` is accepted and
+    /// then closed with a code.
+    pub(super) async fn open<Serving>(
+        self,
+        request: Request,
+        ticket: Option<&str>,
+        serve: impl FnOnce(Socket, UserId, Place) -> Serving + Send + 'static,
+    ) -> Result<Response, AppError>
+    where
+        Serving: Future<Output = ()> + Send,
+    {
+        self.access.check_socket(&request)?;
+        let response = switching(&request)?;
+        let (parts, body) = request.into_parts();
+        let identity = match self.access.authenticate(&parts).await {
+            Ok(identity) => Ok(identity),
+            Err(refusal) => ticket
+                .and_then(|ticket| self.sockets.redeem(ticket))
+                .ok_or(refusal),
+        };
+        let connection = parts.extensions.get::<Arc<ConnectionPlace>>().cloned();
+        let admitted = match identity {
+            // Counted before the client knows that it is open.
+            Ok(Identity { user, .. }) => match self.admit(&user, connection.as_deref()) {
+                Ok(place) => Ok((user, place)),
+                Err(error) => Err((Close::TOO_MANY, error)),
+            },
+            Err(refusal) => {
+                let why = Close::from(&refusal);
+                let error = self.access.refuse(refusal, &parts);
+                if !parts.headers.contains_key(header::ORIGIN) {
+                    return Err(error);
+                }
+                Err((why, error))
+            }
+        };
+        // It takes up a connection until the client has read the reason.
+        if let (Err((_, error)), Some(connection)) = (&admitted, &connection)
+            && !connection.parts_refused()
+        {
+            return Err(error.clone());
+        }
+        let request = Request::from_parts(parts, body);
+        tokio::spawn(async move {
+            let Ok(upgraded) = hyper::upgrade::on(request).await else {
+                return; // The client has left before it began.
+            };
+            let user = admitted.as_ref().map_or(NOBODY, |(user, _)| user);
+            let terms = self.intake.terms(user, MAX_TEXT_FRAME_BYTES);
+            let limits = WebSocketConfig::default()
+                .read_buffer_size(READ_BUFFER_BYTES)
+                .write_buffer_size(WRITE_BUFFER_BYTES)
+                .max_message_size(Some(terms.largest))
+                .max_frame_size(Some(terms.largest));
+            let stream = TokioIo::new(upgraded);
+            let mut socket = Socket::new(stream, limits, terms, self.heartbeat).await;
+            match admitted {
+                Ok((user, place)) => serve(socket, user, place).await,
+                Err((why, _)) => {
+                    let parting = Box::pin(timeout(PARTING, socket.close(why)));
+                    tokio::select! {
+                        // The reason is written first, even if the place is needed already.
+                        biased;
+                        _ = parting => {}
+                        () = is_cut(connection) => {}
+                    }
+                }
+            }
+        });
+        Ok(response)
+    }
+
+    fn admit(
+        &self,
+        user: &UserId,
+        connection: Option<&ConnectionPlace>,
+    ) -> Result<Place, AppError> {
+        if let Some(connection) = connection {
+            connection.claim(user)?;
+        }
+        self.sockets.enter(user).ok_or_else(|| {
+            let message = "too many of your WebSockets are open (server.max_sockets); close one";
+            AppError::too_many(message, SOON)
+        })
+    }
+}
+
+/// Returns when the place of a refused WebSocket is needed.
+async fn is_cut(connection: Option<Arc<ConnectionPlace>>) {
+    match connection {
+        Some(connection) => connection.is_cut().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The answer that opens a WebSocket.
+fn switching(request: &Request) -> Result<Response, AppError> {
+    let response = create_response_with_body(request, Body::empty);
+    let (Ok(mut response), true) = (response, has_nonce(request.headers())) else {
+        return Err(AppError::new(
+            StatusCode::UPGRADE_REQUIRED,
+            "not_a_websocket",
+            "expected a WebSocket upgrade of version 13, over HTTP/1.1, with a Sec-WebSocket-Key of 16 bytes in base64",
+        ));
+    };
+    // A client that names subprotocols gives up unless one of them is chosen.
+    let offered = request
+        .headers()
+        .get(header::SEC_WEBSOCKET_PROTOCOL)
+        .and_then(|offered| offered.to_str().ok())
+        .and_then(|offered| offered.split(',').next()?.trim().parse().ok());
+    if let Some(first) = offered {
+        let headers = response.headers_mut();
+        headers.insert(header::SEC_WEBSOCKET_PROTOCOL, first);
+    }
     Ok(response)
 }
 
-/// Reads what a client must send to open a WebSocket; returns what it must be sent back.
-fn check_upgrade(headers: &HeaderMap) -> Result<HeaderValue, AppError> {
-    let asks = |name: HeaderName, word: &str| {
-        headers.get_all(name).iter().any(|value| {
-            let words = value.to_str().unwrap_or_default().split(',');
-            words
-                .map(str::trim)
-                .any(|one| one.eq_ignore_ascii_case(word))
-        })
-    };
-    let version = headers.get(header::SEC_WEBSOCKET_VERSION);
+/// The protocol requires it, and tungstenite does not check.
+fn has_nonce(headers: &HeaderMap) -> bool {
     let key = headers.get(header::SEC_WEBSOCKET_KEY);
-    let accept = key.and_then(|key| derive_accept_key(key.as_bytes()).parse().ok());
-    match accept {
-        Some(accept)
-            if asks(header::CONNECTION, "upgrade")
-                && asks(header::UPGRADE, "websocket")
-                && version.is_some_and(|version| version == "13") =>
-        {
-            Ok(accept)
-        }
-        _ => Err(AppError::new(
-            StatusCode::UPGRADE_REQUIRED,
-            "not_a_websocket",
-            "this door takes WebSockets only, of version 13",
-        )),
-    }
-}
-
-fn switching(headers: &HeaderMap, accept: HeaderValue) -> Result<Response, AppError> {
-    let mut response = Response::builder()
-        .status(StatusCode::SWITCHING_PROTOCOLS)
-        .header(header::CONNECTION, "upgrade")
-        .header(header::UPGRADE, "websocket")
-        .header(header::SEC_WEBSOCKET_ACCEPT, accept);
-    // A client that names subprotocols gives up unless one of them is chosen.
-    let offered = headers
-        .get(header::SEC_WEBSOCKET_PROTOCOL)
-        .and_then(|offered| offered.to_str().ok())
-        .and_then(|offered| offered.split(',').next());
-    if let Some(first) = offered {
-        response = response.header(header::SEC_WEBSOCKET_PROTOCOL, first.trim());
-    }
-    response
-        .body(Body::empty())
-        .map_err(|error| AppError::bad_request("bad_request", error.to_string()))
+    let key = key.and_then(|key| key.to_str().ok());
+    key.and_then(|key| base64::decode(key).ok())
+        .is_some_and(|nonce| nonce.len() == NONCE_BYTES)
 }

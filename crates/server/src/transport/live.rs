@@ -1,4 +1,4 @@
-//! `WS /live`: the bidirectional door, one connection to one chat.
+//! `WS /live`: speech and text in both directions, one connection to one chat.
 //!
 //! ```text
 //!   text frame ──▶ ClientFrame ──┬─ ping, audio_config: answered here
@@ -9,8 +9,8 @@
 //!   binary frame ◀─ data-pcm, where the client asked for binary audio
 //! ```
 //!
-//! One loop reads and writes, so that a client which takes nothing is not listened to either; requests that it may have
-//! under way are counted by credits. Everything belongs to the connection but the seat, which the chat has.
+//! One loop reads and writes, so nothing is read from a client that takes nothing; credits limit the requests in
+//! progress. Everything here belongs to the connection, except the chat's own view of it.
 
 mod meter;
 mod stream;
@@ -18,8 +18,12 @@ mod stream;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use adk_bridge_protocol::chunk::{Chunk, Sdk};
+use adk_bridge_protocol::chunk::Chunk;
 use adk_bridge_protocol::dialect::Dialect;
+use adk_bridge_protocol::id::{ChatId, UserId};
+use adk_bridge_protocol::json_text::Json;
+use adk_bridge_protocol::sdk::Sdk;
+use adk_bridge_protocol::wire::frame::FrameError;
 use adk_bridge_protocol::wire::live::{
     AudioWire, BinaryFrame, ClientFrame, Close, ControlFrame, Kind, Message as ChatMessage, Sender,
     request_id_of,
@@ -32,108 +36,121 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::time::Instant;
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use uuid::Uuid;
 
-use super::handshake;
-use super::socket::{Gone, Incoming, LAST_CHUNKS, Socket, text, told};
+use super::error::AppError;
+use super::handshake::Upgrades;
+use super::socket::{Incoming, LAST_CHUNKS, Socket, SocketEnd, shutdown, text};
+use crate::budget::{BudgetError, Tally, TallyEntry};
 use crate::chat::live::{
-    Credit, LiveAsk, LiveCommand, LiveInput, MAX_UNDER_WAY, OUTGOING, Outgoing, Seat,
+    Credit, LiveAsk, LiveClient, LiveCommand, LiveInput, MAX_UNDER_WAY, OUTGOING, Outgoing,
 };
-use crate::chat::request::{ChatRequest, check_id, dialect_of};
+use crate::chat::request::{ChatRequest, RequestFields, check_id, dialect_of, sdk_of};
 use crate::chat::{Chats, Command, new_id};
-use crate::config;
-use crate::error::AppError;
-use crate::router::App;
+use crate::config::{self, Config};
+use crate::connections::WrittenMessages;
+use crate::files::address::Base;
+use crate::parsing;
 use crate::sockets::Place;
 use meter::Meter;
 use stream::{Event, Stream};
 
-/// How many turns may wait to be written; a client that is so far behind has no use for them.
+/// How many turns may wait to be written; a client that lags so far has no use for more.
 const MAX_TURNS: usize = 16;
-/// When clients connect again after a restart, spread so that they do not come at once.
+/// When clients reconnect after a restart, spread so that they do not all come at once.
 const RECONNECT_MS: std::ops::Range<u64> = 500..2_000;
 
-/// What a client says in the address.
+/// The query parameters.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Params {
-    chat: Option<String>,
+    chat: Option<ChatId>,
     dialect: Option<String>,
-    sdk: Option<u8>,
+    sdk: Option<Value>,
     ticket: Option<String>,
 }
 
 pub async fn open(
-    State(app): State<App>,
+    State(chats): State<Chats>,
+    State(config): State<Arc<Config>>,
+    State(upgrades): State<Upgrades>,
     Query(params): Query<Params>,
+    base: Base,
     request: Request,
 ) -> Result<Response, AppError> {
     let dialect = dialect_of(params.dialect.as_deref())?;
-    let sdk = match params.sdk {
-        Some(7) => Sdk::V7,
-        _ => Sdk::V6,
-    };
+    let sdk = sdk_of(params.sdk.as_ref(), Sdk::default())?;
     if let Some(chat_id) = &params.chat {
-        check_id("chat", chat_id)?;
+        check_id("chat", chat_id.as_str())?;
     }
-    let (chats, config) = (app.chats.clone(), app.config.clone());
+    let named = params.chat;
+    let serve = move |socket, user, place| async move {
+        let client = Client {
+            id: Uuid::new_v4(),
+            user,
+            is_named: named.is_some(),
+            chat_id: named.unwrap_or_else(|| new_id("chat").into()),
+            dialect,
+            sdk,
+            base,
+        };
+        serve(chats, &config.live, client, socket, place).await;
+    };
     let ticket = params.ticket.as_deref();
-    let named = params.chat.clone();
-    handshake::open(
-        app,
-        request,
-        ticket,
-        move |socket, user, place| async move {
-            let who = Who {
-                id: Uuid::new_v4(),
-                user,
-                is_named: named.is_some(),
-                chat_id: named.unwrap_or_else(|| new_id("chat")),
-                dialect,
-                sdk,
-            };
-            serve(chats, &config.live, who, socket, place).await;
-        },
-    )
+    upgrades.open(request, ticket, serve).await
 }
 
 /// Whose connection it is, and to which chat.
-struct Who {
+struct Client {
     id: Uuid,
-    user: String,
-    chat_id: String,
+    user: UserId,
+    chat_id: ChatId,
     /// Whether the client chose the chat.
     is_named: bool,
     dialect: Dialect,
     sdk: Sdk,
+    /// What the URLs of files begin with for it.
+    base: Base,
 }
 
 async fn serve(
     chats: Chats,
     limits: &config::Live,
-    who: Who,
+    client: Client,
     mut socket: Socket,
     mut place: Place,
 ) {
-    let (connection, chat) = (who.id, who.chat_id.clone());
+    let (connection, chat) = (client.id, client.chat_id.clone());
     tracing::info!(%connection, %chat, "live connection {connection} opens chat {chat}");
     let (out, outgoing) = mpsc::channel(OUTGOING);
-    let seat = Seat::new(who.id, who.dialect, who.sdk, out);
-    // Boxed, as is everything that happens now and then: an idle connection is as large as the largest of what is not.
-    let seated = Box::pin(chats.ask(&who.user, &who.chat_id, |answer| {
-        Command::Live(LiveCommand::Sit { seat, answer })
+    let live_client = LiveClient::new(
+        client.id,
+        client.dialect,
+        client.sdk,
+        client.base.clone(),
+        out,
+    );
+    // Boxed so that rare branches do not grow the future of an idle connection.
+    let attached = Box::pin(chats.ask(&client.user, &client.chat_id, |answer| {
+        let client = live_client;
+        Command::Live(LiveCommand::Attach { client, answer })
     }));
-    let why = match seated.await.flatten() {
+    let why = match attached.await.flatten() {
         Err(error) => {
             tracing::warn!(%connection, %error, "live connection {connection} is refused");
-            Box::pin(socket.close(Close::INTERNAL)).await;
+            let error = AppError::from(error);
+            let close = match error.retry_after {
+                Some(_) => Close::from(&error),
+                None => Close::INTERNAL,
+            };
+            Box::pin(socket.close(close)).await;
             return;
         }
         Ok(()) => {
             let mut connection = Connection {
                 chats,
-                who,
+                client,
                 socket: &mut socket,
                 outgoing,
                 credits: Arc::new(Semaphore::new(MAX_UNDER_WAY)),
@@ -143,48 +160,54 @@ async fn serve(
                 streams: VecDeque::new(),
                 silenced: None,
                 sequence: 0,
+                written: WrittenMessages::default(),
             };
             connection.run(&mut place.closing).await
         }
     };
     let reason = match &why {
-        Gone::Left => "the client left",
-        Gone::Close(close) => close.reason,
+        SocketEnd::Left => "the client left",
+        SocketEnd::Close(close) | SocketEnd::Refused(_, close) => close.reason,
     };
     tracing::info!(%connection, %chat, "live connection {connection} ends: {reason}");
-    if let Gone::Close(why) = why {
+    if let SocketEnd::Close(why) | SocketEnd::Refused(_, why) = why {
         Box::pin(socket.close(why)).await;
     }
 }
 
 struct Connection<'s> {
     chats: Chats,
-    who: Who,
+    client: Client,
     socket: &'s mut Socket,
     outgoing: mpsc::Receiver<Outgoing>,
     credits: Arc<Semaphore>,
-    /// What the next request is paid with; without it no frame is read.
+    /// The credit for the next request; without one no frame is read.
     credit: Option<OwnedSemaphorePermit>,
     wire: AudioWire,
     meter: Meter,
     /// The first is being written.
     streams: VecDeque<Stream>,
-    /// The turn whose audio is void.
+    /// The turn whose audio is discarded.
     silenced: Option<u16>,
     /// Counts binary frames.
     sequence: u32,
+    written: WrittenMessages,
 }
 
 impl Connection<'_> {
     /// Serves the connection until it ends.
-    async fn run(&mut self, closing: &mut watch::Receiver<bool>) -> Gone {
+    async fn run(&mut self, closing: &mut watch::Receiver<bool>) -> SocketEnd {
         let why = match self.converse(closing).await {
             Ok(never) => match never {},
             Err(why) => why,
         };
-        if matches!(why, Gone::Close(Close::GOING_AWAY)) {
-            // Who cannot be told this can be told nothing.
+        if matches!(why, SocketEnd::Close(Close::GOING_AWAY)) {
+            // A client that does not take this is gone.
             let _ = tokio::time::timeout(LAST_CHUNKS, Box::pin(self.say_farewell())).await;
+        }
+        if let SocketEnd::Refused(refusal, _) = &why {
+            let telling = Box::pin(self.refuse(refusal, None));
+            let _ = tokio::time::timeout(LAST_CHUNKS, telling).await;
         }
         why
     }
@@ -192,11 +215,11 @@ impl Connection<'_> {
     async fn converse(
         &mut self,
         closing: &mut watch::Receiver<bool>,
-    ) -> Result<std::convert::Infallible, Gone> {
-        if !self.who.is_named {
-            let chat = Chunk::transient("data-chat", json!({"id": self.who.chat_id}));
+    ) -> Result<std::convert::Infallible, SocketEnd> {
+        if !self.client.is_named {
+            let chat = Chunk::transient("data-chat", json!({"id": self.client.chat_id}));
             let mut event = Vec::new();
-            sse::chunk(&mut event, &chat, self.who.sdk);
+            sse::chunk(&mut event, &chat, self.client.sdk);
             Box::pin(self.socket.send(text(event)?)).await?;
         }
         loop {
@@ -204,10 +227,10 @@ impl Connection<'_> {
             tokio::select! {
                 outgoing = self.outgoing.recv() => match outgoing {
                     Some(outgoing) => Box::pin(self.pass_on(outgoing)).await?,
-                    None => return Err(Gone::Close(Close::INTERNAL)),
+                    None => return Err(SocketEnd::Close(Close::INTERNAL)),
                 },
                 () = stream::arrival(&mut self.streams) => {
-                    // An interruption is told before the end of the turn that it cuts.
+                    // An interruption is sent before the end of the turn that it cuts.
                     while let Ok(outgoing) = self.outgoing.try_recv() {
                         Box::pin(self.pass_on(outgoing)).await?;
                     }
@@ -219,27 +242,28 @@ impl Connection<'_> {
                     self.credit = credit.ok();
                 }
                 incoming = self.socket.next(listen) => Box::pin(self.take(incoming?)).await?,
-                () = told(closing) => return Err(Gone::Close(Close::GOING_AWAY)),
+                () = shutdown(closing) => return Err(SocketEnd::Close(Close::GOING_AWAY)),
             }
         }
     }
 
-    /// Takes one frame of the client.
-    async fn take(&mut self, incoming: Incoming) -> Result<(), Gone> {
+    /// Handles one frame of the client.
+    async fn take(&mut self, incoming: Incoming) -> Result<(), SocketEnd> {
         let mut request_id = None;
+        let bytes = incoming.len();
         let ask = match incoming {
-            Incoming::Text(text) => match ClientFrame::parse(&text) {
+            Incoming::Text(text) => match read_frame(text).await {
                 Ok(frame) => {
                     if let ClientFrame::Message(message) = &frame {
-                        request_id = message.request_id().map(str::to_owned);
+                        request_id = message.request_id();
                     }
                     self.understand(frame, request_id.as_deref()).await?
                 }
-                Err(error) => {
-                    let request_id = request_id_of(&text);
+                Err(FrameReadError::Refused(error, request_id)) => {
                     let refusal = ControlFrame::refusal(&error, request_id.as_deref());
                     return self.control(&refusal).await;
                 }
+                Err(FrameReadError::Failed(error)) => return self.refuse(&error, None).await,
             },
             Incoming::Binary(bytes) => match BinaryFrame::parse(&bytes, Sender::Client) {
                 Ok(frame) => Some(LiveAsk::Input(input_of(&frame))),
@@ -258,24 +282,37 @@ impl Connection<'_> {
                 request_id: None,
             };
             self.control(&refusal).await?;
-            return Err(Gone::Close(Close::TOO_MANY));
+            return Err(SocketEnd::Close(Close::TOO_MANY));
         }
-        match self.credit.take() {
-            Some(permit) => self.ask(ask, Credit { permit, request_id }).await,
-            None => Ok(()), // Frames are read only with a credit at hand.
-        }
+        let (ask, waiting) = match count(ask, bytes, self.socket.waiting()) {
+            Ok(counted) => counted,
+            Err(refusal) => return self.refuse(&refusal.into(), request_id.as_deref()).await,
+        };
+        let Some(permit) = self.credit.take() else {
+            return Ok(()); // Frames are read only with a credit at hand.
+        };
+        let credit = Credit {
+            permit,
+            request_id,
+            waiting,
+        };
+        self.ask(ask, credit).await
     }
 
-    async fn ask(&mut self, ask: LiveAsk, credit: Credit) -> Result<(), Gone> {
+    async fn ask(&mut self, ask: LiveAsk, credit: Credit) -> Result<(), SocketEnd> {
         let command = LiveCommand::Ask {
-            connection: self.who.id,
+            connection: self.client.id,
             ask,
             credit,
         };
         self.chats
-            .tell(&self.who.user, &self.who.chat_id, Command::Live(command))
+            .send(
+                &self.client.user,
+                &self.client.chat_id,
+                Command::Live(command),
+            )
             .await
-            .map_err(|_| Gone::Close(Close::GOING_AWAY))
+            .map_err(|_| SocketEnd::Close(Close::GOING_AWAY))
     }
 
     /// What a frame asks of the chat, if anything.
@@ -283,7 +320,7 @@ impl Connection<'_> {
         &mut self,
         frame: ClientFrame,
         request_id: Option<&str>,
-    ) -> Result<Option<LiveAsk>, Gone> {
+    ) -> Result<Option<LiveAsk>, SocketEnd> {
         let ask = match frame {
             ClientFrame::Message(message) => match self.request_of(message) {
                 Ok(request) => LiveAsk::Message(Box::new(request)),
@@ -296,15 +333,15 @@ impl Connection<'_> {
             ClientFrame::Interrupt { .. } => LiveAsk::Interrupt,
             ClientFrame::AudioControl(action) => LiveAsk::Input(LiveInput::AudioControl(action)),
             ClientFrame::AudioChunk { pcm } => LiveAsk::Input(LiveInput::Audio {
-                pcm,
+                pcm: pcm.into(),
                 pre_roll: false,
             }),
             ClientFrame::VideoFrame { data, media_type } => {
+                let data = data.into();
                 LiveAsk::Input(LiveInput::Picture { data, media_type })
             }
             ClientFrame::Modality(modality) => LiveAsk::Input(LiveInput::Modality(modality)),
             ClientFrame::Ping { timestamp } => {
-                let timestamp = std::borrow::Cow::Owned(timestamp);
                 self.control(&ControlFrame::Pong { timestamp }).await?;
                 return Ok(None);
             }
@@ -317,38 +354,49 @@ impl Connection<'_> {
     }
 
     fn request_of(&self, message: ChatMessage) -> Result<ChatRequest, AppError> {
-        let chat_id = &self.who.chat_id;
-        // A client that was given its chat has one of another name, which it made up before it was told.
-        if let Some(id) = message.id.filter(|id| self.who.is_named && id != chat_id) {
+        let chat_id = &self.client.chat_id;
+        // A client whose chat was assigned may still use the id that it made up before.
+        if let Some(id) = message
+            .id
+            .filter(|id| self.client.is_named && id != chat_id)
+        {
             return Err(AppError::unprocessable(
                 "wrong_chat",
-                format!("this connection is for the chat {chat_id:?}; open another one for {id:?}"),
+                format!(
+                    "this connection belongs to the chat {chat_id:?}; open another one for {id:?}"
+                ),
             ));
         }
-        let mut fields = message.extra;
-        fields.insert("id".into(), json!(chat_id));
-        fields.insert("messages".into(), message.messages);
         let dialect = message.dialect.as_deref();
-        let dialect = dialect.unwrap_or(self.who.dialect.as_str());
-        fields.insert("dialect".into(), json!(dialect));
-        if self.who.sdk == Sdk::V7 {
-            fields.entry("sdk").or_insert(Value::from(7));
-        }
-        ChatRequest::of(fields)
+        let dialect = Json::from(dialect.unwrap_or(self.client.dialect.as_str()));
+        let id = Json::from(chat_id.as_str());
+        let sdk = message.extra.get("sdk");
+        let sdk = sdk.unwrap_or_else(|| Value::from(self.client.sdk.number()).into());
+        let mut request = ChatRequest::of(&RequestFields {
+            id: Some(id.raw()),
+            dialect: Some(dialect.raw()),
+            sdk: Some(sdk.raw()),
+            messages: Some(message.messages.raw()),
+            ..RequestFields::default()
+        })?;
+        request.base = self.client.base.clone();
+        request.had = self.written.so_far();
+        Ok(request)
     }
 
-    async fn pass_on(&mut self, outgoing: Outgoing) -> Result<(), Gone> {
+    async fn pass_on(&mut self, outgoing: Outgoing) -> Result<(), SocketEnd> {
         match outgoing {
             Outgoing::Turn { turn, answer } => self.queue(Stream::of_turn(turn, answer)),
             Outgoing::Missed(answer) => self.queue(Stream::missed(answer)),
-            // Its credit goes back when the client has been told.
+            // Its credit is returned when the client has its answer.
             Outgoing::Refused { error, credit } => {
-                self.refuse(&error, credit.request_id.as_deref()).await
+                let request_id = credit.request_id.as_deref();
+                self.refuse(&error.into(), request_id).await
             }
-            Outgoing::Failed(error) => self.refuse(&error, None).await,
+            Outgoing::Failed(error) => self.refuse(&error.into(), None).await,
             Outgoing::Interrupted { turn } => {
                 self.silenced = Some(turn);
-                // What was said before it is text, and short.
+                // The text before it is short, so it is sent first.
                 while let Some(piece) = stream::before_the_end(&mut self.streams, turn) {
                     self.write(Some(piece)).await?;
                 }
@@ -357,20 +405,20 @@ impl Connection<'_> {
             Outgoing::Modality(modality) => {
                 self.control(&ControlFrame::Modality { modality }).await
             }
-            Outgoing::Close(why) => Err(Gone::Close(why)),
+            Outgoing::Close(why) => Err(SocketEnd::Close(why)),
         }
     }
 
-    fn queue(&mut self, stream: Stream) -> Result<(), Gone> {
+    fn queue(&mut self, stream: Stream) -> Result<(), SocketEnd> {
         if self.streams.len() >= MAX_TURNS {
-            return Err(Gone::Close(Close::TIMEOUT));
+            return Err(SocketEnd::Close(Close::TIMEOUT));
         }
         self.streams.push_back(stream);
         Ok(())
     }
 
     /// Writes one piece of the first stream, or its end.
-    async fn write(&mut self, piece: Option<Bytes>) -> Result<(), Gone> {
+    async fn write(&mut self, piece: Option<Bytes>) -> Result<(), SocketEnd> {
         let Some(stream) = self.streams.front_mut() else {
             return Ok(());
         };
@@ -378,9 +426,9 @@ impl Connection<'_> {
         let Some(piece) = piece else {
             let is_whole = stream.is_done;
             self.streams.pop_front();
-            // The turn goes on without a reader that fell too far behind.
+            // The turn continues without a reader that was given up.
             if !is_whole {
-                return Err(Gone::Close(Close::TIMEOUT));
+                return Err(SocketEnd::Close(Close::TIMEOUT));
             }
             return match turn {
                 Some(turn) => self.control(&ControlFrame::TurnEnd { turn }).await,
@@ -395,10 +443,13 @@ impl Connection<'_> {
         for event in stream::events(&piece, self.wire) {
             match event {
                 Event::Done(event) => {
+                    self.socket.feed(text(event)?).await?;
                     if let Some(stream) = self.streams.front_mut() {
                         stream.is_done = true;
+                        if let Some(message) = stream.whole_message() {
+                            self.written.note(message);
+                        }
                     }
-                    self.socket.feed(text(event)?).await?;
                 }
                 Event::Chunk(event) => self.socket.feed(text(event)?).await?,
                 Event::Audio { turn, .. } if self.silenced == Some(turn) => {}
@@ -427,7 +478,11 @@ impl Connection<'_> {
         self.socket.flush().await
     }
 
-    async fn refuse(&mut self, error: &AppError, request_id: Option<&str>) -> Result<(), Gone> {
+    async fn refuse(
+        &mut self,
+        error: &AppError,
+        request_id: Option<&str>,
+    ) -> Result<(), SocketEnd> {
         let frame = ControlFrame::Error {
             code: error.code,
             message: error.message.as_str().into(),
@@ -436,14 +491,14 @@ impl Connection<'_> {
         self.control(&frame).await
     }
 
-    async fn control(&mut self, frame: &ControlFrame<'_>) -> Result<(), Gone> {
+    async fn control(&mut self, frame: &ControlFrame<'_>) -> Result<(), SocketEnd> {
         let mut bytes = Vec::new();
         frame.write(&mut bytes);
         self.socket.send(text(bytes)?).await
     }
 
-    /// Brings what the chat said last, and when to come back.
-    async fn say_farewell(&mut self) -> Result<(), Gone> {
+    /// Sends the chat's last chunks, and when to reconnect.
+    async fn say_farewell(&mut self) -> Result<(), SocketEnd> {
         while let Ok(outgoing) = self.outgoing.try_recv() {
             if !matches!(outgoing, Outgoing::Close(_)) {
                 self.pass_on(outgoing).await?;
@@ -456,13 +511,43 @@ impl Connection<'_> {
             }
         }
         let spread = RECONNECT_MS.end - RECONNECT_MS.start;
-        let after_ms = RECONNECT_MS.start + self.who.id.as_u64_pair().0 % spread;
+        let after_ms = RECONNECT_MS.start + self.client.id.as_u64_pair().0 % spread;
         self.control(&ControlFrame::Reconnect { after_ms }).await
     }
 }
 
+/// Why a frame has not been read.
+enum FrameReadError {
+    /// It is invalid; with its request id, if it has one.
+    Refused(FrameError, Option<String>),
+    Failed(AppError),
+}
+
+async fn read_frame(text: Utf8Bytes) -> Result<ClientFrame, FrameReadError> {
+    let cost = parsing::cost(std::iter::once(text.as_bytes()));
+    let read = move || {
+        ClientFrame::parse(&text)
+            .map_err(|error| FrameReadError::Refused(error, request_id_of(&text)))
+    };
+    let read = parsing::read(cost, read).await;
+    read.map_err(|error| FrameReadError::Failed(error.into()))?
+}
+
+/// Counts the bytes of a frame: speech and pictures until the agent has them, everything else until it is answered.
+fn count(
+    ask: LiveAsk,
+    bytes: usize,
+    waiting: &Arc<Tally>,
+) -> Result<(LiveAsk, Option<TallyEntry>), BudgetError> {
+    Ok(match ask {
+        LiveAsk::Input(input) => (LiveAsk::Input(input.counted(waiting)?), None),
+        ask => (ask, Some(waiting.hold(bytes)?)),
+    })
+}
+
 fn input_of(frame: &BinaryFrame<'_>) -> LiveInput {
-    let data = frame.payload.to_vec();
+    // A copy, because the received bytes are a slice of a larger buffer.
+    let data = Bytes::copy_from_slice(frame.payload);
     match frame.kind {
         Kind::Jpeg => LiveInput::Picture {
             data,

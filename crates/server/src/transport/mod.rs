@@ -1,13 +1,24 @@
-//! Doors: they read requests, ask the chat, and write answers.
+//! HTTP and WebSockets: handlers read requests, ask the chat, and write answers.
 //!
 //! None of them names an agent or the store.
 
+pub mod access;
 pub mod ai_sdk_ws;
+mod base;
 pub mod body;
 pub mod chat;
 pub mod chats;
+pub mod cors;
+pub mod error;
+pub mod error_body;
 pub mod files;
 pub mod handshake;
+mod incoming;
 pub mod live;
 pub mod page;
+mod percent;
 mod socket;
+mod state;
+mod text;
+
+pub use state::App;

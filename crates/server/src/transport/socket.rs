@@ -1,4 +1,4 @@
-//! One WebSocket: frames in and out with patience but not for ever, signs of life, and an orderly end.
+//! One WebSocket: frames in and out within time limits, heartbeats, and an orderly end.
 //!
 //! ```text
 //!   open ──┬─ a close of ours ─────▶ what the client still sends is thrown away ──▶ gone
@@ -26,50 +26,71 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WireError, Message, Utf8Bytes};
 
+use super::error::AppError;
+use super::incoming::{IncomingMessages, MessageRefusal, Terms};
+use crate::budget::Tally;
 use crate::chat::readers::STALL;
 
-/// How many pings in a row may go without a byte of the client: a tab in the background answers late.
+/// How many pings in a row may pass without a byte from the client: a tab in the background answers late.
 const SILENT_BEATS: u32 = 3;
-/// How long the last chunks of a server that goes away may take to reach a client.
+/// How long the last chunks of a stopping server may take to reach a client.
 pub(super) const LAST_CHUNKS: Duration = Duration::from_secs(1);
 /// How long a client may take to answer our close before it is dropped.
 const PARTING: Duration = Duration::from_secs(2);
-/// What is thrown away of a client that goes on sending after it was closed, at a time.
+/// How much is discarded at a time from a client that keeps sending after the close.
 const DISCARDED_BYTES: usize = 4 * 1024;
 
-pub struct Socket {
-    inner: WebSocketStream<Wire>,
+pub(super) struct Socket<S = TokioIo<Upgraded>> {
+    inner: WebSocketStream<Wire<S>>,
     traffic: Arc<Traffic>,
+    waiting: Arc<Tally>,
     beats: Interval,
     silent: u32,
     heard: u64,
+    /// Whether a frame was read since other tasks last ran.
+    has_read: bool,
 }
 
 /// A frame of the client.
 #[derive(Debug)]
-pub enum Incoming {
+pub(super) enum Incoming {
     Text(Utf8Bytes),
     Binary(Bytes),
 }
 
-/// Why a socket is of no use any more.
-#[derive(Debug)]
-pub enum Gone {
-    /// The client closed it, or its connection broke.
-    Left,
-    /// It is to be closed, and this is why.
-    Close(Close),
+impl Incoming {
+    /// How many bytes it has.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Binary(bytes) => bytes.len(),
+        }
+    }
 }
 
-impl Socket {
-    pub async fn new(
-        stream: TokioIo<Upgraded>,
+/// Why a socket ends.
+#[derive(Debug)]
+pub(super) enum SocketEnd {
+    /// The client closed it, or its connection broke.
+    Left,
+    /// It has to be closed, with this reason.
+    Close(Close),
+    /// The same, and the client can be sent the details first.
+    Refused(Box<AppError>, Close),
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    pub(super) async fn new(
+        stream: S,
         limits: WebSocketConfig,
+        terms: Terms,
         heartbeat: Duration,
     ) -> Self {
         let traffic = Arc::new(Traffic::default());
+        let waiting = terms.waiting.clone();
         let wire = Wire {
             stream,
+            incoming: IncomingMessages::new(terms),
             traffic: traffic.clone(),
         };
         let mut beats = tokio::time::interval_at(Instant::now() + heartbeat, heartbeat);
@@ -77,24 +98,40 @@ impl Socket {
         Self {
             inner: WebSocketStream::from_raw_socket(wire, Role::Server, Some(limits)).await,
             traffic,
+            waiting,
             beats,
             silent: 0,
             heard: 0,
+            has_read: false,
         }
     }
 
-    /// The next frame; none, every now and then, where nothing but a sign of life is wanted (`listen` is false). The
-    /// client is pinged meanwhile. May be dropped and called again.
-    pub async fn next(&mut self, listen: bool) -> Result<Incoming, Gone> {
+    /// Counts what the client has sent until its chat accepts it.
+    pub(super) fn waiting(&self) -> &Arc<Tally> {
+        &self.waiting
+    }
+
+    /// The next frame. With `listen` false it only checks that the client is alive, and returns no frame now and then.
+    /// The client is pinged meanwhile. Cancel-safe.
+    pub(super) async fn next(&mut self, listen: bool) -> Result<Incoming, SocketEnd> {
+        if std::mem::take(&mut self.has_read) {
+            // A client that sends without a pause would keep others waiting while its frames are ready.
+            tokio::task::yield_now().await;
+        }
         loop {
             tokio::select! {
                 message = self.inner.next(), if listen => match message {
-                    None => return Err(Gone::Left),
-                    Some(Err(error)) => return Err(gone(&error)),
-                    Some(Ok(Message::Text(text))) => return Ok(Incoming::Text(text)),
-                    Some(Ok(Message::Binary(bytes))) => return Ok(Incoming::Binary(bytes)),
-                    // A ping has been answered; after a close the end comes next.
-                    Some(Ok(_)) => {}
+                    None => return Err(SocketEnd::Left),
+                    Some(Err(error)) => return Err(socket_end(error)),
+                    Some(Ok(message)) => {
+                        self.has_read = true;
+                        match message {
+                            Message::Text(text) => return Ok(Incoming::Text(text)),
+                            Message::Binary(bytes) => return Ok(Incoming::Binary(bytes)),
+                            // A ping has been answered; after a close the end comes next.
+                            _ => tokio::task::yield_now().await,
+                        }
+                    }
                 },
                 _ = self.beats.tick() => self.beat(listen).await?,
             }
@@ -102,20 +139,21 @@ impl Socket {
     }
 
     /// Writes a frame; it may stay in the buffer until [`Self::flush`].
-    pub async fn feed(&mut self, message: Message) -> Result<(), Gone> {
+    pub(super) async fn feed(&mut self, message: Message) -> Result<(), SocketEnd> {
         patiently(self.inner.feed(message), &self.traffic).await
     }
 
-    pub async fn flush(&mut self) -> Result<(), Gone> {
+    pub(super) async fn flush(&mut self) -> Result<(), SocketEnd> {
         patiently(self.inner.flush(), &self.traffic).await
     }
 
-    pub async fn send(&mut self, message: Message) -> Result<(), Gone> {
+    pub(super) async fn send(&mut self, message: Message) -> Result<(), SocketEnd> {
         patiently(self.inner.send(message), &self.traffic).await
     }
 
-    /// Says why it ends, and waits a moment for the client's answer: a connection that is cut at once loses the reason.
-    pub async fn close(&mut self, why: Close) {
+    /// Sends the reason and waits a moment for the client's answer: a connection that is closed at once loses the
+    /// reason.
+    pub(super) async fn close(&mut self, why: Close) {
         let frame = CloseFrame {
             code: why.code.into(),
             reason: Utf8Bytes::from_static(why.reason),
@@ -123,7 +161,7 @@ impl Socket {
         let parting = async {
             self.inner.send(Message::Close(Some(frame))).await.ok()?;
             while let Some(Ok(_)) = self.inner.next().await {}
-            // Frames that could not be read are still on their way.
+            // Frames that could not be read are still arriving.
             let wire = self.inner.get_mut();
             wire.shutdown().await.ok()?;
             let mut discarded = vec![0; DISCARDED_BYTES];
@@ -133,67 +171,74 @@ impl Socket {
         let _ = timeout(PARTING, parting).await;
     }
 
-    /// Asks for a sign of life, and gives up on a client that has given none for long; every byte is one, since the
-    /// answer to a ping waits behind a large frame.
-    async fn beat(&mut self, listen: bool) -> Result<(), Gone> {
+    /// Pings the client, and gives up on one that has been silent for too long. Every byte counts as a sign of life,
+    /// since the answer to a ping waits behind a large frame.
+    async fn beat(&mut self, listen: bool) -> Result<(), SocketEnd> {
         let heard = self.traffic.read.load(Relaxed);
         if heard != self.heard || !listen {
             self.heard = heard;
             self.silent = 0;
         }
         if self.silent >= SILENT_BEATS {
-            return Err(Gone::Close(Close::TIMEOUT));
+            return Err(SocketEnd::Close(Close::TIMEOUT));
         }
         self.silent += 1;
         self.send(Message::Ping(Bytes::new())).await
     }
 }
 
-/// Waits until the server goes away.
-pub(super) async fn told(closing: &mut watch::Receiver<bool>) {
+/// Waits until the server shuts down.
+pub(super) async fn shutdown(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|closing| *closing).await;
 }
 
 /// A text frame; everything that is written is JSON, and so it is UTF-8.
-pub(super) fn text(bytes: impl Into<Bytes>) -> Result<Message, Gone> {
+pub(super) fn text(bytes: impl Into<Bytes>) -> Result<Message, SocketEnd> {
     match Utf8Bytes::try_from(bytes.into()) {
         Ok(text) => Ok(Message::Text(text)),
-        Err(_) => Err(Gone::Close(Close::INTERNAL)),
+        Err(_) => Err(SocketEnd::Close(Close::INTERNAL)),
     }
 }
 
-/// A client that takes not a byte for so long has gone away without saying so; telling it why is of no use.
+/// A client that takes no byte for this long is gone, so it is not sent a reason.
 async fn patiently(
     writing: impl Future<Output = Result<(), WireError>>,
     traffic: &Traffic,
-) -> Result<(), Gone> {
+) -> Result<(), SocketEnd> {
     let mut writing = pin!(writing);
     let mut written = traffic.written.load(Relaxed);
     loop {
         if let Ok(done) = timeout(STALL, &mut writing).await {
-            return done.map_err(|_| Gone::Left);
+            return done.map_err(|_| SocketEnd::Left);
         }
         let since = traffic.written.load(Relaxed);
         if since == std::mem::replace(&mut written, since) {
-            return Err(Gone::Left);
+            return Err(SocketEnd::Left);
         }
     }
 }
 
-/// What to say to a client that breaks the rules of the protocol.
-fn gone(error: &WireError) -> Gone {
+/// The end of a socket whose client broke the rules of the protocol.
+fn socket_end(error: WireError) -> SocketEnd {
     match error {
-        WireError::Protocol(_) => Gone::Close(BROKEN),
-        WireError::Utf8(_) => Gone::Close(NOT_UTF8),
-        WireError::Capacity(_) => Gone::Close(Close::TOO_LARGE),
-        _ => Gone::Left,
+        WireError::Io(error) => match error.downcast::<MessageRefusal>() {
+            Ok(MessageRefusal(refusal)) => {
+                let why = Close::from(&refusal);
+                SocketEnd::Refused(Box::new(refusal), why)
+            }
+            Err(_) => SocketEnd::Left,
+        },
+        WireError::Protocol(_) => SocketEnd::Close(BROKEN),
+        WireError::Utf8(_) => SocketEnd::Close(NOT_UTF8),
+        WireError::Capacity(_) => SocketEnd::Close(Close::TOO_LARGE),
+        _ => SocketEnd::Left,
     }
 }
 
 /// Codes of the WebSocket protocol itself.
 const BROKEN: Close = Close {
     code: 1002,
-    reason: "the WebSocket protocol was not kept",
+    reason: "the client violated the WebSocket protocol",
     reconnect: false,
 };
 const NOT_UTF8: Close = Close {
@@ -202,7 +247,7 @@ const NOT_UTF8: Close = Close {
     reconnect: false,
 };
 
-/// How many bytes have come and gone.
+/// How many bytes were read and written.
 #[derive(Debug, Default)]
 struct Traffic {
     read: AtomicU64,
@@ -210,26 +255,29 @@ struct Traffic {
 }
 
 /// The connection below, with its bytes counted.
-struct Wire {
-    stream: TokioIo<Upgraded>,
+struct Wire<S> {
+    stream: S,
+    incoming: IncomingMessages,
     traffic: Arc<Traffic>,
 }
 
-impl AsyncRead for Wire {
+impl<S: AsyncRead + Unpin> AsyncRead for Wire<S> {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
         let before = buffer.filled().len();
-        let read = ready!(Pin::new(&mut self.stream).poll_read(context, buffer));
+        let stream = Pin::new(&mut this.stream);
+        let read = ready!(this.incoming.poll_read(stream, context, buffer));
         let bytes = buffer.filled().len() - before;
-        self.traffic.read.fetch_add(bytes as u64, Relaxed);
+        this.traffic.read.fetch_add(bytes as u64, Relaxed);
         Poll::Ready(read)
     }
 }
 
-impl AsyncWrite for Wire {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Wire<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -248,5 +296,57 @@ impl AsyncWrite for Wire {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::budget;
+    use crate::config::Limits;
+
+    /// Pings, which are answered without being passed on, and texts of one letter; masked with nothing.
+    const FRAMES: &[u8] = b"\x89\x80\0\0\0\0\x81\x81\0\0\0\0a";
+    const COUNT: usize = 1_000;
+
+    #[tokio::test]
+    async fn whoever_sends_without_a_pause_lets_others_work_after_every_frame() {
+        let budget = budget::unfinished(&Limits::default());
+        let terms = Terms {
+            hold: budget.hold(&"alice".into()),
+            waiting: Arc::new(Tally::new(budget.hold(&"alice".into()))),
+            largest: 1_000,
+            time: Duration::from_secs(60),
+        };
+        let (mut client, server) = tokio::io::duplex(COUNT * FRAMES.len());
+        client.write_all(&FRAMES.repeat(COUNT)).await.unwrap();
+        let limits = WebSocketConfig::default();
+        let mut socket = Socket::new(server, limits, terms, Duration::from_secs(60)).await;
+        let turns = Rc::new(Cell::new(0));
+        let others = {
+            let turns = turns.clone();
+            async move {
+                loop {
+                    turns.set(turns.get() + 1);
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        let local = tokio::task::LocalSet::new();
+        local.spawn_local(others);
+        let read = local.run_until(async {
+            for _ in 0..COUNT {
+                assert!(matches!(
+                    socket.next(true).await.unwrap(),
+                    Incoming::Text(_)
+                ));
+            }
+        });
+        read.await;
+        assert!(turns.get() >= 2 * COUNT - 1, "{}", turns.get());
     }
 }

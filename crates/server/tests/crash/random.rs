@@ -1,4 +1,4 @@
-//! `kill -9` at random moments while chats pay and talk: whatever a client was told is there afterwards.
+//! `kill -9` at random moments while chats pay and talk: whatever a client has received is there afterwards.
 //!
 //! `ADK_BRIDGE_TEST_BINARY` names another build of the server to be killed, such as the release, from the project's root;
 //! nothing here needs failpoints. `cargo xtask test kill` does that.
@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use adk_bridge::store::sqlite::DATABASE;
 use adk_bridge_protocol::chunk::Sdk;
+use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::message::fold::Fold;
 use adk_bridge_protocol::message::replay::replay;
 use adk_bridge_protocol::message::{Role, parse_messages};
+use adk_bridge_testkit::{Random, process};
 use serde_json::{Value, json};
 use sqlx::Connection as _;
 
@@ -26,9 +28,9 @@ const SEED: u64 = 0x5eed;
 /// The longest life of a server. A payment takes 300 ms.
 const LIFE: u64 = 800;
 
-/// What a client was told of one chat.
+/// What a client has received of one chat.
 #[derive(Debug, Default)]
-struct Told {
+struct ClientView {
     /// The approvals that it was asked for, with the answer that was taken.
     approvals: HashMap<String, Option<bool>>,
     outputs: HashMap<String, Value>,
@@ -42,11 +44,11 @@ async fn killed_at_random() {
     let data = tempfile::tempdir().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let binary = std::env::var_os("ADK_BRIDGE_TEST_BINARY").map_or_else(
-        || rig::BINARY.into(),
+        || process::binary().into_os_string(),
         |path| root.join(path).into_os_string(),
     );
-    let mut random = Random(SEED);
-    let mut told: Vec<Told> = CHATS.iter().map(|_| Told::default()).collect();
+    let mut random = Random::new(SEED);
+    let mut seen: Vec<ClientView> = CHATS.iter().map(|_| ClientView::default()).collect();
     for round in 0..ROUNDS {
         // Some die while they start, or while they take up what the last one left.
         if random.below(4) == 0 {
@@ -55,15 +57,15 @@ async fn killed_at_random() {
             server.kill();
         }
         let server = start(&binary, data.path());
-        check_all(&server.client(), data.path(), &told, round).await;
-        told = live_and_die(server, told, &mut random).await;
+        check_all(&server.client(), data.path(), &seen, round).await;
+        seen = live_and_die(server, seen, &mut random).await;
     }
     let server = start(&binary, data.path());
-    check_all(&server.client(), data.path(), &told, ROUNDS).await;
+    check_all(&server.client(), data.path(), &seen, ROUNDS).await;
     // The rounds have been about something.
-    let total = |what: fn(&Told) -> usize| told.iter().map(what).sum::<usize>();
-    assert!(total(|told| told.outputs.len()) > 5, "{told:#?}");
-    assert!(total(|told| told.texts.len()) > 5, "{told:#?}");
+    let total = |what: fn(&ClientView) -> usize| seen.iter().map(what).sum::<usize>();
+    assert!(total(|seen| seen.outputs.len()) > 5, "{seen:#?}");
+    assert!(total(|seen| seen.texts.len()) > 5, "{seen:#?}");
 }
 
 fn start(binary: &OsString, data: &Path) -> Server {
@@ -71,15 +73,19 @@ fn start(binary: &OsString, data: &Path) -> Server {
 }
 
 /// Lets every chat go on until the server is killed, after a while or after some bytes.
-async fn live_and_die(server: Server, told: Vec<Told>, random: &mut Random) -> Vec<Told> {
+async fn live_and_die(
+    server: Server,
+    seen: Vec<ClientView>,
+    random: &mut Random,
+) -> Vec<ClientView> {
     let client = server.client();
     let received = client.received.clone();
     let chats: Vec<_> = CHATS
         .into_iter()
-        .zip(told)
-        .map(|(chat, told)| {
-            let random = Random(random.next());
-            tokio::spawn(go_on(client.clone(), chat, told, random))
+        .zip(seen)
+        .map(|(chat, seen)| {
+            let random = Random::new(random.bits());
+            tokio::spawn(go_on(client.clone(), chat, seen, random))
         })
         .collect();
     let bytes = match random.below(2) {
@@ -98,19 +104,24 @@ async fn live_and_die(server: Server, told: Vec<Told>, random: &mut Random) -> V
         () = enough => {}
     }
     server.kill();
-    let mut told = Vec::new();
+    let mut seen = Vec::new();
     for chat in chats {
-        told.push(chat.await.unwrap());
+        seen.push(chat.await.unwrap());
     }
-    told
+    seen
 }
 
 /// Pays, answers and talks for as long as the server lives.
-async fn go_on(client: Client, chat: &'static str, mut told: Told, mut random: Random) -> Told {
+async fn go_on(
+    client: Client,
+    chat: &'static str,
+    mut seen: ClientView,
+    mut random: Random,
+) -> ClientView {
     loop {
         client.settle_while_alive(chat).await;
         let Some((status, body)) = client.try_get(&format!("/api/chats/{chat}")).await else {
-            return told;
+            return seen;
         };
         let last = body["messages"].as_array().and_then(|all| all.last());
         let waits = last.is_some_and(|last| tools(last).iter().any(is_pending));
@@ -119,13 +130,13 @@ async fn go_on(client: Client, chat: &'static str, mut told: Told, mut random: R
                 let approved = random.below(4) > 0;
                 let stream = client.post(chat, answered(last.clone(), approved)).await;
                 if !stream.chunks.is_empty() {
-                    told.decided(last, approved);
+                    seen.decided(last, approved);
                 }
                 stream
             }
             _ => {
-                told.sent += 1;
-                let id = format!("{chat}-{}", told.sent);
+                seen.sent += 1;
+                let id = format!("{chat}-{}", seen.sent);
                 let pay = rig::pay(1);
                 let wish = match random.below(4) {
                     0 => "long 40".to_owned(),
@@ -135,11 +146,11 @@ async fn go_on(client: Client, chat: &'static str, mut told: Told, mut random: R
                 client.say(chat, &id, &wish).await
             }
         };
-        told.hear(&stream);
+        seen.receive(&stream);
     }
 }
 
-impl Told {
+impl ClientView {
     fn decided(&mut self, message: &Value, approved: bool) {
         for tool in tools(message).iter().filter(|tool| is_pending(tool)) {
             let id = tool["approval"]["id"].as_str().unwrap();
@@ -147,7 +158,7 @@ impl Told {
         }
     }
 
-    fn hear(&mut self, stream: &Stream) {
+    fn receive(&mut self, stream: &Stream) {
         let mut heard = String::new();
         for chunk in &stream.chunks {
             let word = |key: &str| chunk[key].as_str().unwrap().to_owned();
@@ -174,16 +185,16 @@ impl Told {
     }
 }
 
-async fn check_all(client: &Client, data: &Path, told: &[Told], round: u32) {
-    for (chat, told) in CHATS.into_iter().zip(told) {
+async fn check_all(client: &Client, data: &Path, seen: &[ClientView], round: u32) {
+    for (chat, seen) in CHATS.into_iter().zip(seen) {
         client.settle(chat).await;
         let messages = client.messages(chat).await;
         let about = About(round, chat, &messages);
         check_messages(&messages, &about);
-        check_told(&messages, told, &about);
+        check_seen(&messages, seen, &about);
         let audit = client.audit(chat).await;
         check_audit(&audit);
-        for (approval, answer) in &told.approvals {
+        for (approval, answer) in &seen.approvals {
             let kinds: Vec<_> = audit
                 .iter()
                 .filter(|row| row["approvalId"] == **approval)
@@ -213,7 +224,7 @@ async fn check_all(client: &Client, data: &Path, told: &[Told], round: u32) {
         let paid = paid(data, chat).await;
         assert!(
             (made..=made + unknown).contains(&paid),
-            "{paid} paid, {made} told, {unknown} unknown; {about}"
+            "{paid} paid, {made} seen, {unknown} unknown; {about}"
         );
     }
 }
@@ -230,7 +241,7 @@ impl std::fmt::Display for About<'_> {
 
 /// What is stored can be read and shown.
 fn check_messages(messages: &[Value], about: &About<'_>) {
-    let parsed = parse_messages(json!(messages)).unwrap();
+    let parsed = parse_messages(Json::from(json!(messages)).raw()).unwrap();
     for message in parsed
         .iter()
         .filter(|message| message.role == Role::Assistant)
@@ -244,21 +255,21 @@ fn check_messages(messages: &[Value], about: &About<'_>) {
     }
 }
 
-/// What a client was told is what is stored.
-fn check_told(messages: &[Value], told: &Told, about: &About<'_>) {
+/// Checks that what a client has received is stored.
+fn check_seen(messages: &[Value], seen: &ClientView, about: &About<'_>) {
     let all: Vec<Value> = messages.iter().flat_map(tools).collect();
-    for (id, answer) in &told.approvals {
+    for (id, answer) in &seen.approvals {
         let tool = all.iter().find(|tool| tool["approval"]["id"] == **id);
         let tool = tool.unwrap_or_else(|| panic!("{id} is lost; {about}"));
         if let Some(approved) = answer {
             assert_eq!(tool["approval"]["approved"], *approved, "{tool} {about}");
         }
     }
-    for (id, output) in &told.outputs {
+    for (id, output) in &seen.outputs {
         let tool = all.iter().find(|tool| tool["toolCallId"] == **id);
         assert_eq!(tool.map(|tool| &tool["output"]), Some(output), "{about}");
     }
-    for (id, heard) in &told.texts {
+    for (id, heard) in &seen.texts {
         let message = messages.iter().find(|message| message["id"] == **id);
         let kept = text(message.unwrap_or_else(|| panic!("{id} is lost; {about}")));
         assert!(kept.ends_with(heard.as_str()), "{heard:?} {about}");
@@ -270,7 +281,8 @@ async fn paid(data: &Path, chat: &str) -> usize {
     let url = format!("sqlite:{}?mode=ro", data.join(DATABASE).display());
     let mut connection = sqlx::SqliteConnection::connect(&url).await.unwrap();
     let cents: Option<String> = sqlx::query_scalar(
-        "SELECT value FROM chat_state WHERE chat_id = ?1 AND key = 'demo.wallet.cents'",
+        "SELECT value FROM chat_state JOIN chats ON chats.key = chat
+         WHERE id = ?1 AND chat_state.key = 'demo.wallet.cents'",
     )
     .bind(chat)
     .fetch_optional(&mut connection)
@@ -278,21 +290,4 @@ async fn paid(data: &Path, chat: &str) -> usize {
     .unwrap();
     connection.close().await.unwrap();
     cents.map_or(0, |cents| 1000 - cents.parse::<usize>().unwrap() / 100)
-}
-
-/// SplitMix64: the same rounds every time.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        value ^ (value >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
 }

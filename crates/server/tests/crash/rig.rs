@@ -1,4 +1,4 @@
-//! The rig of the crash tests: a real server that dies, and a client that remembers what it was told.
+//! The rig of the crash tests: a real server that dies, and a client that remembers what it received.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,29 +7,23 @@
     reason = "a test that cannot go on has failed"
 )]
 
-#[path = "../support/listening.rs"]
-mod listening;
-
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
+use adk_bridge_testkit::bridge::{PATIENCE, within};
+use adk_bridge_testkit::process::{Process, binary};
 use serde_json::{Value, json};
 
-/// Far longer than anything here takes: whoever waits so long waits for ever.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The build with failpoints.
-pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_adk-bridge");
+/// More turns than a chat can have left to do.
+const MAX_TURNS: u32 = 20;
 
 /// A server of its own process.
 pub(crate) struct Server {
-    child: Child,
-    base: String,
+    process: Process,
 }
 
 /// A client of one server.
@@ -52,12 +46,13 @@ pub(crate) struct Stream {
 impl Server {
     /// Starts a server on `data`; `None` if it dies before it takes requests.
     pub(crate) fn try_start(data: &Path, settings: &[(&str, &str)]) -> Option<Self> {
-        Self::launch(BINARY.as_ref(), data, settings).until_ready()
+        Self::launch(binary().as_os_str(), data, settings).until_ready()
     }
 
     /// Starts any build of the server, and does not wait for it.
     pub(crate) fn launch(binary: &OsStr, data: &Path, settings: &[(&str, &str)]) -> Self {
-        let child = Command::new(binary)
+        let mut command = Command::new(binary);
+        command
             .args(["serve", "--agent", "demo", "--listen", "127.0.0.1:0"])
             .arg("--data-dir")
             .arg(data)
@@ -65,20 +60,15 @@ impl Server {
             .env("ADK_BRIDGE__DEMO__PACE", "2ms")
             .env("RUST_LOG", "warn")
             .envs(settings.iter().copied())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Self {
-            child,
-            base: String::new(),
-        }
+            .stderr(Stdio::null());
+        let process = Process::launch(&mut command);
+        Self { process }
     }
 
     /// Waits until it takes requests; `None` if it dies before.
-    pub(crate) fn until_ready(mut self) -> Option<Self> {
-        self.base = listening::url_of(&mut self.child)?;
-        Some(self)
+    pub(crate) fn until_ready(self) -> Option<Self> {
+        let process = self.process.listening()?;
+        Some(Self { process })
     }
 
     pub(crate) fn start(data: &Path, settings: &[(&str, &str)]) -> Self {
@@ -87,16 +77,16 @@ impl Server {
 
     pub(crate) fn client(&self) -> Client {
         Client {
-            base: self.base.clone(),
+            base: self.process.url().to_owned(),
             http: reqwest::Client::new(),
             received: Arc::default(),
         }
     }
 
     /// Waits for a failpoint to do its work.
-    pub(crate) async fn wait_for_death(mut self) {
+    pub(crate) async fn wait_for_death(self) {
         let waiting = tokio::task::spawn_blocking(move || {
-            let status = self.child.wait().unwrap();
+            let status = self.process.wait();
             assert!(!status.success());
         });
         tokio::time::timeout(PATIENCE, waiting)
@@ -106,19 +96,7 @@ impl Server {
     }
 
     pub(crate) fn kill(mut self) {
-        self.end();
-    }
-
-    fn end(&mut self) {
-        // It may have died by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.end();
+        self.process.kill();
     }
 }
 
@@ -140,12 +118,22 @@ impl Client {
         message: Value,
         begun: impl AsyncFnOnce(),
     ) -> Stream {
+        self.post_all(chat, &[message], begun).await
+    }
+
+    /// Sends several messages, as a client does that has them all.
+    pub(crate) async fn post_all(
+        &self,
+        chat: &str,
+        messages: &[Value],
+        begun: impl AsyncFnOnce(),
+    ) -> Stream {
         let request = self
             .http
             .post(format!("{}/api/chat", self.base))
             .header("content-type", "application/json")
             .body(
-                json!({"id": chat, "messages": [message], "trigger": "submit-message"}).to_string(),
+                json!({"id": chat, "messages": messages, "trigger": "submit-message"}).to_string(),
             );
         self.read(request, begun).await.unwrap_or_default()
     }
@@ -153,9 +141,13 @@ impl Client {
     /// Reads what runs, until nothing does.
     pub(crate) async fn settle(&self, chat: &str) {
         let url = format!("{}/api/chat/{chat}/stream", self.base);
-        while let Some(stream) = self.read(self.http.get(&url), async || {}).await {
+        for _ in 0..MAX_TURNS {
+            let Some(stream) = self.read(self.http.get(&url), async || {}).await else {
+                return;
+            };
             assert!(stream.done, "{chat}: {stream:?}");
         }
+        panic!("{chat} is not settled after {MAX_TURNS} turns");
     }
 
     /// The same for a server that may die meanwhile.
@@ -174,19 +166,26 @@ impl Client {
         request: reqwest::RequestBuilder,
         begun: impl AsyncFnOnce(),
     ) -> Option<Stream> {
-        let mut response = request.send().await.ok()?;
+        let mut response = within(request.send()).await.ok()?;
+        let url = response.url().to_string();
         if response.status() == 204 {
             return None;
         }
         let mut begun = Some(begun);
         let mut text = Vec::new();
-        while let Ok(Ok(Some(piece))) = tokio::time::timeout(PATIENCE, response.chunk()).await {
-            self.received
-                .fetch_add(piece.len() as u64, Ordering::Relaxed);
-            text.extend_from_slice(&piece);
-            if let Some(begun) = begun.take() {
-                begun().await;
+        let whole = async {
+            while let Ok(Some(piece)) = response.chunk().await {
+                self.received
+                    .fetch_add(piece.len() as u64, Ordering::Relaxed);
+                text.extend_from_slice(&piece);
+                if let Some(begun) = begun.take() {
+                    begun().await;
+                }
             }
+        };
+        // Comments keep the connection of a turn that never ends alive, so that only the whole can be waited for.
+        if tokio::time::timeout(PATIENCE, whole).await.is_err() {
+            panic!("{url} does not end: {}", String::from_utf8_lossy(&text));
         }
         let mut stream = Stream::default();
         // What follows the last empty line was cut off.
@@ -219,9 +218,9 @@ impl Client {
     /// `None` where the server dies meanwhile.
     pub(crate) async fn try_get(&self, path: &str) -> Option<(u16, Value)> {
         let request = self.http.get(format!("{}{path}", self.base));
-        let response = request.send().await.ok()?;
+        let response = within(request.send()).await.ok()?;
         let status = response.status().as_u16();
-        let body = response.bytes().await.ok()?;
+        let body = within(response.bytes()).await.ok()?;
         Some((status, serde_json::from_slice(&body).unwrap()))
     }
 

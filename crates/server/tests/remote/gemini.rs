@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::stand_in::{Asked, StandIn, events, ok, refused};
+use crate::stand_in::{ReceivedRequest, StandIn, events, ok, refused};
 use crate::support::{Bridge, folded, text_of as text_of_message};
 
 const KEY: &str = "a-key-of-google";
@@ -22,6 +22,8 @@ async fn answers_that_are_none() {
         (google(400, "no such field"), "no such field"),
         (google(401, "who are you"), "refuses the API key"),
         (google(404, "no such model"), "no such model"),
+        (google(404, "no such model"), "set agent.model"),
+        (google(503, "gone for good"), "set agent.model"),
         (refused(404, "text/html", html), "404"),
         (refused(400, "text/html", &"x".repeat(1_000_000)), "400"),
         (elsewhere(), "correct agent.base_url"),
@@ -29,8 +31,8 @@ async fn answers_that_are_none() {
         (ok(&json!([{"candidates": []}])), "check agent.base_url"),
         (events(""), "was cut off"),
         (events("data: {}\n\n"), "was cut off"),
-        (events("data: {\n\n"), "cannot be read"),
-        (events(b"data: \xff\n\n"), "cannot be read"),
+        (events("data: {\n\n"), "cannot be parsed"),
+        (events(b"data: \xff\n\n"), "cannot be parsed"),
         (fails("MALFORMED_FUNCTION_CALL"), "it went wrong"),
         (fails("UNEXPECTED_TOOL_CALL"), "it went wrong"),
         (fails("TOO_MANY_TOOL_CALLS"), "it went wrong"),
@@ -52,6 +54,34 @@ async fn answers_in_another_dress() {
     .await;
 }
 
+/// A payment that only plays is nothing for a real model, unless somebody says that it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_tool_is_offered_that_was_not_named() {
+    let stand_in = StandIn::start(|_| events(fine())).await;
+    for (tools, names) in [
+        ("", vec![]),
+        ("tools = []\n", vec![]),
+        ("tools = [\"roll_dice\"]\n", vec!["roll_dice"]),
+    ] {
+        let address = stand_in.address;
+        let toml = format!("[agent]\nkind = \"gemini\"\nbase_url = \"http://{address}\"\n{tools}");
+        let bridge = Bridge::with(&toml, |command| {
+            command.env("GEMINI_API_KEY", KEY);
+        });
+        bridge.ask("c", "hello").await.events().await;
+        let agent = bridge.get("/api/agent").await.json();
+        assert_eq!(names_in(&agent["tools"]), names, "{tools}");
+        let asked = stand_in.asked("/v1beta").pop().unwrap();
+        let sent = &asked.body["tools"][0]["functionDeclarations"];
+        assert_eq!(names_in(sent), names, "{tools}");
+    }
+}
+
+fn names_in(tools: &Value) -> Vec<&str> {
+    let tools = tools.as_array().into_iter().flatten();
+    tools.filter_map(|tool| tool["name"].as_str()).collect()
+}
+
 /// Asks once for every answer, and once more: words or one error come, and the next question is answered.
 async fn play(cases: Vec<(Vec<u8>, &str)>) {
     let (answers, words): (Vec<_>, Vec<_>) = cases.into_iter().unzip();
@@ -70,7 +100,7 @@ async fn play(cases: Vec<(Vec<u8>, &str)>) {
     for (index, words) in words.iter().enumerate() {
         let chat = format!("c{index}");
         let events = bridge.ask(&chat, &index.to_string()).await.events().await;
-        let told: Vec<String> = events
+        let sent: Vec<String> = events
             .iter()
             .filter_map(|event| serde_json::from_str::<Value>(event).ok())
             .filter_map(|chunk| {
@@ -82,8 +112,8 @@ async fn play(cases: Vec<(Vec<u8>, &str)>) {
                 )
             })
             .collect();
-        assert_eq!(told.len(), 1, "{words}: {events:?}");
-        assert!(told[0].contains(words), "{words}: {told:?}");
+        assert_eq!(sent.len(), 1, "{words}: {events:?}");
+        assert!(sent[0].contains(words), "{words}: {sent:?}");
         let next = bridge.ask(&chat, "go on").await.events().await;
         assert_eq!(text_of_message(&folded(&next)), "fine", "{words}");
     }
@@ -111,7 +141,7 @@ fn http_without_type(body: &str) -> Vec<u8> {
 }
 
 /// The user's last words.
-fn said(asked: &Asked) -> &str {
+fn said(asked: &ReceivedRequest) -> &str {
     let contents = asked.body["contents"].as_array();
     let last = contents.and_then(|contents| contents.last());
     last.and_then(|content| content["parts"][0]["text"].as_str())

@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use adk_bridge_testkit::Random;
+use adk_bridge_testkit::fixtures::recordings_in;
 use serde_json::{Value, json};
 
 use crate::stand_in::{StandIn, events, fine, ok, refused, text_of, well};
@@ -16,7 +18,7 @@ const CHANGES_PER_RECORDING: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recordings_gone_wrong() {
-    let mut random = Random(SEED);
+    let mut random = Random::new(SEED);
     let mut streams: Vec<Vec<u8>> = Vec::new();
     for path in recordings() {
         let lines = data_lines(&path);
@@ -66,24 +68,24 @@ async fn answers_that_are_none() {
             "Agent not found: 'app'",
         ),
         (refused(429, "text/plain", "slow down"), "429"),
-        (ok(&json!([{"author": "app"}])), "no ADK server"),
-        (refused(200, "text/html", html), "no ADK server"),
+        (ok(&json!([{"author": "app"}])), "not an ADK server"),
+        (refused(200, "text/html", html), "not an ADK server"),
         (b"HTTP/1.1 200 OK\r\n".to_vec(), "cannot be reached"),
         (b"SSH-2.0-OpenSSH_9.2\r\n".to_vec(), "cannot be reached"),
         (Vec::new(), "cannot be reached"),
-        (cut_in_the_body(), "broke off in the middle"),
+        (cut_in_the_body(), "broke in the middle"),
         (
             events("data: {\"author\":\"app\",\"content\":{\"role\":\"model\",\"parts\":[{\"te"),
             "was cut off",
         ),
-        (events(b"data: \xff\xfe{}\n\n"), "cannot be read"),
+        (events(b"data: \xff\xfe{}\n\n"), "cannot be parsed"),
         (
             events("data: {\n\ndata: nonsense\n\n".to_owned() + &fine()),
-            "no ADK event",
+            "not an ADK event",
         ),
         (
             events(["data: ".as_bytes(), &vec![b'x'; 17 * 1024 * 1024]].concat()),
-            "cannot be read",
+            "cannot be parsed",
         ),
         (
             events(
@@ -98,7 +100,7 @@ async fn answers_that_are_none() {
                 "data: {\"author\":\"app\",\"actions\":{\"stateDelta\":{\"n\":1}}}\n\n"
                     .repeat(10_001),
             ),
-            "does not come to an end",
+            "does not end",
         ),
         (
             events(
@@ -115,14 +117,14 @@ async fn answers_that_are_none() {
         let errors = ask(&bridge, &chat, index).await.1;
         assert_eq!(errors.len(), 1, "{words}: {errors:?}");
         assert!(errors[0].contains(words), "{words}: {errors:?}");
-        let reason = &errors[0];
-        let named = reason.contains(&stand_in.address.to_string())
-            || words.contains("boom")
-            || words.contains("X: said");
-        assert!(named, "{reason}");
+        // Where the agent is concerns its operator, who finds it in the log.
+        let address = stand_in.address.to_string();
+        assert!(!errors[0].contains(&address), "{errors:?}");
         assert_usable(&bridge, &chat).await;
     }
-    assert!(!bridge.log().contains("panicked"), "{}", bridge.log());
+    let log = bridge.log();
+    assert!(log.contains(&stand_in.address.to_string()), "{log}");
+    assert!(!log.contains("panicked"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -236,18 +238,14 @@ fn cut_in_the_body() -> Vec<u8> {
 }
 
 fn recordings() -> Vec<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/adk");
-    let mut found: Vec<PathBuf> = ["gemini", "gemini_answers", "scripted", "odd"]
-        .iter()
-        .flat_map(|folder| std::fs::read_dir(root.join(folder)).unwrap())
-        .map(|entry| entry.unwrap().path())
+    ["gemini", "gemini_answers", "scripted", "odd"]
+        .into_iter()
+        .flat_map(recordings_in)
         .filter(|path| {
             let kind = path.extension().unwrap_or_default();
             kind == "sse" || kind == "jsonl"
         })
-        .collect();
-    found.sort();
-    found
+        .collect()
 }
 
 /// The events of a recording, as they stand behind `data:`.
@@ -331,17 +329,5 @@ fn change(value: &mut Value, random: &mut Random) {
                 _ => (0..90).fold(json!(1), |inner, _| json!([inner])),
             }
         }
-    }
-}
-
-/// A generator of numbers that are the same every time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 % limit as u64).unwrap()
     }
 }

@@ -2,16 +2,24 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `stand_in` | the server, as bytes: an answer may be as wrong as a test wants |
 //! | `hostile` | recordings gone wrong in every way that a seeded generator finds, and answers that are none |
 //! | `gemini` | the same of Gemini: answers that are none |
+//! | `decided` | what an agent is sent when a user decides one of two questions and sends a new message |
+//! | `leaks` | agents that quote what they were sent |
+//! | `silence` | agents that do not come to an end |
+//! | `history` | histories that front ends change, and what the model is sent of them |
 //! | `requests` | what the bridge sends, and what it does not |
 
+#![cfg(feature = "demo")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use adk_bridge_testkit as support;
+use adk_bridge_testkit::stand_in;
+
+mod decided;
 mod gemini;
+mod history;
 mod hostile;
+mod leaks;
 mod requests;
-mod stand_in;
-#[path = "../support/mod.rs"]
-mod support;
+mod silence;

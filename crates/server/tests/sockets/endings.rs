@@ -133,7 +133,10 @@ impl Rig {
     async fn start(how: How) -> Self {
         let model = Model::start(&[]);
         let relay = Relay::to(&model).await;
-        let toml = format!("[agent]\nkind = \"gemini\"\nbase_url = {:?}\n", relay.url);
+        let toml = format!(
+            "[agent]\nkind = \"gemini\"\nbase_url = {:?}\ntools = [\"process_payment\", \"roll_dice\"]\n",
+            relay.url
+        );
         let bridge = Bridge::with(&toml, |command| {
             command.env("GEMINI_API_KEY", "key");
         });
@@ -161,7 +164,7 @@ impl Rig {
         .await;
     }
 
-    /// Another connection stands, and what it was told has reached the model.
+    /// Another connection is open, and what it was sent has reached the model.
     async fn until_renewed(&self) {
         within(async {
             while self.relay.written().len() < 2 {
@@ -188,7 +191,7 @@ impl Rig {
         let next = turn(&mut self.client).await;
         assert_eq!(next.text(), "still here", "{how:?}");
         assert!(!next.pcm.is_empty(), "{how:?}");
-        // The connection that answered was told how it all began, or took up a session that knew.
+        // The connection that answered was sent the beginning, or resumed a session that knew it.
         let written = self.relay.written();
         let last = written.last().unwrap();
         let knows = last.contains(FIRST) || last.contains("\"handle\":\"scripted-session");

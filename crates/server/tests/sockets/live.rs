@@ -157,7 +157,7 @@ async fn a_tool_result_answers_by_call_or_by_confirmation() {
             prompt: PAY,
             tool: "process_payment",
             by_approval: false,
-            frame: json!({"result": {"balance": 1_000_000}}),
+            frame: json!({"result": {"balance": 1_000_000}, "status": "approved"}),
             state: "output-available",
             error: Some("conflict"),
         },
@@ -165,7 +165,7 @@ async fn a_tool_result_answers_by_call_or_by_confirmation() {
             prompt: "call take_photo {}",
             tool: "take_photo",
             by_approval: false,
-            frame: json!({"result": {"at": "once"}}),
+            frame: json!({"result": {"at": "once"}, "status": "approved"}),
             state: "output-available",
             error: None,
         },
@@ -369,7 +369,7 @@ async fn a_second_connection_takes_over_and_carries_on() {
 }
 
 #[tokio::test]
-async fn who_comes_back_is_told_what_it_missed_and_what_waits() {
+async fn a_returning_client_gets_what_it_missed_and_what_waits() {
     let bridge = Bridge::start();
     let mut client = Client::open(&bridge, "/live?chat=c").await;
     // Nothing was missed: nothing comes.
@@ -456,9 +456,72 @@ async fn a_turn_that_time_begins_reaches_who_is_there() {
     }
 }
 
-/// The output of an approved client tool by another door continues the turn that is held open here.
+/// Every refused answer is a row of the audit, which stays forever: on a socket, too, there are only so many a minute.
 #[tokio::test]
-async fn doors_work_together() {
+async fn a_flood_of_wrong_answers_leaves_few_rows() {
+    const LIMIT: usize = 30;
+    let bridge = Bridge::configured(&format!("[limits]\nrefused_answers_per_minute = {LIMIT}\n"));
+    let mut client = Client::open(&bridge, "/live?chat=c").await;
+    client
+        .say(r#"call process_payment {"amount":5,"recipient":"x"} then say done"#)
+        .await;
+    let (_, chunks) = client.turn().await;
+    let (approval, call) = questions(&chunks).remove(0);
+    let decide =
+        |status: &str| json!({"type": "tool_result", "toolCallId": approval, "status": status});
+    client.send(decide("rejected")).await;
+    client.turn().await;
+    let output = json!({"toolCallId": call, "output": 1});
+    let answers = || async { bridge.post("/api/chat/c/tool-output", &output).await };
+    let mut last = Value::Null;
+    for _ in 0..3 * LIMIT {
+        client.send(decide("approved")).await;
+        last = client.control().await;
+        assert_eq!(last["type"], "error", "{last}");
+    }
+    let message = last["message"].as_str().unwrap();
+    assert!(
+        message.contains("limits.refused_answers_per_minute"),
+        "{message}"
+    );
+    assert_eq!(answers().await.status, 429);
+    let rows = bridge.get("/api/audit?chat=c").await.json();
+    let rows = rows.as_array().unwrap().iter();
+    let refused = rows.filter(|row| row["kind"] == "answer.refused").count();
+    // Some are forgotten while they come.
+    assert!((LIMIT..2 * LIMIT).contains(&refused), "{refused} rows");
+    // A page that has looped can be used again soon.
+    let response = answers().await;
+    let wait: u64 = response.header("retry-after").unwrap().parse().unwrap();
+    assert!(wait <= 61, "{wait} s");
+}
+
+/// A connection has one stream at a time. A second post without news must not end the hold of the first.
+#[tokio::test]
+async fn two_posts_without_news_do_not_end_each_other() {
+    let bridge = Bridge::start();
+    let mut client = Client::open(&bridge, "/live?chat=c").await;
+    client.say("say ok").await;
+    client.turn().await;
+    let chat = bridge.get("/api/chats/c").await.json();
+    let again = json!({"type": "message", "messages": chat["messages"]});
+    client.send(again.clone()).await;
+    assert_eq!(client.control().await["type"], "turn-start");
+    client.send(again).await;
+    let mut controls = Vec::new();
+    while controls.len() < 2 {
+        if let Said::Control(control) = client.said().await {
+            controls.push(control);
+        }
+    }
+    assert_eq!(controls[0]["type"], "error", "{controls:?}");
+    assert_eq!(controls[0]["code"], "too_many", "{controls:?}");
+    assert_eq!(controls[1]["type"], "turn-end", "{controls:?}");
+}
+
+/// The output of an approved client tool over another endpoint continues the turn that is held open here.
+#[tokio::test]
+async fn endpoints_work_together() {
     let bridge = Bridge::start();
     let mut client = Client::open(&bridge, "/live?chat=c").await;
     client.say("call take_photo {} then say nice").await;

@@ -89,8 +89,8 @@ async fn tasks_end_with_their_connections() {
     let before = gauge(&bridge, "tasks").await;
     let mut clients = Vec::new();
     for number in 0..CONNECTIONS {
-        let door = ["/live", "/api/chat/ws"][number % 2];
-        clients.push(Client::open(&bridge, door).await);
+        let endpoint = ["/live", "/api/chat/ws"][number % 2];
+        clients.push(Client::open(&bridge, endpoint).await);
     }
     until(&bridge, "sockets", CONNECTIONS).await;
     assert!(gauge(&bridge, "tasks").await >= before + CONNECTIONS);

@@ -1,6 +1,6 @@
 //! What stands between a bridge and its live model: a relay that ends connections when and how a test wants.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::client::{CLOSE, FIN, TEXT};
-use crate::support::listening::url_of;
+use crate::support::process::{Process, binary};
 
 /// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,8 +27,7 @@ pub enum How {
 
 /// A scripted Gemini in a process of its own.
 pub struct Model {
-    child: Child,
-    pub url: String,
+    process: Process,
 }
 
 pub struct Relay {
@@ -46,21 +45,16 @@ struct Shared {
 
 impl Model {
     pub fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_adk-bridge"))
+        let mut command = Command::new(binary());
+        command
             .args(["fake-gemini", "--pace", "0ms"])
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let url = url_of(&mut child).unwrap();
-        Self { child, url }
+            .args(arguments);
+        let process = Process::start(&mut command).unwrap();
+        Self { process }
     }
-}
 
-impl Drop for Model {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    pub fn url(&self) -> &str {
+        self.process.url()
     }
 }
 
@@ -70,7 +64,7 @@ impl Relay {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let shared = Arc::<Shared>::default();
         let (model, state) = (
-            model.url.trim_start_matches("http://").to_owned(),
+            model.url().trim_start_matches("http://").to_owned(),
             shared.clone(),
         );
         tokio::spawn(async move {

@@ -40,7 +40,10 @@ async fn an_upstream_that_never_stays_is_given_up() {
 #[tokio::test]
 async fn a_conversation_outlives_its_connections() {
     let model = Model::start(&["--live-limit", "2s"]);
-    let toml = format!("[agent]\nkind = \"gemini\"\nbase_url = {:?}\n", model.url);
+    let toml = format!(
+        "[agent]\nkind = \"gemini\"\nbase_url = {:?}\ntools = [\"process_payment\"]\n",
+        model.url()
+    );
     let bridge = Bridge::with(&toml, |command| {
         command.env("GEMINI_API_KEY", "key");
     });

@@ -67,6 +67,37 @@ async fn several_chats_share_a_socket() {
 }
 
 #[tokio::test]
+async fn a_request_that_may_not_begin_is_refused_by_name_and_the_others_go_on() {
+    let bridge = Bridge::configured("[limits]\nturns = 2\n");
+    let mut client = Client::open(&bridge, "/api/chat/ws").await;
+    for (request, chat) in [("a", "one"), ("other", "two")] {
+        client.send(send(request, chat, "slow 1000")).await;
+        loop {
+            let frame = client.json().await;
+            if frame["requestId"] == request && frame["type"] == "chunk" {
+                break;
+            }
+        }
+    }
+    client.send(send("b", "three", "hello")).await;
+    let refused = loop {
+        let frame = client.json().await;
+        if frame["requestId"] == "b" {
+            break frame;
+        }
+    };
+    assert_eq!(refused["type"], "error");
+    let message = refused["errorText"].as_str().unwrap();
+    assert!(message.contains("limits.turns"), "{message}");
+    client
+        .send(json!({"type": "abort", "requestId": "a"}))
+        .await;
+    let stopped = bridge.settled_message("one").await;
+    assert_eq!(stopped["metadata"]["ended"], "stopped");
+    while client.json().await["requestId"] != "other" {}
+}
+
+#[tokio::test]
 async fn a_turn_is_resumed_on_another_socket_and_aborted_there() {
     let bridge = Bridge::start();
     let mut first = Client::open(&bridge, "/api/chat/ws").await;
@@ -97,6 +128,49 @@ async fn a_turn_is_resumed_on_another_socket_and_aborted_there() {
         }
     };
     assert_eq!(answer["type"], "no-active");
+}
+
+/// Who asks again over the same socket has read what came before. Another socket says nothing of it.
+#[tokio::test]
+async fn an_answer_is_deleted_by_who_has_read_it() {
+    for (endpoint, same) in [
+        ("/api/chat/ws", true),
+        ("/api/chat/ws", false),
+        ("/live?chat=c", true),
+        ("/live?chat=c", false),
+    ] {
+        let bridge = Bridge::start();
+        let mut client = Client::open(&bridge, endpoint).await;
+        let user = |id: &str, text: &str| json!({"id": id, "role": "user", "parts": [{"type": "text", "text": text}]});
+        let (first, second) = (user("u1", "say one"), user("u2", "say two"));
+        for (request, messages) in [
+            ("a", vec![first.clone()]),
+            ("b", vec![first.clone(), second]),
+        ] {
+            let mut frame = send(request, "c", "");
+            frame["messages"] = json!(messages);
+            let is_live = endpoint.starts_with("/live");
+            if is_live {
+                frame["type"] = json!("message");
+            }
+            client.send(frame).await;
+            match is_live {
+                true => drop(client.turn().await),
+                false => drop(ends(&mut client, &[request]).await),
+            }
+            if !same {
+                client = Client::open(&bridge, endpoint).await;
+            }
+        }
+        let shown = bridge.get("/api/chats/c").await.json();
+        let shown = shown["messages"].as_array().unwrap().iter();
+        let roles: Vec<&str> = shown.map(|it| it["role"].as_str().unwrap()).collect();
+        let expected: &[&str] = match same {
+            true => &["user", "user", "assistant"],
+            false => &["user", "assistant", "user", "assistant"],
+        };
+        assert_eq!(roles, expected, "{endpoint} {same}");
+    }
 }
 
 /// What the user sends after a stop must not be stopped by it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use adk_bridge_agents::demo::scripted_gemini::live::{tones, voice};
+use adk_bridge_demo::scripted_gemini::live::{tones, voice};
 use adk_bridge_protocol::base64;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
@@ -37,8 +37,8 @@ impl Turn {
 
     /// What was heard, all of it.
     pub fn heard(&self) -> String {
-        let told = self.of("data-transcription");
-        let whole = told.iter().rev().find(|it| it["data"]["final"] == true);
+        let shown = self.of("data-transcription");
+        let whole = shown.iter().rev().find(|it| it["data"]["final"] == true);
         whole.map_or_else(String::new, |it| {
             it["data"]["text"].as_str().unwrap().to_owned()
         })
@@ -239,7 +239,7 @@ async fn tools_and_approvals_by_voice() {
             "You declined"
         };
         assert!(paid.text().contains(expected), "{}", paid.text());
-        // The last word was told after the call had been made.
+        // The last word was sent after the call had been made.
         assert_eq!(paid.heard(), "pay Hanako 50 dollars");
         assert!(!paid.pcm.is_empty());
         let started = audit(&bridge, &chat).await;
@@ -251,8 +251,8 @@ async fn tools_and_approvals_by_voice() {
     }
 }
 
-/// Several calls of one step: what needs nobody runs at once, each question is answered by itself, and the model hears of
-/// all of it together.
+/// Several calls of one step: tools without approval run at once, each question is answered separately, and the model
+/// hears of all of it together.
 #[tokio::test]
 async fn several_calls_by_voice() {
     let bridge = Bridge::start();
@@ -341,9 +341,9 @@ async fn speech_interrupts_speech() {
             .iter()
             .all(|it| !it.contains("data-pcm") && !it.contains("text-delta"))
     );
-    let told = |word: &str| after.iter().position(|it| it.contains(word));
+    let shown = |word: &str| after.iter().position(|it| it.contains(word));
     assert!(
-        told("\"ended\":\"interrupted\"") < told("\"finish\""),
+        shown("\"ended\":\"interrupted\"") < shown("\"finish\""),
         "{after:?}"
     );
     let next = turn(&mut client).await;
@@ -436,7 +436,7 @@ async fn answers_are_spoken_or_written_as_the_user_likes() {
     assert!(turn(&mut client).await.pcm == sound("aloud again"));
 }
 
-/// Two questions wait beside each other, and whoever loads the chat finds both.
+/// Two questions wait at the same time, and a page that loads the chat finds both.
 #[tokio::test]
 async fn questions_that_speech_left_open_are_shown_as_open() {
     let bridge = Bridge::start();

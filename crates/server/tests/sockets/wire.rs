@@ -204,22 +204,22 @@ async fn both_may_close_at_once() {
 #[tokio::test]
 async fn a_frame_beyond_the_limit_is_refused_by_its_header() {
     let bridge = Bridge::configured("[server]\nmax_body_bytes = 100000");
-    for door in ["/live?chat=large", "/api/chat/ws"] {
-        let mut client = Client::open(&bridge, door).await;
+    for endpoint in ["/live?chat=large", "/api/chat/ws"] {
+        let mut client = Client::open(&bridge, endpoint).await;
         client.frame(FIN | TEXT, &vec![b' '; 100_001]).await;
-        assert_eq!(client.closed().await.0, 1009, "{door}");
+        assert_eq!(client.closed().await.0, 1009, "{endpoint}");
         // In pieces, each of which would do.
-        let mut client = Client::open(&bridge, door).await;
+        let mut client = Client::open(&bridge, endpoint).await;
         client.frame(TEXT, &[b' '; 60_000]).await;
         client.frame(FIN, &[b' '; 60_000]).await;
-        assert_eq!(client.closed().await.0, 1009, "{door}");
+        assert_eq!(client.closed().await.0, 1009, "{endpoint}");
         // Nothing is set aside for what a header only claims.
-        let mut client = Client::open(&bridge, door).await;
+        let mut client = Client::open(&bridge, endpoint).await;
         let mut header = vec![FIN | BINARY, 0x80 | 127];
         header.extend_from_slice(&(u64::MAX >> 1).to_be_bytes());
         header.extend_from_slice(&[0; 4]);
         client.raw(&header).await;
-        assert_eq!(client.closed().await.0, 1009, "{door}");
+        assert_eq!(client.closed().await.0, 1009, "{endpoint}");
     }
 }
 
@@ -227,8 +227,8 @@ async fn a_frame_beyond_the_limit_is_refused_by_its_header() {
 #[tokio::test]
 async fn who_gives_no_sign_of_life_is_let_go() {
     let bridge = Bridge::configured("[live]\nheartbeat = \"100ms\"");
-    for door in ["/live?chat=silent", "/api/chat/ws"] {
-        let mut client = Client::open(&bridge, door).await;
+    for endpoint in ["/live?chat=silent", "/api/chat/ws"] {
+        let mut client = Client::open(&bridge, endpoint).await;
         let mut pings = 0;
         let code = loop {
             let frame = client.next().await.unwrap();
@@ -238,7 +238,7 @@ async fn who_gives_no_sign_of_life_is_let_go() {
                 _ => panic!("{frame:?}"),
             }
         };
-        assert_eq!((code, pings), (4408, 3), "{door}");
+        assert_eq!((code, pings), (4408, 3), "{endpoint}");
     }
     // Who answers stays; half a message is a sign of life too.
     let mut client = Client::open(&bridge, "/live?chat=busy").await;

@@ -8,16 +8,20 @@
     reason = "a test that cannot go on has failed"
 )]
 
+pub(crate) mod branches;
 pub(crate) mod chats;
-pub(crate) mod extras;
+pub(crate) mod records;
 pub(crate) mod replies;
+pub(crate) mod sizes;
 
 use std::sync::Arc;
 
-use adk_bridge::store::{AuditEntry, ChatRef, Pending, Store, StoreError};
+use adk_bridge::store::{AuditEntry, AuditPage, ChatRef, Pending, Store, StoreError};
+use adk_bridge_protocol::id::{ChatId, MessageId, UserId};
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::{Audit, AuditKind};
 use adk_bridge_protocol::reply::Record;
+use adk_bridge_protocol::time::Timestamp;
 use serde_json::{Value, json};
 
 /// Where a store lies. It can be opened again when it has been dropped.
@@ -31,6 +35,7 @@ macro_rules! store_suite {
             chats {
                 are_made_once
                 of_another_user_do_not_exist
+                of_two_users_may_have_the_same_id
                 are_listed_page_by_page
                 get_their_title_from_the_first_text
                 keep_messages_as_they_came
@@ -44,11 +49,15 @@ macro_rules! store_suite {
                 leave_only_the_audit
                 outlive_the_process
             }
+            branches {
+                come_back_to_what_was_cut
+                know_what_was_never_seen
+            }
             replies {
                 come_back_as_they_were
                 have_a_state
                 are_made_one_at_a_time
-                wait_beside_the_conversation
+                wait_while_the_conversation_continues
                 are_committed_whole
                 decide_an_approval_once
                 let_one_of_fifty_decide
@@ -56,8 +65,15 @@ macro_rules! store_suite {
                 are_checkpointed
                 survive_being_given_up
             }
-            extras {
+            sizes {
+                are_counted_with_every_change
+                of_each_user_are_known_at_start
+                of_pages_are_bounded
+            }
+            records {
                 audit_is_shown_oldest_first
+                audit_is_read_in_pages
+                a_refusal_is_found_again
                 state_changes_with_nothing_in_between
                 events_belong_to_a_generation
                 files_belong_to_a_user
@@ -81,20 +97,30 @@ macro_rules! store_suite {
 }
 
 pub(crate) const CHAT: ChatRef<'static> = ChatRef {
-    user: "alice",
-    id: "chat-1",
+    user: &UserId::literal("alice"),
+    id: &ChatId::literal("chat-1"),
 };
 
 /// The same chat, asked for by somebody else.
 pub(crate) const FOREIGN: ChatRef<'static> = ChatRef {
-    user: "mallory",
-    id: "chat-1",
+    user: &UserId::literal("mallory"),
+    id: &ChatId::literal("chat-1"),
 };
+
+pub(crate) const M1: &MessageId = &MessageId::literal("m1");
+pub(crate) const M2: &MessageId = &MessageId::literal("m2");
+pub(crate) const M3: &MessageId = &MessageId::literal("m3");
+pub(crate) const M4: &MessageId = &MessageId::literal("m4");
+pub(crate) const M9: &MessageId = &MessageId::literal("m9");
+
+pub(crate) fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
 
 /// A store with one chat in it.
 pub(crate) async fn with_chat(home: &impl Home) -> Arc<dyn Store> {
     let store = home.open().await.unwrap();
-    store.create_chat(CHAT, 1_000).await.unwrap();
+    store.create_chat(CHAT, at(1_000)).await.unwrap();
     store
 }
 
@@ -170,16 +196,16 @@ pub(crate) fn asking(id: &str, calls: &[&str]) -> Record {
 
 pub(crate) fn audit(kind: AuditKind, reason: &str) -> AuditEntry {
     AuditEntry {
-        at: 5_000,
+        at: at(5_000),
         turn_id: Some("turn-1".to_owned()),
         connection_id: None,
         transport: Some("sse".to_owned()),
         dialect: Some("native".to_owned()),
         audit: Audit {
             kind,
-            call_id: Some("call-1".to_owned()),
+            call_id: Some("call-1".into()),
             tool: Some("process_payment".to_owned()),
-            approval_id: Some("approval-call-1".to_owned()),
+            approval_id: Some("approval-call-1".into()),
             reason: Some(reason.to_owned()),
             input_hash: Some("hash".to_owned()),
         },
@@ -187,7 +213,7 @@ pub(crate) fn audit(kind: AuditKind, reason: &str) -> AuditEntry {
 }
 
 /// The ids of the messages that are shown.
-pub(crate) async fn shown(store: &dyn Store) -> Vec<String> {
+pub(crate) async fn shown(store: &dyn Store) -> Vec<MessageId> {
     let messages = store.messages(CHAT).await.unwrap();
     messages
         .into_iter()

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 use adk_bridge::store::{Cut, MessageState, OpenReply};
+use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::outbox::AuditKind;
 use serde_json::json;
 
@@ -30,11 +31,11 @@ pub(crate) async fn come_back_as_they_were(home: &impl Home) {
     calls[1]["early"] = json!({"output": {"value": {"lat": 0.1}}});
     calls[2]["modelId"] = json!("model-3");
     let record = record("m2", "paying", calls, json!({"steps": 4, "retried": true}));
-    store.commit(CHAT, &record, &[], 1).await.unwrap();
+    store.commit(CHAT, &record, &[], at(1)).await.unwrap();
     assert_eq!(open_reply(&*store).await, Some(record.clone()));
     let open = OpenReply {
-        user: "alice".to_owned(),
-        chat_id: "chat-1".to_owned(),
+        user: "alice".into(),
+        chat_id: "chat-1".into(),
     };
     assert_eq!(store.open_replies().await.unwrap(), [open]);
     assert_eq!(
@@ -77,13 +78,10 @@ pub(crate) async fn have_a_state(home: &impl Home) {
     for (calls, more, state, open) in cases {
         let owed = calls.to_string().matches("awaitingClient").count();
         let record = record("m1", "", calls, more);
-        store.commit(CHAT, &record, &[], 1).await.unwrap();
-        // Clients may answer a reply that has ended, and are told so by its record.
-        assert_eq!(
-            store.reply(CHAT, "m1").await.unwrap().as_ref(),
-            Some(&record)
-        );
-        assert_eq!(store.reply(CHAT, "m9").await.unwrap(), None);
+        store.commit(CHAT, &record, &[], at(1)).await.unwrap();
+        // Clients may answer a reply that has ended; its record shows that.
+        assert_eq!(store.reply(CHAT, M1).await.unwrap().as_ref(), Some(&record));
+        assert_eq!(store.reply(CHAT, M9).await.unwrap(), None);
         let stored = store.messages(CHAT).await.unwrap();
         assert_eq!((stored.len(), stored[0].state), (1, state), "{record:?}");
         assert_eq!(open_reply(&*store).await, open.then_some(record));
@@ -100,39 +98,41 @@ pub(crate) async fn have_a_state(home: &impl Home) {
 pub(crate) async fn are_made_one_at_a_time(home: &impl Home) {
     let store = with_chat(home).await;
     store
-        .commit(CHAT, &reply("m1", "one"), &[], 1)
+        .commit(CHAT, &reply("m1", "one"), &[], at(1))
         .await
         .unwrap();
-    let second = store.commit(CHAT, &reply("m2", "two"), &[], 2).await;
+    let second = store.commit(CHAT, &reply("m2", "two"), &[], at(2)).await;
     assert_eq!(
         conflict(second),
-        "another reply of this chat is in the making; close it first"
+        "another reply of this chat is in progress; close it first"
     );
     store
-        .commit(CHAT, &finished("m1", "one"), &[], 3)
+        .commit(CHAT, &finished("m1", "one"), &[], at(3))
         .await
         .unwrap();
     store
-        .commit(CHAT, &reply("m2", "two"), &[], 4)
+        .commit(CHAT, &reply("m2", "two"), &[], at(4))
         .await
         .unwrap();
-    let revived = store.commit(CHAT, &reply("m1", "one more"), &[], 5).await;
+    let revived = store
+        .commit(CHAT, &reply("m1", "one more"), &[], at(5))
+        .await;
     assert_eq!(
         conflict(revived),
-        "another reply of this chat is in the making; close it first"
+        "another reply of this chat is in progress; close it first"
     );
     assert_eq!(open_reply(&*store).await, Some(reply("m2", "two")));
     assert_eq!(shown(&*store).await, ["m1", "m2"]);
 }
 
-pub(crate) async fn wait_beside_the_conversation(home: &impl Home) {
+pub(crate) async fn wait_while_the_conversation_continues(home: &impl Home) {
     let store = with_chat(home).await;
     let (first, second) = (asking("m1", &["call-1"]), asking("m2", &["call-2"]));
     for waits in [&first, &second] {
-        store.commit(CHAT, waits, &[], 1).await.unwrap();
+        store.commit(CHAT, waits, &[], at(1)).await.unwrap();
     }
     let third = reply("m3", "meanwhile");
-    store.commit(CHAT, &third, &[], 2).await.unwrap();
+    store.commit(CHAT, &third, &[], at(2)).await.unwrap();
     assert_eq!(
         store.open_replies_of(CHAT).await.unwrap(),
         [first.clone(), second, third.clone()]
@@ -141,11 +141,11 @@ pub(crate) async fn wait_beside_the_conversation(home: &impl Home) {
     assert_eq!(waiting(&*store).await, 2);
     // One that goes on needs the others at rest.
     let goes_on = reply("m1", "paying");
-    let refused = store.commit(CHAT, &goes_on, &[], 3).await;
-    assert!(conflict(refused).contains("in the making"));
+    let refused = store.commit(CHAT, &goes_on, &[], at(3)).await;
+    assert!(conflict(refused).contains("in progress"));
     let ended = finished("m3", "meanwhile");
-    store.commit(CHAT, &ended, &[], 4).await.unwrap();
-    store.commit(CHAT, &goes_on, &[], 5).await.unwrap();
+    store.commit(CHAT, &ended, &[], at(4)).await.unwrap();
+    store.commit(CHAT, &goes_on, &[], at(5)).await.unwrap();
 }
 
 pub(crate) async fn are_committed_whole(home: &impl Home) {
@@ -157,7 +157,7 @@ pub(crate) async fn are_committed_whole(home: &impl Home) {
             CHAT,
             &first,
             &[audit(AuditKind::ApprovalDenied, "too much")],
-            1,
+            at(1),
         )
         .await
         .unwrap();
@@ -175,14 +175,22 @@ pub(crate) async fn are_committed_whole(home: &impl Home) {
     ]);
     let second = record("m1", "two", calls, json!({}));
     let refused = store
-        .commit(CHAT, &second, &[audit(AuditKind::ApprovalApproved, "")], 9)
+        .commit(
+            CHAT,
+            &second,
+            &[audit(AuditKind::ApprovalApproved, "")],
+            at(9),
+        )
         .await;
     assert_eq!(
         conflict(refused),
         "approval approval-call-1 is denied already"
     );
     assert_eq!(open_reply(&*store).await, Some(first));
-    assert_eq!(store.audit(CHAT).await.unwrap().len(), 1);
+    assert_eq!(
+        store.audit(CHAT, AuditPage::default()).await.unwrap().len(),
+        1
+    );
     assert_eq!(store.chat(CHAT).await.unwrap(), before);
     assert_eq!(waiting(&*store).await, 0);
 
@@ -197,7 +205,7 @@ pub(crate) async fn are_committed_whole(home: &impl Home) {
         call("call-2", json!({"is": "running"}), None),
     ]);
     store
-        .commit(CHAT, &record("m1", "two", calls, json!({})), &[], 9)
+        .commit(CHAT, &record("m1", "two", calls, json!({})), &[], at(9))
         .await
         .unwrap();
     assert_eq!(waiting(&*store).await, 1);
@@ -216,16 +224,16 @@ pub(crate) async fn decide_an_approval_once(home: &impl Home) {
     let store = home.open().await.unwrap();
     for (n, first) in states.iter().enumerate() {
         for (m, second) in states.iter().enumerate() {
-            let id = format!("chat-{n}-{m}");
+            let id = format!("chat-{n}-{m}").into();
             let chat = ChatRef {
-                user: "alice",
+                user: &UserId::literal("alice"),
                 id: &id,
             };
-            store.create_chat(chat, 1).await.unwrap();
+            store.create_chat(chat, at(1)).await.unwrap();
             let commit = async |approval: &Value| {
                 let calls = json!([decided("call-1", approval.clone())]);
                 store
-                    .commit(chat, &record("m1", "", calls, json!({})), &[], 2)
+                    .commit(chat, &record("m1", "", calls, json!({})), &[], at(2))
                     .await
             };
             commit(first).await.unwrap();
@@ -242,7 +250,7 @@ pub(crate) async fn decide_an_approval_once(home: &impl Home) {
         }
     }
     // An approval belongs to its reply.
-    store.create_chat(CHAT, 1).await.unwrap();
+    store.create_chat(CHAT, at(1)).await.unwrap();
     let calls = json!([call(
         "call-1",
         json!({"is": "asked"}),
@@ -253,12 +261,12 @@ pub(crate) async fn decide_an_approval_once(home: &impl Home) {
             CHAT,
             &record("m1", "", calls.clone(), json!({"ended": "failed"})),
             &[],
-            1,
+            at(1),
         )
         .await
         .unwrap();
     let stolen = store
-        .commit(CHAT, &record("m2", "", calls, json!({})), &[], 2)
+        .commit(CHAT, &record("m2", "", calls, json!({})), &[], at(2))
         .await;
     assert_eq!(
         conflict(stolen),
@@ -269,7 +277,7 @@ pub(crate) async fn decide_an_approval_once(home: &impl Home) {
 pub(crate) async fn let_one_of_fifty_decide(home: &impl Home) {
     let store = with_chat(home).await;
     store
-        .commit(CHAT, &asking("m1", &["call-1"]), &[], 1)
+        .commit(CHAT, &asking("m1", &["call-1"]), &[], at(1))
         .await
         .unwrap();
     let mut tasks = tokio::task::JoinSet::new();
@@ -284,7 +292,7 @@ pub(crate) async fn let_one_of_fifty_decide(home: &impl Home) {
             let calls = json!([decided("call-1", json!({"state": word, "reason": reason}))]);
             let record = record("m1", &reason, calls, json!({}));
             let done = store
-                .commit(CHAT, &record, &[audit(kind, &reason)], 2)
+                .commit(CHAT, &record, &[audit(kind, &reason)], at(2))
                 .await;
             done.map(|()| (reason, record))
         });
@@ -299,7 +307,7 @@ pub(crate) async fn let_one_of_fifty_decide(home: &impl Home) {
     assert_eq!(winners.len(), 1);
     let (reason, record) = winners.remove(0);
     assert_eq!(open_reply(&*store).await, Some(record));
-    let audit = store.audit(CHAT).await.unwrap();
+    let audit = store.audit(CHAT, AuditPage::default()).await.unwrap();
     assert_eq!(audit.len(), 1);
     assert_eq!(audit[0].reason, Some(reason));
 }
@@ -335,7 +343,7 @@ pub(crate) async fn run_a_tool_once(home: &impl Home) {
             &[running.clone(), settled("unknown"), running.clone()],
             Some(2),
         ),
-        // A remote server may be told to run what it has answered with a placeholder.
+        // A remote server may run what it has answered with a placeholder.
         (
             "remote",
             &[running.clone(), settled("output"), running.clone()],
@@ -344,17 +352,22 @@ pub(crate) async fn run_a_tool_once(home: &impl Home) {
     ];
     let store = home.open().await.unwrap();
     for (n, (runs_on, states, refused)) in cases.into_iter().enumerate() {
-        let id = format!("chat-{n}");
+        let id = format!("chat-{n}").into();
         let chat = ChatRef {
-            user: "alice",
+            user: &UserId::literal("alice"),
             id: &id,
         };
-        store.create_chat(chat, 1).await.unwrap();
+        store.create_chat(chat, at(1)).await.unwrap();
         for (step, state) in states.iter().enumerate() {
             let mut call = call("call-1", state.clone(), None);
             call["runsOn"] = json!(runs_on);
             let done = store
-                .commit(chat, &record("m1", "", json!([call]), json!({})), &[], 2)
+                .commit(
+                    chat,
+                    &record("m1", "", json!([call]), json!({})),
+                    &[],
+                    at(2),
+                )
                 .await;
             if refused == Some(step) {
                 assert_eq!(conflict(done), "the tool of call call-1 has run already");
@@ -370,20 +383,20 @@ pub(crate) async fn are_checkpointed(home: &impl Home) {
     let unknown = store.checkpoint(CHAT, &reply("m1", "")).await;
     assert_eq!(missing(unknown), "no such message");
     store
-        .append(CHAT, &[user("m0", "hi")], Cut::Nothing, 1)
+        .append(CHAT, &[user("m0", "hi")], Cut::Nothing, at(1))
         .await
         .unwrap();
     missing(store.checkpoint(CHAT, &reply("m0", "over the user")).await);
 
     store
-        .commit(CHAT, &reply("m1", ""), &[], 1_500)
+        .commit(CHAT, &reply("m1", ""), &[], at(1_500))
         .await
         .unwrap();
     for text in ["once", "once upon", "once upon a time"] {
         store.checkpoint(CHAT, &reply("m1", text)).await.unwrap();
         assert_eq!(open_reply(&*store).await, Some(reply("m1", text)));
     }
-    assert_eq!(store.chat(CHAT).await.unwrap().unwrap().updated, 1_500);
+    assert_eq!(store.chat(CHAT).await.unwrap().unwrap().updated, at(1_500));
     drop(store);
     let store = home.open().await.unwrap();
     assert_eq!(
@@ -396,14 +409,17 @@ pub(crate) async fn are_checkpointed(home: &impl Home) {
 /// A commit whose caller goes away in the middle is there whole or not at all, and the next one works.
 pub(crate) async fn survive_being_given_up(home: &impl Home) {
     let store = with_chat(home).await;
-    store.commit(CHAT, &reply("m1", "0"), &[], 1).await.unwrap();
+    store
+        .commit(CHAT, &reply("m1", "0"), &[], at(1))
+        .await
+        .unwrap();
     let mut rows = 0;
     for polls in 1..60 {
         let text = polls.to_string();
         let entry = [audit(AuditKind::ToolStarted, &text)];
         let record = reply("m1", &text);
         {
-            let mut commit = pin!(store.commit(CHAT, &record, &entry, 1));
+            let mut commit = pin!(store.commit(CHAT, &record, &entry, at(1)));
             for _ in 0..polls {
                 let mut context = Context::from_waker(Waker::noop());
                 if commit.as_mut().poll(&mut context).is_ready() {
@@ -415,13 +431,13 @@ pub(crate) async fn survive_being_given_up(home: &impl Home) {
         }
         // Waits for whatever became of it.
         store.set_title(CHAT, &text).await.unwrap();
-        let audit = store.audit(CHAT).await.unwrap();
+        let audit = store.audit(CHAT, AuditPage::default()).await.unwrap();
         let written = open_reply(&*store).await == Some(record);
         assert_eq!(audit.len(), rows + usize::from(written));
         rows = audit.len();
     }
     store
-        .commit(CHAT, &finished("m1", "end"), &[], 1)
+        .commit(CHAT, &finished("m1", "end"), &[], at(1))
         .await
         .unwrap();
 }

@@ -3,11 +3,11 @@
 import { Value, type Observable } from '../value.js';
 import { Opening, type OnClose } from './opening.js';
 
-/** What every device is told at its making. */
+/** The options of every device. */
 export interface AudioDeviceOptions {
   /** A context to share with another device; one of its own if left out. */
   context?: AudioContext | undefined;
-  /** Where the worklet lies, for bundlers that do not find it by themselves. */
+  /** The URL of the worklet, for bundlers that do not find it on their own. */
   workletUrl?: string | URL | undefined;
 }
 
@@ -37,13 +37,15 @@ export abstract class AudioDevice<Report extends { readonly type: string }> {
     this.#opening.close();
   }
 
-  /** Where the worklet lies beside this library; written out in each device, because bundlers look for it there. */
+  /**
+   * The URL of the worklet relative to this library; written out in each device, because bundlers look for it there.
+   */
   protected abstract readonly worklet: URL;
 
   /** Makes the worklet's node and connects it. */
   protected abstract connect(context: AudioContext, onClose: OnClose): Promise<AudioWorkletNode>;
 
-  /** Takes what the worklet tells beside the level. */
+  /** Handles messages of the worklet other than the level. */
   protected abstract take(report: Report): void;
 
   /** Tells the worklet something; nothing while it is not open. */
@@ -55,7 +57,7 @@ export abstract class AudioDevice<Report extends { readonly type: string }> {
     const { context = new AudioContext(), workletUrl = this.worklet } = this.#options;
     if (context !== this.#options.context) onClose(() => context.state !== 'closed' && void context.close());
     // Left out of pages that a browser does not trust, as is the microphone.
-    if (context.audioWorklet === undefined) throw new Error('browsers allow speech only on pages that come over HTTPS or from this machine');
+    if (context.audioWorklet === undefined) throw new Error('browsers allow speech only on pages served over HTTPS or from this machine');
     await Promise.all([context.audioWorklet.addModule(workletUrl), context.resume()]);
     signal.throwIfAborted();
     const node = await this.connect(context, onClose);

@@ -1,4 +1,4 @@
-/** Plays speech as it comes, without gaps, and is silent at once when it is told to. */
+/** Plays speech as it comes, without gaps, and stops at once when asked to. */
 
 import { Value, type Observable } from '../value.js';
 import { AudioDevice, type AudioDeviceOptions } from './audio-device.js';

@@ -16,7 +16,9 @@ export class Opening {
   #life: AbortController | undefined;
   #opened: Promise<void> | undefined;
 
-  /** Opens it with `start`, unless it is open or about to be; who closes it meanwhile is not told of a failure. */
+  /**
+   * Opens it with `start`, unless it is open or about to be; a failure after it was closed meanwhile is not reported.
+   */
   open(start: (onClose: OnClose, signal: AbortSignal) => Promise<void>): Promise<void> {
     if (this.#opened !== undefined) return this.#opened;
     const life = new AbortController();

@@ -20,7 +20,7 @@ export interface PlayerCoreOptions {
   sampleRate: number;
   /** How much must be there before it starts. */
   startMs?: number;
-  /** Told when it starts to play, runs dry, or has played everything. */
+  /** Called when it starts to play, runs dry, or has played everything. */
   onState?: (state: PlayerState) => void;
 }
 

@@ -1,15 +1,15 @@
 /**
  * Holding a key to speak: Cmd or Ctrl alone, from press to release.
  *
- * A release is not always told: Cmd+Tab swallows it, and so does a window that loses the focus. Any other key means a
- * shortcut, not speech: the key counts only when it has been held for a moment alone.
+ * A release is not always reported: Cmd+Tab swallows it, and so does a window that loses the focus. Any other key means
+ * a shortcut, not speech: the key counts only when it has been held for a moment alone.
  *
  * ```text
  *          key down              a moment alone
  *   idle ────────────▶ waiting ─────────────────▶ pressed
  *    ▲                    │                          │
  *    └────────────────────┴──────────────────────────┘
- *      key up, another key, window left: told only of `pressed`
+ *      key up, another key, window left: reported only if `pressed`
  * ```
  */
 

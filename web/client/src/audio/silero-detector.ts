@@ -4,11 +4,11 @@ import { Endpointer } from './endpointer.js';
 
 /** Where the parts of {@link SileroDetector} lie; all of them are served by the page's own host. */
 export interface SileroFiles {
-  /** `ort.wasm.min.mjs` of `onnxruntime-web`, with its `.wasm` beside it. */
+  /** `ort.wasm.min.mjs` of `onnxruntime-web`, with its `.wasm` in the same directory. */
   ortUrl: string | URL;
   /** `silero_vad_v6.onnx` (or v5) of `@ricky0123/vad-web`. */
   modelUrl: string | URL;
-  /** Where the worker lies, for bundlers that do not find it by themselves. */
+  /** The URL of the worker, for bundlers that do not find it on their own. */
   workerUrl?: string | URL | undefined;
 }
 

@@ -2,8 +2,8 @@
  * Tells speech from noise in frames of 16 ms, cheaply enough for an audio thread.
  *
  * Two things make speech: it is louder than what was there all the time, and its vowels are periodic at the pitch of a
- * voice. An utterance begins with both, so that keyboards, doors and hiss begin none; while it lasts, loudness is enough,
- * so that consonants and whispered ends belong to it.
+ * voice. An utterance begins with both, so that keyboards, slams and hiss begin none; while it lasts, loudness is
+ * enough, so that consonants and whispered ends belong to it.
  */
 
 /** The rate that frames have. */

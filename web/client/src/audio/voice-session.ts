@@ -35,7 +35,7 @@ export interface VoiceSessionOptions {
   /** `push-to-talk` if left out. */
   mode?: TalkMode | undefined;
   deviceId?: string | undefined;
-  /** Where the worklets lie, for bundlers that do not find them by themselves. */
+  /** The URLs of the worklets, for bundlers that do not find them on their own. */
   recorderWorkletUrl?: string | URL | undefined;
   playerWorkletUrl?: string | URL | undefined;
   /**
@@ -67,7 +67,7 @@ export class VoiceSession {
   #player: AudioPlayer | undefined;
   #ends: (() => void)[] = [];
   #isPressed = false;
-  /** Whether the end of the utterance is still to be told. */
+  /** Whether the end of the utterance has not been reported yet. */
   #owesStop = false;
 
   constructor(live: VoiceConnection, options: VoiceSessionOptions = {}) {
@@ -138,7 +138,7 @@ export class VoiceSession {
     this.#end();
   }
 
-  /** How the user's turn is told, from here on. */
+  /** How the user's turn is signalled, from here on. */
   setMode(mode: TalkMode): void {
     this.release();
     this.#mode = mode;
@@ -184,7 +184,7 @@ export class VoiceSession {
       onSpeech: (event) => {
         if (!this.#isSilero) this.#speech(event);
       },
-      onEnded: () => this.#end(new Error('the microphone is gone')),
+      onEnded: () => this.#end(new Error('the microphone was disconnected')),
     });
     recorder.setMuted(this.#isMuted);
     return recorder;
@@ -192,7 +192,7 @@ export class VoiceSession {
 
   #send({ samples, preRoll, last }: RecordedChunk): void {
     if (samples.length > 0) this.#live.sendAudio(samples, { preRoll, last });
-    // The end is told behind the last piece.
+    // The end is reported after the last piece.
     if (last) this.#tellStop();
   }
 

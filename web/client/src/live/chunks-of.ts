@@ -2,12 +2,13 @@
 
 import type { UIMessage, UIMessageChunk } from 'ai';
 
+import { DEFAULT_SDK, readsApprovalResponses, type SdkVersion } from '../sdk-version.js';
 import { isToolPart, toolNameOf, type ToolPart } from '../tool-parts.js';
 
 type Part = UIMessage['parts'][number] & { [field: string]: unknown };
 
-/** The chunks of the parts; `start` and the end of the turn are left to the caller. Only v7 can be told an answer. */
-export function chunksOf(message: Pick<UIMessage, 'parts'>, sdk: 6 | 7 = 6): UIMessageChunk[] {
+/** The chunks of the parts; `start` and the end of the turn are left to the caller. */
+export function chunksOf(message: Pick<UIMessage, 'parts'>, sdk: SdkVersion = DEFAULT_SDK): UIMessageChunk[] {
   const chunks: object[] = [];
   let isInStep = false;
   message.parts.forEach((part, index) => {
@@ -28,7 +29,7 @@ const SAME: Readonly<Record<string, readonly string[]>> = {
   'source-document': ['sourceId', 'mediaType', 'title', 'filename', 'providerMetadata'],
 };
 
-function chunksOfPart(part: Part, index: number, sdk: 6 | 7): object[] {
+function chunksOfPart(part: Part, index: number, sdk: SdkVersion): object[] {
   const { type } = part;
   if (isToolPart(part)) return chunksOfCall(part as CallPart, sdk);
   if (type === 'step-start') return [{ type: 'start-step' }];
@@ -52,7 +53,7 @@ type CallPart = ToolPart & {
   resultProviderMetadata?: object;
 };
 
-function chunksOfCall(part: CallPart, sdk: 6 | 7): object[] {
+function chunksOfCall(part: CallPart, sdk: SdkVersion): object[] {
   const { toolCallId, approval, state } = part;
   const call = {
     ...given({ ...part }, ['toolCallId', 'title', 'providerExecuted']),
@@ -71,7 +72,7 @@ function chunksOfCall(part: CallPart, sdk: 6 | 7): object[] {
   if (approval?.id !== undefined) {
     const approvalId = approval.id;
     chunks.push({ type: 'tool-approval-request', approvalId, toolCallId });
-    if (sdk === 7 && approval.approved !== undefined) {
+    if (readsApprovalResponses(sdk) && approval.approved !== undefined) {
       chunks.push({ type: 'tool-approval-response', approvalId, ...given({ ...approval }, ['approved', 'reason']) });
     }
   }

@@ -1,9 +1,9 @@
 /**
- * Knows what of a message has reached the chat, and lets through only what is new in a stream that tells it again.
+ * Knows what of a message has reached the chat, and passes on only what is new in a stream that repeats it.
  *
- * After a reconnect the server tells the running message from its first chunk, with texts in other pieces than before.
- * Ids are the same, so that every chunk can be held against what the chat has: texts and inputs by their length, calls
- * by how far they had come, steps and nameless parts by their number.
+ * After a reconnect the server sends the running message from its first chunk, with texts in other pieces than before.
+ * Ids are the same, so every chunk can be compared with what the chat has: texts and inputs by length, calls by
+ * progress, steps and parts without ids by number.
  */
 
 import type { UIMessage, UIMessageChunk } from 'ai';
@@ -13,40 +13,40 @@ import { chunksOf } from './chunks-of.js';
 type Chunk = { type: string; [field: string]: unknown };
 
 export class DeliveredMessage {
-  /** Lengths of texts, and how often each other thing was told, by a key. */
-  readonly #told = new Map<string, number>();
-  /** The same for the stream that tells the message again. */
-  #retold: Map<string, number> | undefined;
+  /** Lengths of texts, and how often each other chunk was delivered, by key. */
+  readonly #delivered = new Map<string, number>();
+  /** The same for the stream that repeats the message. */
+  #repeated: Map<string, number> | undefined;
   readonly #held: UIMessageChunk[] = [];
   #isDecided = false;
-  /** Whether a stream has brought anything that was not there. */
+  /** Whether a stream has brought anything new. */
   hasNews = false;
 
   /** `message` is what the chat has already. */
   constructor(message?: UIMessage) {
     if (message === undefined) return;
-    for (const chunk of chunksOf(message, 7)) this.#note(chunk as Chunk, this.#told);
+    for (const chunk of chunksOf(message, 7)) this.#note(chunk as Chunk, this.#delivered);
   }
 
-  /** Whether it is known if the stream tells the message again. */
+  /** Whether it is known if the stream repeats the message. */
   get isDecided(): boolean {
     return this.#isDecided;
   }
 
-  /** Whether the stream tells the message again, rather than going on with it. */
-  get tellsAgain(): boolean {
-    return this.#retold !== undefined;
+  /** Whether the stream repeats the message instead of continuing it. */
+  get repeats(): boolean {
+    return this.#repeated !== undefined;
   }
 
-  /** To be called before each stream; `tellsAgain` is left out where its first chunks have to tell. */
-  begin(tellsAgain?: boolean): void {
-    this.#retold = tellsAgain === true ? new Map() : undefined;
+  /** Call it before each stream; leave `repeats` out if its first chunks have to show it. */
+  begin(repeats?: boolean): void {
+    this.#repeated = repeats === true ? new Map() : undefined;
     this.#held.length = 0;
-    this.#isDecided = tellsAgain !== undefined || this.#told.size === 0;
+    this.#isDecided = repeats !== undefined || this.#delivered.size === 0;
     this.hasNews = false;
   }
 
-  /** The chunks that the chat does not have yet; empty while it is open whether the stream tells the message again. */
+  /** The chunks that the chat does not have yet; empty while it is unknown whether the stream repeats the message. */
   take(chunk: UIMessageChunk): UIMessageChunk[] {
     if (this.#isDecided) return this.#pass(chunk as Chunk);
     this.#held.push(chunk);
@@ -59,37 +59,37 @@ export class DeliveredMessage {
     return this.#isDecided ? [] : this.#decide(false);
   }
 
-  #decide(tellsAgain: boolean): UIMessageChunk[] {
+  #decide(repeats: boolean): UIMessageChunk[] {
     this.#isDecided = true;
-    if (tellsAgain) this.#retold = new Map();
+    if (repeats) this.#repeated = new Map();
     return this.#held.splice(0).flatMap((chunk) => this.#pass(chunk as Chunk));
   }
 
-  /** The first chunk with an id tells: one that opens what is there already belongs to a repetition. */
+  /** The first chunk with an id decides: one that opens what is there already belongs to a repetition. */
   #verdict(chunk: Chunk): boolean | undefined {
     const key = openingKey(chunk);
-    if (key !== undefined) return this.#told.has(key);
+    if (key !== undefined) return this.#delivered.has(key);
     return chunk.type.startsWith('tool-output-') || TERMINAL.has(chunk.type) ? false : undefined;
   }
 
   #pass(chunk: Chunk): UIMessageChunk[] {
-    const news = this.#retold === undefined ? chunk : this.#beyond(chunk, this.#retold);
+    const news = this.#repeated === undefined ? chunk : this.#beyond(chunk, this.#repeated);
     if (news === undefined) return [];
     if (!QUIET.has(chunk.type)) this.hasNews = true;
-    this.#note(news, this.#told);
+    this.#note(news, this.#delivered);
     return [news as UIMessageChunk];
   }
 
-  #beyond(chunk: Chunk, retold: Map<string, number>): Chunk | undefined {
+  #beyond(chunk: Chunk, repeated: Map<string, number>): Chunk | undefined {
     const text = textOf(chunk);
     if (text === undefined) {
       const key = keyOf(chunk);
       if (key === undefined) return chunk;
-      const count = this.#note(chunk, retold);
-      return count > (this.#told.get(key) ?? 0) ? chunk : undefined;
+      const count = this.#note(chunk, repeated);
+      return count > (this.#delivered.get(key) ?? 0) ? chunk : undefined;
     }
-    const end = this.#note(chunk, retold);
-    const missing = Math.min(end - (this.#told.get(text.key) ?? 0), text.value.length);
+    const end = this.#note(chunk, repeated);
+    const missing = Math.min(end - (this.#delivered.get(text.key) ?? 0), text.value.length);
     return missing <= 0 ? undefined : ({ ...chunk, [text.field]: text.value.slice(-missing) });
   }
 
@@ -117,7 +117,7 @@ function textOf(chunk: Chunk): { key: string; field: string; value: string } | u
   return field === undefined ? undefined : { key: namedKey(chunk), field, value: String(chunk[field]) };
 }
 
-/** What a chunk is about; `undefined` where telling it twice does no harm. */
+/** What a chunk is about; `undefined` if delivering it twice does no harm. */
 function keyOf(chunk: Chunk): string | undefined {
   const { type, toolCallId, id, transient, preliminary } = chunk;
   if (/^(start|(start|finish)-step)$/.test(type)) return type;

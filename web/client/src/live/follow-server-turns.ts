@@ -1,4 +1,6 @@
-/** Lets a chat take the turns that the server begins, and send answers that were given while another turn was told. */
+/**
+ * Lets a chat take the turns that the server begins, and send answers that were given while another turn was streamed.
+ */
 
 import type { UIMessage } from 'ai';
 
@@ -30,7 +32,7 @@ export function followServerTurns<Message extends UIMessage>(
     else if (transport.serverTurns.get() > 0) void chat.resumeStream();
   };
   const check = () => {
-    // A chat that has just ended a turn may have an answer to send by itself, which goes first.
+    // A chat that has just ended a turn may have an answer to send automatically, which goes first.
     if (isFree()) timer ??= setTimeout(act, 0);
   };
   const stops = [

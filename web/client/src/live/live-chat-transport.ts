@@ -1,5 +1,5 @@
 /**
- * The chat over `/live`: one socket for many turns, speech and pictures beside the words.
+ * The chat over `/live`: one socket for many turns, with speech and pictures in addition to text.
  *
  * A `ChatTransport` for `useChat` and `Chat` of AI SDK v6 and v7. Turns that the server begins (an answer to speech, an
  * approval that expired) reach a chat through {@link followServerTurns}.
@@ -8,13 +8,14 @@
 import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
 
 import { fetchTicket, loadMessages, type BridgeAddress, type Dialect } from '../bridge-requests.js';
+import { DEFAULT_SDK, type SdkVersion } from '../sdk-version.js';
 import { Value, type Observable } from '../value.js';
 import { wireOptions } from '../sse-chat-transport.js';
 import { BINARY_KIND, decodePcm, encodeBase64, readBinaryFrame, writeBinaryFrame } from './binary-frames.js';
 import type { OutgoingBinaryFrame } from './binary-frames.js';
 import { parseServerFrame, type AudioWire, type ClientFrame, type ControlFrame, type Modality } from './frames.js';
 import { LiveSocket, type ConnectionState } from './live-socket.js';
-import { TurnDesk, type Send } from './turn-desk.js';
+import { TurnRouter, type Send } from './turn-router.js';
 import { TurnStream } from './turn-stream.js';
 
 /** Options of {@link LiveChatTransport}. */
@@ -23,8 +24,8 @@ export interface LiveChatTransportOptions extends BridgeAddress {
   chatId?: string | undefined;
   /** The wire form; `native` if left out. */
   dialect?: Dialect | undefined;
-  /** `7` lets the bridge send the chunks that only AI SDK v7 knows. */
-  sdk?: 6 | 7 | undefined;
+  /** The version of the AI SDK: a newer one lets the bridge send the chunks that only it knows. */
+  sdk?: SdkVersion | undefined;
   /** Further fields of every request. */
   body?: object | undefined;
   /** Whether a ticket is got for each connection; if left out, where `headers` are given. */
@@ -46,7 +47,7 @@ export interface ModelAudio {
   readonly samples: Int16Array;
 }
 
-/** What happens beside the chat's streams. */
+/** What happens outside of the chat's streams. */
 export interface LiveEvents {
   /** A piece of speech to play. */
   audio: ModelAudio;
@@ -60,7 +61,7 @@ export interface LiveEvents {
   data: UIMessageChunk;
   /** A frame was refused, or something failed that nobody asked for; the connection stays. */
   error: { code: string; message: string };
-  /** A turn has ended while the connection was lost: the messages are to be loaded anew. */
+  /** A turn has ended while the connection was lost: the messages have to be loaded again. */
   stale: { chatId: string };
 }
 
@@ -88,7 +89,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
   readonly resumeStreamIsReplay = true;
   readonly #options: LiveChatTransportOptions;
   readonly #socket: LiveSocket;
-  readonly #desk: TurnDesk;
+  readonly #router: TurnRouter;
   readonly #serverTurns = new Value(0);
   readonly #listeners = new Map<keyof LiveEvents, Set<(event: never) => void>>();
   #chatId: string | undefined;
@@ -103,10 +104,10 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
   constructor(options: LiveChatTransportOptions = {}) {
     this.#options = options;
     this.#chatId = options.chatId;
-    this.#desk = new TurnDesk({
-      sdk: options.sdk ?? 6,
+    this.#router = new TurnRouter({
+      sdk: options.sdk ?? DEFAULT_SDK,
       messageOf: (id) => this.#messages().find((message) => message.id === id),
-      onServerTurn: () => this.#serverTurns.set(this.#desk.serverTurns),
+      onServerTurn: () => this.#serverTurns.set(this.#router.serverTurns),
       onStale: () => this.#emit('stale', { chatId: this.#chatId ?? '' }),
     });
     this.#socket = new LiveSocket({
@@ -116,7 +117,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
       onBinary: (bytes) => this.#receiveBinary(bytes),
       onOpen: () => this.#opened(),
       onLost: () => this.#lost(),
-      onClosed: (reason) => this.#desk.fail(new Error(reason)),
+      onClosed: (reason) => this.#router.fail(new Error(reason)),
     });
   }
 
@@ -135,9 +136,9 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     return this.#serverTurns;
   }
 
-  /** The message that is being told at this moment. */
+  /** The message that is being streamed. */
   get currentMessageId(): string | undefined {
-    return this.#desk.currentMessageId;
+    return this.#router.currentMessageId;
   }
 
   /** Connects, which the first request does otherwise. */
@@ -150,7 +151,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     clearTimeout(this.#staleTimer);
     this.#owesInterrupt = false;
     this.#socket.close();
-    this.#desk.fail(new DOMException('the connection was closed', 'AbortError'));
+    this.#router.fail(new DOMException('the connection was closed', 'AbortError'));
     this.#serverTurns.set(0);
   }
 
@@ -237,7 +238,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     };
     if (abortSignal?.aborted === true) throw abortSignal.reason;
     abortSignal?.addEventListener('abort', () => this.#cancelled(send), { once: true });
-    this.#desk.expect(send);
+    this.#router.expect(send);
     this.#socket.connect();
     this.#flush();
     return stream.readable;
@@ -247,13 +248,13 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
   readonly reconnectToStream: ChatTransport<Message>['reconnectToStream'] = async ({ chatId, abortSignal }) => {
     this.#adopt(chatId);
     this.#socket.connect();
-    // Who follows is told when a turn comes.
-    if (!this.#isFollowed && this.#desk.serverTurns === 0) await this.#firstTurn(abortSignal);
-    const turn = this.#desk.takeServerTurn();
-    this.#serverTurns.set(this.#desk.serverTurns);
+    // A follower is notified when a turn comes.
+    if (!this.#isFollowed && this.#router.serverTurns === 0) await this.#firstTurn(abortSignal);
+    const turn = this.#router.takeServerTurn();
+    this.#serverTurns.set(this.#router.serverTurns);
     if (turn === undefined) return null;
     if (abortSignal?.aborted === true) {
-      this.#desk.putBack(turn);
+      this.#router.putBack(turn);
       return null;
     }
     abortSignal?.addEventListener('abort', () => turn.stream.isOpen && this.interrupt(), { once: true });
@@ -274,7 +275,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
   }
 
   get #waiting(): readonly PendingSend[] {
-    return this.#desk.waiting as readonly PendingSend[];
+    return this.#router.waiting as readonly PendingSend[];
   }
 
   /** What may have arrived on a connection that was lost. */
@@ -301,7 +302,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
   #adopt(chatId: string): void {
     this.#chatId ??= chatId;
     if (this.#chatId !== chatId) {
-      throw new Error(`this transport serves the chat ${this.#chatId}; make another one for ${chatId}`);
+      throw new Error(`this transport serves the chat ${this.#chatId}; create another one for ${chatId}`);
     }
   }
 
@@ -319,15 +320,15 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     this.#socket.send({ type: 'audio_config', wire: this.#wire });
     if (this.#owesInterrupt) this.interrupt();
     this.#flush();
-    if (!this.#desk.isTorn && this.#inDoubt.length === 0) return;
-    // A server that has told nothing of it by then will not: it has ended.
-    this.#staleTimer = setTimeout(() => this.#desk.giveUp(this.#inDoubt), STALE_AFTER_MS);
+    if (!this.#router.isTorn && this.#inDoubt.length === 0) return;
+    // If the server has sent nothing of it by then, it has ended.
+    this.#staleTimer = setTimeout(() => this.#router.giveUp(this.#inDoubt), STALE_AFTER_MS);
     for (const send of this.#inDoubt) void this.#resend(send);
   }
 
   #lost(): void {
     clearTimeout(this.#staleTimer);
-    this.#desk.lost();
+    this.#router.lost();
     for (const send of this.#waiting) {
       send.isInDoubt ||= send.isSent;
       send.isSent = false;
@@ -348,16 +349,16 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
       const arrived = known === undefined || known.some((message) => message.id === send.userMessageId);
       if (arrived) return;
     }
-    if (!this.#desk.waiting.includes(send)) return;
+    if (!this.#router.waiting.includes(send)) return;
     send.isInDoubt = false;
     this.#flush();
   }
 
   /** The chat reads no more: the turn is stopped, and what it still tells has no reader. */
   #cancelled(send: PendingSend): void {
-    const isWaiting = this.#desk.waiting.includes(send);
+    const isWaiting = this.#router.waiting.includes(send);
     if (!send.stream.isOpen && !isWaiting) return;
-    if (isWaiting && !send.isSent) this.#desk.drop(send);
+    if (isWaiting && !send.isSent) this.#router.drop(send);
     if (send.isSent || send.isInDoubt) this.interrupt();
     send.stream.fail(new DOMException('the request was stopped', 'AbortError'));
   }
@@ -369,7 +370,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
         this.#takeChunk(frame.chunk);
         break;
       case 'done':
-        this.#desk.done();
+        this.#router.done();
         break;
       case 'control':
         this.#takeControl(frame.control);
@@ -381,14 +382,14 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     if (chunk.type === 'data-pcm') {
       const { chunk: base64, sampleRate, turn } = chunk.data as { chunk: string; sampleRate: number; turn: number };
       this.#emit('audio', { turn, sampleRate, samples: decodePcm(base64) });
-    } else if (!this.#desk.chunk(this.#withAnswer(chunk))) {
+    } else if (!this.#router.chunk(this.#withAnswer(chunk))) {
       this.#emit('data', chunk);
     }
   }
 
   /** A chat reads a stream later than it comes, and has no other way to know which answer a transcription belongs to. */
   #withAnswer(chunk: UIMessageChunk): UIMessageChunk {
-    const answerId = this.#desk.currentMessageId;
+    const answerId = this.#router.currentMessageId;
     if (chunk.type !== 'data-transcription' || answerId === undefined) return chunk;
     return { ...chunk, data: { ...(chunk.data as object), answerId } };
   }
@@ -405,7 +406,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
         this.#refused(control);
         break;
       case 'turn-start':
-        this.#desk.turnStart();
+        this.#router.turnStart();
         this.#emit('turn-start', control);
         break;
       case 'turn-end':
@@ -420,7 +421,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     this.#emit('error', { code, message });
     const send = this.#waiting.find((send) => send.requestId === requestId);
     if (send === undefined) return;
-    this.#desk.drop(send);
+    this.#router.drop(send);
     send.stream.fail(new Error(message));
   }
 
@@ -437,7 +438,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
       const check = () => {
         const { status } = this.#socket.state.get();
         if (status === 'open') timer ??= setTimeout(finish, RESUME_WAIT_MS);
-        if (this.#desk.serverTurns > 0 || status === 'closed' || status === 'idle') finish();
+        if (this.#router.serverTurns > 0 || status === 'closed' || status === 'idle') finish();
       };
       const finish = () => {
         clearTimeout(timer);

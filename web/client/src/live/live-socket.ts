@@ -23,7 +23,7 @@ export type ConnectionState =
   | { readonly status: 'waiting'; readonly attempt: number; readonly retryInMs: number }
   | { readonly status: 'closed'; readonly code: number | undefined; readonly reason: string };
 
-/** What a socket is told and tells. */
+/** The options and callbacks of a socket. */
 export interface LiveSocketOptions {
   /** The address, asked for before each attempt: a ticket serves once. */
   address: () => Promise<string>;
@@ -51,7 +51,7 @@ const PING_INTERVAL_MS = 15_000;
 /** So many pings without any frame in between mean that the connection is gone. */
 const SILENT_PINGS = 2;
 
-/** Codes after which connecting again by itself helps nobody; see PROTOCOL.md. */
+/** Codes after which reconnecting automatically does not help; see PROTOCOL.md. */
 const FINAL_CODES: ReadonlySet<number> = new Set([1009, 4401, 4404, 4409, 4429]);
 
 export class LiveSocket {
@@ -168,7 +168,7 @@ export class LiveSocket {
 
   #ping(): void {
     if (this.#silentPings >= SILENT_PINGS) {
-      this.#lost(undefined, 'no sign of life from the server');
+      this.#lost(undefined, 'the server does not respond');
       return;
     }
     this.#silentPings += 1;
@@ -222,5 +222,5 @@ export class LiveSocket {
 /** Node.js has one from version 22 on. */
 function globalWebSocket(): typeof WebSocket {
   if (globalThis.WebSocket !== undefined) return globalThis.WebSocket;
-  throw new Error('there is no WebSocket here; give one as the option WebSocket, such as that of the package ws');
+  throw new Error('WebSocket is not available; pass one as the option WebSocket, such as that of the package ws');
 }

@@ -7,7 +7,7 @@ export interface Transcription {
   readonly messageId?: string;
   readonly text: string;
   readonly final: boolean;
-  /** The answer to it, where that is being told already; put in by the transport. */
+  /** The answer to it, if that is being streamed already; set by the transport. */
   readonly answerId?: string;
 }
 
@@ -23,9 +23,9 @@ export function transcriptionOf(part: { type: string; data?: unknown }): SpokenM
 }
 
 /**
- * The messages with this transcription in the user's message. Pieces are put behind each other until the final one, which
- * is the whole. A message that is not there yet comes last, or before the answer that is already being told (`answerId`),
- * because transcriptions may come late.
+ * The messages with this transcription in the user's message. Pieces are put behind each other until the final one,
+ * which is the whole. A message that is not there yet comes last, or before the answer that is already being streamed
+ * (`answerId`), because transcriptions may come late.
  */
 export function withTranscription<Message extends UIMessage>(
   messages: readonly Message[],

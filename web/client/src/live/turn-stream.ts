@@ -2,6 +2,7 @@
 
 import type { UIMessage, UIMessageChunk } from 'ai';
 
+import type { SdkVersion } from '../sdk-version.js';
 import { chunksOf } from './chunks-of.js';
 import { DeliveredMessage } from './delivered-message.js';
 
@@ -37,9 +38,9 @@ export class TurnStream {
     return this.#hasBegun;
   }
 
-  /** A connection begins to tell the turn; `tellsAgain` where it is known to begin with the message's first chunk. */
-  begin(tellsAgain?: boolean): void {
-    this.#delivered.begin(tellsAgain);
+  /** A connection begins to stream the turn; `repeats` if it is known to begin with the message's first chunk. */
+  begin(repeats?: boolean): void {
+    this.#delivered.begin(repeats);
   }
 
   push(chunk: UIMessageChunk): void {
@@ -73,7 +74,7 @@ export class TurnStream {
 export class ServerTurn {
   readonly messageId: string;
   readonly #seed: UIMessage | undefined;
-  readonly #sdk: 6 | 7;
+  readonly #sdk: SdkVersion;
   readonly #probe: DeliveredMessage;
   readonly #held: UIMessageChunk[] = [];
   #isDecided: boolean;
@@ -83,7 +84,7 @@ export class ServerTurn {
     return this.#probe.hasNews;
   }
 
-  constructor(messageId: string, seed: UIMessage | undefined, sdk: 6 | 7, isPast: boolean) {
+  constructor(messageId: string, seed: UIMessage | undefined, sdk: SdkVersion, isPast: boolean) {
     this.messageId = messageId;
     this.#seed = seed;
     this.#sdk = sdk;
@@ -115,7 +116,7 @@ export class ServerTurn {
     this.#isDecided = true;
     const [start, ...rest] = this.#held.splice(0);
     if (start !== undefined) this.stream.push(start);
-    if (!this.#probe.tellsAgain && this.#seed !== undefined) {
+    if (!this.#probe.repeats && this.#seed !== undefined) {
       for (const chunk of chunksOf(this.#seed, this.#sdk)) this.stream.push(chunk);
     }
     for (const chunk of rest) this.stream.push(chunk);

@@ -7,11 +7,12 @@ import { useCallback, useEffect, useRef, useState } from 'react';
 import { loadMessages, stopTurn } from '../bridge-requests.js';
 import { buildUseChatOptions, type BuildUseChatOptions } from '../build-use-chat-options.js';
 import { ClientTools } from '../client-tools.js';
+import { DecisionSender } from '../decision-sender.js';
 import { followServerTurns } from '../live/follow-server-turns.js';
 import type { LiveChatTransport } from '../live/live-chat-transport.js';
 import type { ConnectionState } from '../live/live-socket.js';
 import { transcriptionOf, withTranscription } from '../live/transcription.js';
-import type { ToolNames } from '../send-automatically-when.js';
+import type { ToolNames } from '../tool-parts.js';
 import { constant, useObservable } from './use-observable.js';
 import { useVoice, type UseVoiceOptions, type Voice } from './use-voice.js';
 
@@ -41,7 +42,7 @@ export interface BridgeChat<Message extends UIMessage = UIMessage> extends UseCh
   readonly cancelTool: (toolCallId?: string) => void;
 }
 
-/** How long a stopped turn may take to end by itself before the connection to it is cut. */
+/** How long a stopped turn may take to end on its own before its connection is closed. */
 const STOP_GRACE_MS = 1500;
 
 /**
@@ -56,10 +57,10 @@ export function useBridgeChat<Message extends UIMessage = UIMessage>(
   const { id, resume = true, throttleMs, voice: voiceOptions } = options;
   const clientTools = toolsOf(options);
 
-  const { chat, live } = useBridge(latest, id);
+  const { chat, live, decisions } = useBridge(latest, id);
   const helpers = useChat<Message>({
     chat,
-    // A live connection brings a running turn by itself.
+    // A live connection delivers a running turn automatically.
     resume: resume && live === undefined,
     ...(throttleMs !== undefined && { experimental_throttle: throttleMs }),
   });
@@ -68,7 +69,8 @@ export function useBridgeChat<Message extends UIMessage = UIMessage>(
   useEffect(() => {
     // What a tool throws is reported to the model; a rejection here is the chat's own, which shows it as its error.
     clientTools?.run(chat).catch(() => {});
-  }, [chat, clientTools, messages, status]);
+    void decisions.flush(chat);
+  }, [chat, clientTools, decisions, messages, status]);
 
   useEffect(() => {
     const leave = live === undefined ? () => {} : connect(chat, live, latest);
@@ -79,18 +81,27 @@ export function useBridgeChat<Message extends UIMessage = UIMessage>(
     };
   }, [chat, live, latest]);
 
+  const addToolApprovalResponse = useCallback<UseChatHelpers<Message>['addToolApprovalResponse']>(
+    async ({ options, ...decision }) => {
+      // What is to be sent with it goes by the chat's own request.
+      if (options !== undefined) await chat.addToolApprovalResponse({ options, ...decision });
+      else await decisions.respond(chat, decision);
+    },
+    [chat, decisions],
+  );
   const stop = useCallback(() => stopEverywhere(chat, live, latest.current), [chat, live]);
   const connection = useObservable(live?.connection ?? IDLE);
   const voice = useVoice(live, voiceOptions);
   const runningTools = useObservable(clientTools?.running ?? NO_TOOLS);
   const cancelTool = useCallback((toolCallId?: string) => clientTools?.cancel(toolCallId), [clientTools]);
-  return { ...helpers, id, stop, live, connection, voice, runningTools, cancelTool };
+  return { ...helpers, id, addToolApprovalResponse, stop, live, connection, voice, runningTools, cancelTool };
 }
 
 interface Bridge<Message extends UIMessage> {
   readonly id: string;
   readonly chat: Chat<Message>;
   readonly live: LiveChatTransport<Message> | undefined;
+  readonly decisions: DecisionSender<Message>;
 }
 
 type Latest<Message extends UIMessage> = { readonly current: UseBridgeChatOptions<Message> };
@@ -116,7 +127,7 @@ function makeBridge<Message extends UIMessage>(latest: Latest<Message>, id: stri
     onError: (error) => latest.current.onError?.(error),
     onFinish: (event) => latest.current.onFinish?.(event),
   });
-  return { id, chat, live };
+  return { id, chat, live, decisions: new DecisionSender<Message>(latest.current) };
 }
 
 /** Opens the connection and lets the chat take what comes unasked; returns how to leave it. */
@@ -158,7 +169,7 @@ async function reload<Message extends UIMessage>(
   chat.clearError();
 }
 
-/** Ends the turn on the server, whose stream then ends by itself; what does not end in time is cut here. */
+/** Ends the turn on the server, whose stream then ends on its own; if it does not end in time, it is closed here. */
 async function stopEverywhere<Message extends UIMessage>(
   chat: Chat<Message>,
   live: LiveChatTransport<Message> | undefined,

@@ -38,7 +38,7 @@ async function load(ortUrl: string, modelUrl: string): Promise<(frame: Float32Ar
   runtime.env.wasm.numThreads = 1;
   runtime.env.wasm.wasmPaths = new URL('.', ortUrl).href;
   const response = await fetch(modelUrl);
-  if (!response.ok) throw new Error(`the model is not at ${modelUrl}: ${response.status}`);
+  if (!response.ok) throw new Error(`the model cannot be loaded from ${modelUrl}: ${response.status}`);
   const session = await runtime.InferenceSession.create(new Uint8Array(await response.arrayBuffer()));
   const rate = new runtime.Tensor('int64', BigInt64Array.of(16_000n), []);
   let state = new runtime.Tensor('float32', new Float32Array(2 * 128), [2, 1, 128]);

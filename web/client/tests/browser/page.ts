@@ -55,7 +55,7 @@ function joined(pieces: readonly Int16Array[]): Int16Array {
   return out;
 }
 
-/** A source whose samples are never zero, so that silence can be told. */
+/** A source whose samples are never zero, so that silence can be recognised. */
 const ramp = (length: number) => Int16Array.from({ length }, (_, index) => 1 + (index % 30_000));
 
 /** All that is asked of the camera and the microphone, until it is restored. */
@@ -230,41 +230,41 @@ const tests = {
     return { whileMuted, status, error: error?.message, level: session.inputLevel.get() };
   },
 
-  /** Holding the key: what the connection is told, in order. */
+  /** Holding the key: what the connection is sent, in order. */
   async pushToTalk(how: 'release' | 'stop' | 'mute' | 'mode') {
-    const told: string[] = [];
+    const sent: string[] = [];
     const live = {
       on: () => () => {},
       connect: () => {},
-      audioControl: (action: string) => told.push(action),
-      sendAudio: (_samples: Int16Array, { preRoll = false, last = false } = {}) => told.push(preRoll ? 'before' : last ? 'last' : 'piece') > 0,
+      audioControl: (action: string) => sent.push(action),
+      sendAudio: (_samples: Int16Array, { preRoll = false, last = false } = {}) => sent.push(preRoll ? 'before' : last ? 'last' : 'piece') > 0,
     } as unknown as VoiceConnection;
     const session = new VoiceSession(live);
     session.press();
     await session.start();
     await until(() => session.inputLevel.get() > 0);
     await pause(400);
-    const early = [...told];
+    const early = [...sent];
     session.press();
     session.press();
-    await until(() => told.filter((word) => word === 'piece').length >= 5);
+    await until(() => sent.filter((word) => word === 'piece').length >= 5);
     const { status } = session.state.get();
     if (how === 'release') session.release();
     if (how === 'stop') session.stop();
     if (how === 'mute') session.setMuted(true);
     if (how === 'mode') session.setMode('hands-free');
-    await until(() => told.includes('stop'));
+    await until(() => sent.includes('stop'));
     session.stop();
-    return { early, status, told: told.filter((word, index) => word !== told[index - 1]) };
+    return { early, status, sent: sent.filter((word, index) => word !== sent[index - 1]) };
   },
 
   /** The hook in a page: started, spoken with by the key, muted, moved to another device, and gone. */
   async voiceHook() {
-    const told: string[] = [];
+    const sent: string[] = [];
     const live = {
       on: () => () => {},
       connect: () => {},
-      audioControl: (action: string) => told.push(action),
+      audioControl: (action: string) => sent.push(action),
       sendAudio: () => true,
     } as unknown as LiveChatTransport;
     let voice: Voice | undefined;
@@ -284,13 +284,13 @@ const tests = {
     // The key is listened to as soon as the page was rendered.
     await until(() => key('keydown') && status() === 'listening');
     key('keyup');
-    await until(() => isReady() && told.at(-1) === 'stop');
+    await until(() => isReady() && sent.at(-1) === 'stop');
     voice?.setMuted(true);
     await until(() => voice?.isMuted === true);
     key('keydown');
     await pause(300);
     key('keyup');
-    const words = [...told];
+    const words = [...sent];
     const [device] = await AudioRecorder.devices();
     root.render(createElement(Page, { deviceId: device?.deviceId }));
     await until(() => status() === 'off');

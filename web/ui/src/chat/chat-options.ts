@@ -1,5 +1,5 @@
 /** How a chat reaches the server, in either mode, with everything that passes written down. */
-import { type BridgeChatInit, buildUseChatOptions } from '@adk-bridge/client';
+import { type BridgeChatInit, buildUseChatOptions, DecisionSender } from '@adk-bridge/client';
 
 import { apiKey, authorizedFetch } from '../lib/api';
 import { loggingFetch } from '../lib/logging-fetch';
@@ -8,7 +8,7 @@ import { dialect, type Mode } from '../lib/settings';
 import { answeredTools } from '../tools/asked';
 
 export function chatOptions(id: string, mode: Mode, onAccepted: () => void): BridgeChatInit {
-  const common = { id, baseUrl: '.', dialect, sdk: 7 as const, clientTools: answeredTools };
+  const common = { ...address(), id };
   if (mode === 'sse') return buildUseChatOptions({ ...common, mode, fetch: loggingFetch(id, onAccepted) });
   return buildUseChatOptions({
     ...common,
@@ -18,4 +18,13 @@ export function chatOptions(id: string, mode: Mode, onAccepted: () => void): Bri
     ticket: apiKey.get() !== '',
     WebSocket: loggingWebSocket(id),
   });
+}
+
+/** Sends what the user decides, one by one: over HTTP in either mode. */
+export function decisionSender(id: string): DecisionSender {
+  return new DecisionSender({ ...address(), fetch: loggingFetch(id, () => {}) });
+}
+
+function address() {
+  return { baseUrl: '.', dialect, sdk: 7 as const, clientTools: answeredTools };
 }

@@ -61,7 +61,7 @@ function areSame(before: Props, after: Props): boolean {
 }
 
 function AssistantMessage({ message, session, records, isStreaming, isLast, isAtRest }: Props) {
-  // What runs where is known only when the server has told its tools.
+  // It is known where a tool runs only when the server has listed its tools.
   useStore(agent);
   const calls = message.parts.filter(isToolUIPart).flatMap((part) => callOf(part, message) ?? []);
   const asked = new Set(isLast && isAtRest ? askedCalls(message).map(({ id }) => id) : []);
@@ -136,7 +136,7 @@ function CallCard({
   session: ChatSession;
   record: CallRecord | undefined;
 }) {
-  // Questions that are settled are no longer among those that wait beside each other.
+  // Settled questions are no longer among those that wait together.
   const asked = calls.filter((other) => other.approval !== undefined && !other.part.state.startsWith('output-'));
   const place = { index: asked.indexOf(call) + 1, count: asked.length };
   const id = call.approval?.id;

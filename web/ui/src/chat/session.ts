@@ -25,7 +25,7 @@ import { askedCalls, learnTool } from '../tools/asked';
 import { clientTools } from '../tools/client-tools';
 import { type CallRecord, recordsOf } from './call-records';
 import { type Call, hasOpenCalls, waitingCalls } from './calls';
-import { chatOptions } from './chat-options';
+import { chatOptions, decisionSender } from './chat-options';
 import { textOf } from './message-actions';
 import { hasUnsentAnswers, isComplete, isNetworkFailure, lastUserMessage, reconciled } from './reconcile';
 
@@ -37,7 +37,7 @@ export interface SessionState {
   records: ReadonlyMap<string, CallRecord>;
 }
 
-/** A message that is written anew. */
+/** A message that is being edited. */
 interface Edit {
   text: string;
   files: FileUIPart[];
@@ -54,6 +54,9 @@ export class ChatSession {
   /** The connection of mode `live`. */
   readonly live: LiveChatTransport | undefined;
   readonly #subscriptions: (() => void)[];
+  readonly #decisions;
+  /** How many decisions are being sent in addition to the chat's own requests. */
+  #deciding = 0;
   #known = 0;
   #sending: string | undefined;
   /** As long as the server does not have it. */
@@ -78,6 +81,7 @@ export class ChatSession {
       this.#accepted();
     });
     this.live = live;
+    this.#decisions = decisionSender(id);
     this.chat = new Chat<UIMessage>({
       ...options,
       onData: (part) => this.#heard(part),
@@ -117,6 +121,7 @@ export class ChatSession {
       this.#change({ loading: 'ready' });
     } catch {
       this.#change({ loading: 'failed' });
+      this.#sendNext({ evenWhileAsked: true });
       return;
     }
     await this.#resume();
@@ -124,7 +129,7 @@ export class ChatSession {
 
   /** Brings in what happened elsewhere: in another tab or browser, or by time. */
   async sync(): Promise<void> {
-    if (this.isBusy || this.#isSyncing || this.state.get().loading !== 'ready' || this.#sending !== undefined) return;
+    if (this.isBusy || this.#isSyncing || this.#deciding > 0 || this.state.get().loading !== 'ready' || this.#sending !== undefined) return;
     const { error } = this.chat;
     // What the network lost is found again by `recover`.
     if (error !== undefined && isNetworkFailure(error)) return;
@@ -160,7 +165,7 @@ export class ChatSession {
     this.#setQueue(this.state.get().queue.filter((item) => item.id !== id));
   }
 
-  /** Ends the running turn; the stream then ends by itself, with what was said so far. */
+  /** Ends the running turn; the stream then ends on its own, with what was said so far. */
   async stop(): Promise<void> {
     this.live?.interrupt();
     try {
@@ -171,16 +176,16 @@ export class ChatSession {
   }
 
   /**
-   * Answers questions: the one handler for yes and no.
+   * Answers questions: the one handler for yes and no. Each answer goes out at once, whatever else is still asked.
    *
-   * Both values take the same path at the same time, and the server decides what each of them means (ADR 0007): a page
-   * that handled a denial by itself would leave the agent waiting.
+   * Both values take the same path at the same time, and the server decides what each of them means (docs/adr/0005): a
+   * page that handled a denial on its own would leave the agent waiting.
    */
   async respond(approvalIds: readonly string[], approved: boolean, reason?: string): Promise<void> {
-    for (const id of approvalIds) {
-      await this.chat.addToolApprovalResponse({ id, approved, ...(reason !== undefined && { reason }) });
-    }
-    if (!this.isBusy) void clientTools.run(this.chat);
+    const decisions = approvalIds.map((id) => ({ id, approved, ...(reason !== undefined && { reason }) }));
+    const { shown } = await this.#decisions.respond(this.chat, ...decisions);
+    if (!this.isBusy) void this.#runTools();
+    await this.#decided(shown);
   }
 
   /** Gives what a call waits for in the place of a program: an output, or an error that says why there is none. */
@@ -190,6 +195,7 @@ export class ChatSession {
     await this.chat.addToolOutput(
       'errorText' in outcome ? { ...call, state: 'output-error', ...outcome } : { ...call, output: outcome.output },
     );
+    await this.#decided(this.#decisions.flush(this.chat));
   }
 
   /** A question ran out of time: the server has gone on without an answer. */
@@ -252,14 +258,34 @@ export class ChatSession {
 
   async loadAudit(): Promise<void> {
     try {
-      const audit = await api.audit(this.id);
+      // Rows are only ever added: what is known need not be read again.
+      const fresh = await api.audit(this.id, this.state.get().audit.at(-1)?.id);
+      const known = this.state.get().audit;
+      const last = known.at(-1)?.id ?? 0;
+      const audit = [...known, ...fresh.filter((row) => row.id > last)];
       this.#change({ audit, records: recordsOf(audit) });
     } catch {
       // Times are missing then; the next turn brings them.
     }
   }
 
-  /** Takes what the server begins by itself: answers to speech, and what time has settled. */
+  async #runTools(): Promise<void> {
+    await clientTools.run(this.chat);
+    await this.#decided(this.#decisions.flush(this.chat));
+  }
+
+  /** While a decision is being sent, the server does not list its message. */
+  async #decided(shown: Promise<boolean>): Promise<void> {
+    this.#deciding += 1;
+    const wasShown = await shown;
+    this.#deciding -= 1;
+    if (!wasShown) return;
+    tellTabs(this.id);
+    void this.loadAudit();
+    void refresh();
+  }
+
+  /** Takes what the server begins on its own: answers to speech, and expired questions. */
   #follow(live: LiveChatTransport): (() => void)[] {
     const following = followServerTurns(this.chat, live);
     live.connect();
@@ -301,7 +327,7 @@ export class ChatSession {
   }
 
   async #resume(): Promise<void> {
-    // A live connection brings what runs by itself, and one that was given up must not be opened unasked.
+    // A live connection delivers what runs automatically, and one that was given up must not be opened unasked.
     if (this.live === undefined) await this.chat.resumeStream();
     this.#settled();
   }
@@ -312,8 +338,10 @@ export class ChatSession {
   }
 
   #sendNext({ evenWhileAsked = false } = {}): void {
-    const [next] = this.state.get().queue;
-    if (next === undefined || this.isBusy || this.#sending !== undefined || this.chat.status === 'error') return;
+    const { queue, loading } = this.state.get();
+    const [next] = queue;
+    // A message that overtakes the history would keep it from being shown.
+    if (next === undefined || loading === 'loading' || this.isBusy || this.#sending !== undefined || this.chat.status === 'error') return;
     const last = this.chat.messages.at(-1);
     if (!evenWhileAsked && (waitingCalls(last).length > 0 || askedCalls(last).length > 0)) return;
     this.#sending = next.id;
@@ -359,16 +387,16 @@ export class ChatSession {
     if (this.live !== undefined && (this.chat.status === 'streaming' || this.chat.status === 'ready')) this.#accepted();
     if (this.live === undefined && this.chat.status === 'streaming' && !this.#hasSent) void this.#bringQuestion();
     if (this.chat.status === 'ready') {
-      // The SDK decides first whether it sends by itself, within this turn of the event loop.
+      // The SDK decides first whether it sends automatically, within this turn of the event loop.
       setTimeout(() => this.#settled());
     }
   }
 
   #settled(): void {
     if (this.chat.status !== 'ready' || this.state.get().loading !== 'ready') return;
-    void clientTools.run(this.chat);
+    void this.#runTools();
     // The change that the list tells next is this page's own turn, and need not be loaded; but for older questions that
-    // it has settled. A turn that began elsewhere, or by speech, left more with the server than its stream told.
+    // it has settled. A turn that began elsewhere, or by speech, left more on the server than its stream contained.
     this.#isOwnChange = this.#hasSent && !this.chat.messages.slice(0, -1).some(hasOpenCalls);
     this.#hasSent = false;
     void refresh().finally(() => {

@@ -1,4 +1,4 @@
-/** The server's doors, as functions. Every address is relative to the page's own. */
+/** The server's endpoints, as functions. Every address is relative to the page's own. */
 import type { UIMessage } from 'ai';
 
 import { learnServerTime } from './clock';
@@ -86,12 +86,19 @@ export const authorizedFetch: typeof fetch = (input, init) => {
   return fetch(input, { ...init, headers });
 };
 
+/** How many pages of an audit are read at once; the next turn brings those behind them. */
+const MAX_AUDIT_PAGES = 20;
+
+/** The query of the page behind an answer. */
+function nextOf(response: Response): string | undefined {
+  return /<([^>]*)>; rel="next"/.exec(response.headers.get('link') ?? '')?.[1];
+}
+
 export const api = {
   agent: () => json<AgentInfo>('api/agent'),
   chats: async (query = ''): Promise<ChatPage> => {
     const response = await checked(await authorizedFetch(`api/chats${query}`));
-    const next = /<([^>]*)>; rel="next"/.exec(response.headers.get('link') ?? '')?.[1];
-    return { rows: (await response.json()) as ChatRow[], next };
+    return { rows: (await response.json()) as ChatRow[], next: nextOf(response) };
   },
   /** A chat's messages; `null` for one that the server has not seen. */
   chat: (id: string, dialect: string) =>
@@ -102,11 +109,22 @@ export const api = {
   rename: (id: string, title: string) => send('PATCH', `api/chats/${encodeURIComponent(id)}`, { title }),
   delete: (id: string) => send('DELETE', `api/chats/${encodeURIComponent(id)}`),
   stop: (id: string) => send('POST', `api/chat/${encodeURIComponent(id)}/stop`),
-  audit: (id: string) =>
-    json<AuditRow[]>(`api/audit?chat=${encodeURIComponent(id)}`).catch((problem: unknown) => {
+  /** The audit rows of a chat behind one that is known; none for a chat that the server has not seen. */
+  audit: async (id: string, after = 0): Promise<AuditRow[]> => {
+    const rows: AuditRow[] = [];
+    let query: string | undefined = `?chat=${encodeURIComponent(id)}&after=${after}`;
+    try {
+      for (let page = 0; query !== undefined && page < MAX_AUDIT_PAGES; page += 1) {
+        const response = await checked(await authorizedFetch(`api/audit${query}`));
+        rows.push(...((await response.json()) as AuditRow[]));
+        query = nextOf(response);
+      }
+    } catch (problem) {
       if (problem instanceof Refusal && problem.status === 404) return [];
       throw problem;
-    }),
+    }
+    return rows;
+  },
   upload: async (chat: string, file: Blob): Promise<{ url: string; mediaType: string }> => {
     const path = `api/files?chat=${encodeURIComponent(chat)}`;
     const headers = { 'content-type': file.type || 'application/octet-stream' };

@@ -60,7 +60,7 @@ export function refresh(): Promise<void> {
 }
 
 /** Asks with what has just changed, such as the key; a question that is under way was asked without it. */
-export async function askAnew(): Promise<void> {
+export async function checkAgain(): Promise<void> {
   await asking;
   await refresh();
 }

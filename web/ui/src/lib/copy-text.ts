@@ -10,5 +10,5 @@ export async function copyText(text: string): Promise<void> {
   const isCopied = document.execCommand('copy');
   field.remove();
   if (activeElement instanceof HTMLElement) activeElement.focus();
-  if (!isCopied) throw new Error('the browser copies nothing here');
+  if (!isCopied) throw new Error('the browser does not allow copying here');
 }

@@ -59,7 +59,7 @@ it('reads only the end of a long text again', () => {
   expect(read).toBeLessThan(text.length * 10);
 });
 
-it('begins anew with another text', () => {
+it('begins again with another text', () => {
   const split = incrementalBlocks();
   split('One.\n\nTwo.\n\nThree.\n\nFour.\n\nFive.\n\n');
   expect(split('Other.\n\n').join('')).toBe('Other.\n\n');

@@ -1,4 +1,4 @@
-/** Deleting a chat with a way back: the server is told when the time for regret is over, or when the page closes. */
+/** Deleting a chat with undo: the request is sent when the time for undo is over, or when the page closes. */
 import { dropSession } from '../chat/sessions';
 import { api, authorizedFetch, type ChatRow } from '../lib/api';
 import { changeListed, refresh } from '../lib/connection';

@@ -11,7 +11,7 @@ export function focusNextQuestion(question: HTMLElement): void {
 }
 
 /**
- * Keeps the keyboard on the page when a question goes by itself: it ran out of time, or was answered elsewhere.
+ * Keeps the keyboard focus on the page when a question disappears on its own: it expired, or was answered elsewhere.
  *
  * The next question would be the wrong place: a key that was meant for this one would answer it.
  */

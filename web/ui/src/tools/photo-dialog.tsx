@@ -24,7 +24,7 @@ export default function PhotoDialog({ request }: { request: PhotoRequest }) {
     const constraints = { video: { facingMode: 'user', width: { ideal: 1280 } } };
     const open = navigator.mediaDevices
       ? navigator.mediaDevices.getUserMedia(constraints)
-      : Promise.reject(new Error('this browser offers no camera here'));
+      : Promise.reject(new Error('this browser does not offer a camera here'));
     open.then(
       (opened) => {
         stream = opened;

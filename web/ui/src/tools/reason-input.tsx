@@ -13,7 +13,7 @@ interface ReasonInputProps {
   className: string;
 }
 
-/** The agent is told the reason, which is a sentence and no letter. */
+/** The reason goes to the agent; it is a sentence, not a letter. */
 const MAX_CHARACTERS = 500;
 
 export function ReasonInput({ value, onChange, onEnter, testId, className }: ReasonInputProps) {

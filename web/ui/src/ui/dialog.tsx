@@ -1,4 +1,4 @@
-/** A dialog over the page, with a title, closed by Escape or a click beside it. */
+/** A dialog over the page, with a title, closed by Escape or a click outside of it. */
 import clsx from 'clsx';
 import { X } from 'lucide-react';
 import { Dialog as Radix } from 'radix-ui';

@@ -4,7 +4,7 @@ import { useCallback, useEffect, useRef, useState } from 'react';
 import { copyText } from '../lib/copy-text';
 import { toast } from '../lib/toasts';
 
-const TOLD_MS = 1_600;
+const SHOWN_MS = 1_600;
 
 export function useCopy(): [copied: boolean, copy: (text: string) => void] {
   const [copied, setCopied] = useState(false);
@@ -15,7 +15,7 @@ export function useCopy(): [copied: boolean, copy: (text: string) => void] {
       () => {
         setCopied(true);
         clearTimeout(timer.current);
-        timer.current = setTimeout(() => setCopied(false), TOLD_MS);
+        timer.current = setTimeout(() => setCopied(false), SHOWN_MS);
       },
       (problem: unknown) => toast(problem instanceof Error ? problem.message : String(problem), { tone: 'error' }),
     );

@@ -1,16 +1,16 @@
-//! The events of a live conversation: where its turns end, and what is kept of them.
+//! The events of a live conversation: where its turns end, and what is stored of them.
 
 use adk_bridge_protocol::event::{Content, Event, Part};
 use serde_json::json;
 
-use crate::gemini_live::{Incoming, IncomingSink};
+use crate::live::{Incoming, IncomingSink};
 
-/// How many calls may be open at a time; no model comes near.
+/// How many calls may be open at a time; real models stay far below.
 const MAX_OPEN_CALLS: usize = 1_024;
 
-/// What must come soon.
+/// What is expected soon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Awaited {
+pub(super) enum Expectation {
     #[default]
     Nothing,
     Answer,
@@ -19,9 +19,9 @@ pub(super) enum Awaited {
     End,
 }
 
-/// What is carried from one event to the next.
+/// The state between two events.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
+pub(super) struct EventReader {
     /// Long-running calls whose results the server waits for.
     pub(super) open: Vec<String>,
     /// Calls of tools that the server runs.
@@ -29,36 +29,36 @@ pub(super) struct Reading {
     /// Whether a call was made or answered, and nothing has been said since.
     pub(super) awaits_words: bool,
     pub(super) speaking: bool,
-    /// Whether what sounds is left out, because it was asked to be written.
+    /// Whether audio is left out, because text was requested.
     pub(super) mute: bool,
     pub(super) said: Vec<String>,
 }
 
-impl Reading {
-    /// Hands an event over. Says what is awaited after it, where that changes.
+impl EventReader {
+    /// Passes an event on. Returns what is expected after it, if that changes.
     pub(super) fn event(
         &mut self,
         mut event: Event<'_>,
         json: &str,
         sink: IncomingSink<'_>,
-    ) -> Option<Awaited> {
+    ) -> Option<Expectation> {
         let mut awaited = self.note(&event);
         self.keep(&event, json);
         let failed = event.error.is_some() || event.error_code.is_some();
         let complete = event.turn_complete == Some(true);
         if event.interrupted == Some(true) || failed {
             self.rest();
-            awaited = Some(Awaited::Nothing);
+            awaited = Some(Expectation::Nothing);
         } else if complete && self.awaits_words {
             event.turn_complete = None;
             let working = !self.running.is_empty() || !self.open.is_empty();
             awaited = Some(match working {
-                true => Awaited::Nothing,
-                false => Awaited::End,
+                true => Expectation::Nothing,
+                false => Expectation::End,
             });
         } else if complete {
             self.rest();
-            awaited = Some(Awaited::Nothing);
+            awaited = Some(Expectation::Nothing);
         }
         if self.mute
             && let Some(content) = &mut event.content
@@ -80,7 +80,7 @@ impl Reading {
         awaited
     }
 
-    fn note(&mut self, event: &Event<'_>) -> Option<Awaited> {
+    fn note(&mut self, event: &Event<'_>) -> Option<Expectation> {
         let mut awaited = None;
         for part in event.parts().iter().filter(|_| !event.is_partial()) {
             if let Some(call) = &part.function_call
@@ -95,15 +95,15 @@ impl Reading {
                 calls.truncate(MAX_OPEN_CALLS - 1);
                 calls.push(id.to_owned());
                 self.awaits_words = true;
-                awaited = Some(Awaited::Nothing);
+                awaited = Some(Expectation::Nothing);
             } else if let Some(response) = &part.function_response {
                 self.running
                     .retain(|id| Some(id.as_str()) != response.id.as_deref());
                 self.awaits_words = true;
                 let working = !self.running.is_empty() || !self.open.is_empty();
                 awaited = Some(match working {
-                    true => Awaited::Nothing,
-                    false => Awaited::Answer,
+                    true => Expectation::Nothing,
+                    false => Expectation::Answer,
                 });
             }
         }
@@ -111,10 +111,10 @@ impl Reading {
             self.speaking = true;
             if self.running.is_empty() {
                 self.awaits_words = false;
-                awaited = Some(Awaited::Words);
+                awaited = Some(Expectation::Words);
             }
         } else if event.input_transcription.is_some() && !self.speaking && !self.awaits_words {
-            awaited = Some(Awaited::Answer);
+            awaited = Some(Expectation::Answer);
         }
         awaited
     }
@@ -125,7 +125,7 @@ impl Reading {
         self.speaking = false;
     }
 
-    /// Keeps what was said, for a session that has to be told it again: words instead of sounds.
+    /// Stores the event for restoring a session later: transcriptions instead of audio.
     fn keep(&mut self, event: &Event<'_>, json: &str) {
         if event.is_partial() || event.is_from_user() {
             return;
@@ -172,8 +172,8 @@ mod tests {
 
     use super::*;
 
-    /// What an event comes to: what is awaited after it, and whether the turn is over.
-    fn read(reading: &mut Reading, event: &Value) -> (Option<Awaited>, bool) {
+    /// Reads an event: what is expected after it, and whether the turn is over.
+    fn read(reading: &mut EventReader, event: &Value) -> (Option<Expectation>, bool) {
         let json = event.to_string();
         let mut over = false;
         let event = Event::parse(&json).unwrap();
@@ -211,24 +211,30 @@ mod tests {
 
     #[test]
     fn a_turn_is_over_when_words_have_followed_its_calls() {
-        let mut reading = Reading::default();
+        let mut reading = EventReader::default();
         for (event, expected) in [
-            (spoken("so ", false), (Some(Awaited::Words), false)),
-            (spoken("so ", true), (Some(Awaited::Words), false)),
-            (complete(), (Some(Awaited::Nothing), true)),
-            (call("1", false), (Some(Awaited::Nothing), false)),
-            (call("2", false), (Some(Awaited::Nothing), false)),
-            (complete(), (Some(Awaited::Nothing), false)),
-            (response("1"), (Some(Awaited::Nothing), false)),
-            (response("2"), (Some(Awaited::Answer), false)),
-            (complete(), (Some(Awaited::End), false)),
-            (content(json!({"text": "x"})), (Some(Awaited::Words), false)),
-            (complete(), (Some(Awaited::Nothing), true)),
-            (json!({"errorCode": "X"}), (Some(Awaited::Nothing), true)),
-            (json!({"error": "X"}), (Some(Awaited::Nothing), true)),
+            (spoken("so ", false), (Some(Expectation::Words), false)),
+            (spoken("so ", true), (Some(Expectation::Words), false)),
+            (complete(), (Some(Expectation::Nothing), true)),
+            (call("1", false), (Some(Expectation::Nothing), false)),
+            (call("2", false), (Some(Expectation::Nothing), false)),
+            (complete(), (Some(Expectation::Nothing), false)),
+            (response("1"), (Some(Expectation::Nothing), false)),
+            (response("2"), (Some(Expectation::Answer), false)),
+            (complete(), (Some(Expectation::End), false)),
+            (
+                content(json!({"text": "x"})),
+                (Some(Expectation::Words), false),
+            ),
+            (complete(), (Some(Expectation::Nothing), true)),
+            (
+                json!({"errorCode": "X"}),
+                (Some(Expectation::Nothing), true),
+            ),
+            (json!({"error": "X"}), (Some(Expectation::Nothing), true)),
             (
                 json!({"interrupted": true}),
-                (Some(Awaited::Nothing), false),
+                (Some(Expectation::Nothing), false),
             ),
             (json!({"anything": [1]}), (None, false)),
         ] {
@@ -238,19 +244,19 @@ mod tests {
 
     #[test]
     fn long_running_calls_are_waited_for() {
-        let mut reading = Reading::default();
+        let mut reading = EventReader::default();
         read(&mut reading, &call("l", true));
         assert_eq!(reading.open, ["l"]);
         assert_eq!(
             read(&mut reading, &complete()),
-            (Some(Awaited::Nothing), false)
+            (Some(Expectation::Nothing), false)
         );
         assert_eq!(reading.open, ["l"]);
     }
 
     #[test]
     fn words_are_kept_and_sounds_are_not() {
-        let mut reading = Reading::default();
+        let mut reading = EventReader::default();
         let sound =
             content(json!({"inlineData": {"mimeType": "audio/pcm;rate=24000", "data": "AAAA"}}));
         for event in [
@@ -283,18 +289,18 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_comes_a_turn_with_words_last_can_end(events in prop::collection::vec(any_event(), 0..40)) {
-            let mut reading = Reading::default();
+            let mut reading = EventReader::default();
             for event in &events {
                 let (awaited, over) = read(&mut reading, event);
-                // Whoever is told that a turn is over waits for nothing of it.
-                prop_assert!(!over || awaited == Some(Awaited::Nothing));
+                // After the end of a turn nothing of it is expected.
+                prop_assert!(!over || awaited == Some(Expectation::Nothing));
             }
             let running = std::mem::take(&mut reading.running);
             for id in running {
                 read(&mut reading, &response(&id));
             }
             read(&mut reading, &spoken("word", false));
-            prop_assert_eq!(read(&mut reading, &complete()), (Some(Awaited::Nothing), true));
+            prop_assert_eq!(read(&mut reading, &complete()), (Some(Expectation::Nothing), true));
         }
     }
 }

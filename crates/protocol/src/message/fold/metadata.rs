@@ -1,30 +1,34 @@
 //! Merges metadata as the AI SDK's `mergeObjects` does: objects deeply, everything else replaced.
 //!
-//! Metadata is meant to be an object, but nothing says so. What a plain value or an array does is a matter of how
-//! JavaScript spreads it, and is followed here.
+//! Metadata is meant to be an object, but nothing enforces it. A plain value or an array has the effect of JavaScript's
+//! spread syntax, and so it does here.
 
 use serde_json::{Map, Value};
 
 use super::FoldError;
+use crate::json_text::Json;
 
-/// `null` at the top changes nothing; below it is a value.
-pub(super) fn merge(metadata: &mut Option<Value>, new: &Value) -> Result<(), FoldError> {
+/// `null` changes nothing at the top level; below it is a value.
+pub(super) fn merge(metadata: &mut Option<Json>, new: &Json) -> Result<(), FoldError> {
     if new.is_null() {
         return Ok(());
     }
-    match metadata.as_mut().filter(|old| !old.is_null()) {
-        None => *metadata = Some(new.clone()),
-        Some(Value::Object(old)) => merge_fields(old, entries(new)),
-        Some(old) => {
-            let new = entries(new);
-            if !old.is_array() && new.keys().any(|name| !is_forbidden(name)) {
-                return Err(FoldError::Metadata);
-            }
-            let mut fields = entries(old);
-            merge_fields(&mut fields, new);
-            *old = Value::Object(fields);
-        }
+    let Some(old) = metadata.as_ref().filter(|old| !old.is_null()) else {
+        *metadata = Some(new.clone());
+        return Ok(());
+    };
+    // Repeated fields change nothing.
+    if old.is_object() && old.text() == new.text() {
+        return Ok(());
     }
+    let (old, new) = (old.to_value(), entries(new.to_value()));
+    let keeps_fields = old.is_object() || old.is_array();
+    if !keeps_fields && new.keys().any(|name| !is_forbidden(name)) {
+        return Err(FoldError::Metadata);
+    }
+    let mut fields = entries(old);
+    merge_fields(&mut fields, new);
+    *metadata = Some(Value::Object(fields).into());
     Ok(())
 }
 
@@ -40,18 +44,17 @@ fn merge_fields(old: &mut Map<String, Value>, new: Map<String, Value>) {
     }
 }
 
-/// These names lead to the prototype in JavaScript, and are left out of a merge.
+/// These names lead to the prototype in JavaScript, so a merge leaves them out.
 fn is_forbidden(name: &str) -> bool {
     matches!(name, "__proto__" | "constructor" | "prototype")
 }
 
-/// The fields that JavaScript sees in a value: of an array its items, of a string its UTF-16 units.
-fn entries(value: &Value) -> Map<String, Value> {
+/// The fields that JavaScript sees in a value: the items of an array, the UTF-16 units of a string.
+fn entries(value: Value) -> Map<String, Value> {
     match value {
-        Value::Object(fields) => fields.clone(),
+        Value::Object(fields) => fields,
         Value::Array(items) => items
-            .iter()
-            .cloned()
+            .into_iter()
             .enumerate()
             .map(|(index, item)| (index.to_string(), item))
             .collect(),

@@ -1,10 +1,9 @@
-//! Parts that are not followed any further once they are there.
-
-use serde_json::{Map, Value};
+//! Parts that no later chunk continues.
 
 use super::{Fold, owned};
 use crate::chunk::DataChunk;
-use crate::message::{DataPart, Part};
+use crate::json_text::Json;
+use crate::message::{DataPart, Extra, Part};
 
 impl Fold {
     /// Replaces the data of the part with the same type and id, or adds a part.
@@ -23,33 +22,33 @@ impl Fold {
             _ => None,
         });
         match same {
-            Some(part) => part.data = chunk.data.as_ref().clone(),
+            Some(part) => part.data = chunk.data.clone(),
             None => {
                 // The client keeps the chunk itself as the part.
-                let extra = chunk
-                    .transient
-                    .map(|transient| ("transient".to_owned(), Value::Bool(transient)));
+                let transient = chunk.transient.map(Json::from);
                 self.push(Part::Data(DataPart {
                     kind: owned(&chunk.kind),
                     id: chunk.id.as_ref().map(owned),
-                    data: chunk.data.as_ref().clone(),
-                    extra: extra.into_iter().collect(),
+                    data: chunk.data.clone(),
+                    extra: fields([("transient", transient)]),
                 }));
             }
         }
     }
 }
 
-/// A part of a type that only v7 knows.
-pub(super) fn other<const N: usize>(kind: &str, more: [(&str, Option<Value>); N]) -> Part {
-    let mut map = fields([("type", Some(Value::from(kind)))]);
-    map.extend(fields(more));
-    Part::Other(map)
+/// A part of a type that some versions do not know.
+pub(super) fn other<const N: usize>(kind: &str, more: [(&str, Option<Json>); N]) -> Part {
+    let kind = ("type", Some(Json::from(kind)));
+    Part::Other(present(std::iter::once(kind).chain(more)))
 }
 
-pub(super) fn fields<const N: usize>(fields: [(&str, Option<Value>); N]) -> Map<String, Value> {
-    let present = fields
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    present.collect()
+pub(super) fn fields<const N: usize>(fields: [(&str, Option<Json>); N]) -> Extra {
+    present(fields.into_iter())
+}
+
+fn present<'a>(fields: impl Iterator<Item = (&'a str, Option<Json>)>) -> Extra {
+    fields
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
 }

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use serde_json::Value;
-
 use super::{Fold, FoldError};
-use crate::chunk::{InputEncoding, Sdk};
+use crate::chunk::InputEncoding;
+use crate::json_text::Json;
 use crate::message::{Part, ToolPart, ToolState, partial_json};
+use crate::sdk::Sdk;
 
-/// The input of a call that was streamed.
+/// The streamed input of a call.
 #[derive(Debug, Clone)]
 pub(super) struct StreamedInput {
     pub(super) text: String,
@@ -16,21 +16,21 @@ pub(super) struct StreamedInput {
     pub(super) name: String,
     pub(super) dynamic: bool,
     pub(super) title: Option<String>,
-    pub(super) tool_metadata: Option<Value>,
-    /// The part that has not been given this text yet.
+    pub(super) tool_metadata: Option<Json>,
+    /// The part that does not have this text yet.
     pub(super) unsettled: Option<usize>,
 }
 
 impl StreamedInput {
-    /// The input of a call in a message that is continued.
+    /// The input of a call in a message that is being continued.
     pub(super) fn of(tool: &ToolPart) -> Self {
         Self {
             text: tool
                 .raw_input
                 .as_ref()
-                .and_then(Value::as_str)
+                .and_then(Json::as_str)
                 .unwrap_or_default()
-                .to_owned(),
+                .into_owned(),
             encoding: tool.input_encoding,
             name: tool.name.clone(),
             dynamic: tool.dynamic,
@@ -40,34 +40,34 @@ impl StreamedInput {
         }
     }
 
-    /// Whether its part has not been given the text so far.
+    /// Whether its part does not have the text so far.
     pub(super) fn lags(&self) -> bool {
         self.unsettled.is_some()
     }
 
-    fn value(&self, sdk: Sdk) -> Option<Value> {
+    fn value(&self, sdk: Sdk) -> Option<Json> {
         match self.encoding {
-            Some(InputEncoding::Text) => Some(Value::String(self.text.clone())),
+            Some(InputEncoding::Text) => Some(Json::from(self.text.as_str())),
             Some(InputEncoding::Json) | None => partial_json::parse(&self.text, sdk),
         }
     }
 }
 
-/// What a chunk says about a call. Most of it replaces what the part has, absent or not; a title, tool metadata and
-/// `providerExecuted` stay until they are said again.
+/// What a chunk says about a call. Most fields replace those of the part, even if absent; the title, tool metadata and
+/// `providerExecuted` stay until a chunk sets them again.
 #[derive(Default)]
 pub(super) struct Update {
     pub(super) name: String,
     pub(super) state: ToolState,
-    pub(super) input: Option<Value>,
-    pub(super) raw_input: Option<Value>,
+    pub(super) input: Option<Json>,
+    pub(super) raw_input: Option<Json>,
     pub(super) input_encoding: Option<InputEncoding>,
-    pub(super) output: Option<Value>,
+    pub(super) output: Option<Json>,
     pub(super) error_text: Option<String>,
     pub(super) preliminary: Option<bool>,
     pub(super) provider_executed: Option<bool>,
-    pub(super) provider_metadata: Option<Value>,
-    pub(super) tool_metadata: Option<Value>,
+    pub(super) provider_metadata: Option<Json>,
+    pub(super) tool_metadata: Option<Json>,
     pub(super) title: Option<String>,
 }
 
@@ -114,7 +114,7 @@ impl Update {
 }
 
 impl Fold {
-    /// The parts behind the last step boundary.
+    /// The parts after the last step boundary.
     pub(super) fn current_step(&self) -> Range<usize> {
         let parts = &self.message.parts;
         let boundary = parts
@@ -155,7 +155,7 @@ impl Fold {
             .ok_or_else(|| FoldError::UnknownCall(call_id.to_owned()))
     }
 
-    /// Returns a call with the input that it has been given so far.
+    /// Returns a call with the input that has arrived so far.
     pub(super) fn settled_call(&mut self, call_id: &str) -> Result<&mut ToolPart, FoldError> {
         self.settle_call(call_id);
         self.call(call_id)
@@ -171,27 +171,27 @@ impl Fold {
         });
         tools
             .find(|tool| {
-                tool.approval
-                    .as_ref()
-                    .is_some_and(|approval| approval.id.as_deref() == Some(approval_id))
+                tool.approval.as_ref().is_some_and(|approval| {
+                    approval.id.as_ref().is_some_and(|id| id == approval_id)
+                })
             })
             .ok_or_else(|| FoldError::UnknownApproval(approval_id.to_owned()))
     }
 
-    /// Updates the call of that kind in the current step, or adds it.
+    /// Updates the call of this kind in the current step, or adds it.
     pub(super) fn place(&mut self, call_id: &str, dynamic: bool, update: Update) {
         let found = self.find_in_step(call_id, Some(dynamic));
         if let Some(streamed) = self.inputs.get_mut(call_id)
             && streamed.unsettled == found
         {
-            // What was streamed is replaced before anybody saw it.
+            // The streamed input is replaced before it was read.
             streamed.unsettled = None;
         }
         match found.and_then(|at| self.tool_mut(at)) {
             Some(tool) => update.onto(tool),
             None => {
                 let mut tool = ToolPart {
-                    call_id: call_id.to_owned(),
+                    call_id: call_id.into(),
                     dynamic,
                     ..ToolPart::default()
                 };
@@ -237,13 +237,13 @@ impl Fold {
                 }
             }
             _ => parts.push(Part::Tool(Box::new(ToolPart {
-                call_id: call_id.to_owned(),
+                call_id: call_id.into(),
                 name: streamed.name.clone(),
                 dynamic: streamed.dynamic,
                 state: ToolState::InputStreaming,
                 input: streamed.value(self.sdk),
-                // The client leaves it out when a delta creates a dynamic part.
-                raw_input: (!streamed.dynamic).then(|| Value::String(streamed.text.clone())),
+                // The client omits it when a delta creates a dynamic part.
+                raw_input: (!streamed.dynamic).then(|| Json::from(streamed.text.as_str())),
                 input_encoding: streamed.encoding,
                 title: streamed.title.clone(),
                 tool_metadata: streamed.tool_metadata.clone(),
@@ -273,6 +273,6 @@ fn settle(streamed: &mut StreamedInput, parts: &mut [Part], sdk: Sdk) {
         && let Some(Part::Tool(tool)) = parts.get_mut(at)
     {
         tool.input = streamed.value(sdk);
-        tool.raw_input = Some(Value::String(streamed.text.clone()));
+        tool.raw_input = Some(Json::from(streamed.text.as_str()));
     }
 }

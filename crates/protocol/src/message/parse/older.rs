@@ -1,4 +1,4 @@
-//! The forms that messages had before `parts`: `content` as text or entries, and `experimental_attachments`.
+//! The forms of messages before `parts`: `content` as text or entries, and `experimental_attachments`.
 
 use std::collections::BTreeSet;
 
@@ -6,67 +6,80 @@ use base64::Engine;
 use base64::alphabet::STANDARD as ALPHABET;
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
-use super::{At, Fields, MessageError, Wrong, each, not_understood};
-use crate::message::{FilePart, Part, TextPart};
+use super::{Defect, Fields, Location, MessageError, each, not_understood};
+use crate::json_text::{Json, fields_of, items_of, text_of};
+use crate::message::{FilePart, Part, TextPart, ToolPart, ToolState};
 
 /// The older form of a message's parts.
-pub(super) enum Content {
-    Text(String),
-    Entries(Vec<Value>),
+pub(super) struct Content<'v> {
+    raw: &'v RawValue,
+    form: Form<'v>,
 }
 
-impl Content {
-    pub(super) fn new(value: Value, at: &At<'_>) -> Result<Self, MessageError> {
-        match value {
-            Value::String(text) => Ok(Self::Text(text)),
-            Value::Array(entries) => Ok(Self::Entries(entries)),
-            other => Err(at.wrong_type("a string or an array", &other)),
+enum Form<'v> {
+    Text(String),
+    Entries(Vec<&'v RawValue>),
+}
+
+impl<'v> Content<'v> {
+    pub(super) fn new(raw: &'v RawValue, at: &Location<'_>) -> Result<Self, MessageError> {
+        let text = text_of(raw).map(|text| Form::Text(text.into_owned()));
+        match text.or_else(|| items_of(raw).map(Form::Entries)) {
+            Some(form) => Ok(Self { raw, form }),
+            None => Err(at.wrong_type("a string or an array", raw)),
         }
     }
 
-    pub(super) fn read_into(self, parts: &mut Vec<Part>, at: &At<'_>) -> Result<(), MessageError> {
-        match self {
-            Self::Text(text) if text.is_empty() => Ok(()),
-            Self::Text(text) => {
+    pub(super) fn raw(&self) -> &'v RawValue {
+        self.raw
+    }
+
+    /// The number of entries.
+    pub(super) fn entries(&self) -> usize {
+        match &self.form {
+            Form::Text(_) => 0,
+            Form::Entries(entries) => entries.len(),
+        }
+    }
+
+    pub(super) fn read_into(
+        self,
+        parts: &mut Vec<Part>,
+        at: &Location<'_>,
+    ) -> Result<(), MessageError> {
+        match self.form {
+            Form::Text(text) if text.is_empty() => Ok(()),
+            Form::Text(text) => {
                 parts.push(Part::Text(TextPart {
                     text,
                     ..TextPart::default()
                 }));
                 Ok(())
             }
-            Self::Entries(entries) => each(entries, at, |entry, at| {
+            Form::Entries(entries) => each(entries, at, |entry, at| {
                 parts.push(entry_part(entry, at)?);
                 Ok(())
             }),
         }
     }
 
-    /// Tells whether the parts say the same already.
+    /// Whether the parts already say the same.
     pub(super) fn repeats(&self, parts: &[Part]) -> bool {
-        match self {
-            Self::Text(text) => text.is_empty() || *text == texts(parts).collect::<String>(),
-            Self::Entries(entries) => entries.is_empty(),
+        match &self.form {
+            Form::Text(text) => text.is_empty() || *text == texts(parts).collect::<String>(),
+            Form::Entries(entries) => entries.is_empty(),
         }
     }
 }
 
-impl From<Content> for Value {
-    fn from(content: Content) -> Self {
-        match content {
-            Content::Text(text) => Self::String(text),
-            Content::Entries(entries) => Self::Array(entries),
-        }
-    }
-}
-
-/// Reads attachments; their texts count only where the message does not have them already, as front ends put what was
-/// typed into both places.
+/// Reads attachments. Their texts count only if the message does not have them already, since front ends put typed text
+/// in both places.
 pub(super) fn read_attachments(
-    entries: Vec<Value>,
+    entries: Vec<&RawValue>,
     parts: &mut Vec<Part>,
-    at: &At<'_>,
+    at: &Location<'_>,
 ) -> Result<(), MessageError> {
     let typed: BTreeSet<String> = texts(parts).map(str::to_owned).collect();
     each(entries, at, |entry, at| {
@@ -86,20 +99,17 @@ fn texts(parts: &[Part]) -> impl Iterator<Item = &str> {
 }
 
 /// Reads an entry of `content` or of `experimental_attachments`.
-fn entry_part(value: Value, at: &At<'_>) -> Result<Part, MessageError> {
+fn entry_part(value: &RawValue, at: &Location<'_>) -> Result<Part, MessageError> {
     let mut fields = Fields::new(value, at)?;
     // The SDK's own attachments have no type.
-    let attachment = !fields.map.contains_key("type") && fields.map.contains_key("url");
+    let attachment = !fields.has("type") && fields.has("url");
     let kind = if attachment {
         "file".to_owned()
     } else {
         fields.some_text("type")?
     };
     match kind.as_str() {
-        "text" | "reasoning" => {
-            fields.map.insert("type".to_owned(), Value::String(kind));
-            Part::parse(Value::Object(fields.map), at)
-        }
+        "text" | "reasoning" => Part::parse(value, at),
         "image" | "file" | "tool-call" | "tool-result" => fields.into_entry(kind),
         _ => Err(not_understood(
             at,
@@ -110,49 +120,48 @@ fn entry_part(value: Value, at: &At<'_>) -> Result<Part, MessageError> {
     }
 }
 
-impl Fields<'_> {
-    /// Brings an entry of the older forms into the form of a part, and reads that.
+impl Fields<'_, '_> {
+    /// Converts an entry of the older forms into the form of a part, and reads that.
     pub(super) fn into_entry(mut self, kind: String) -> Result<Part, MessageError> {
         match kind.as_str() {
             "tool-call" => {
-                let input = self.map.shift_remove("args");
-                self.into_call("input-available", |map| {
-                    if let Some(input) = input {
-                        map.entry("input").or_insert(input);
-                    }
-                })
+                let input = self.any_json("args")?;
+                let mut call = self.into_call_in(ToolState::InputAvailable)?;
+                call.input = call.input.or(input);
+                Ok(Part::Tool(Box::new(call)))
             }
             "tool-result" => {
                 let failed = self.flag("isError")?.unwrap_or(false);
-                let result = self.map.shift_remove("result");
-                let Some(result) = self.map.shift_remove("output").or(result) else {
-                    return Err(
-                        At::Field(self.at, "output").wrong(Wrong::Missing("`output` or `result`"))
-                    );
+                let result = self.any_json("result")?;
+                let output = self.any_json("output")?;
+                let differ = result.is_some() && output.is_some() && result != output;
+                let Some(result) = output.or(result).filter(|_| !differ) else {
+                    return Err(Location::Field(self.at, "output")
+                        .wrong(Defect::Missing("one of `output` and `result`")));
                 };
-                match Outcome::new(result, failed) {
-                    Outcome::Output(output) => self.into_call("output-available", |map| {
-                        map.insert("output".to_owned(), output);
-                    }),
-                    Outcome::Error(text) => self.into_call("output-error", |map| {
-                        map.insert("errorText".to_owned(), Value::String(text));
-                    }),
-                }
+                // No known client gives an entry a state; one that says something else than success must be seen.
+                let state = self.text("state")?.map(ToolState::from);
+                let state = state.filter(|state| !matches!(state, ToolState::Other(_)));
+                let call = match Outcome::new(result, failed) {
+                    Outcome::Output(output) => ToolPart {
+                        output: Some(output),
+                        ..self.into_call_in(state.unwrap_or(ToolState::OutputAvailable))?
+                    },
+                    Outcome::Error(text) => ToolPart {
+                        error_text: Some(text),
+                        ..self.into_call_in(ToolState::OutputError)?
+                    },
+                };
+                Ok(Part::Tool(Box::new(call)))
             }
             _ => self.into_file(),
         }
     }
 
-    fn into_call(
-        mut self,
-        state: &str,
-        fill: impl FnOnce(&mut Map<String, Value>),
-    ) -> Result<Part, MessageError> {
+    fn into_call_in(mut self, state: ToolState) -> Result<ToolPart, MessageError> {
         let name = self.text("toolName")?.unwrap_or_default();
-        self.map
-            .insert("state".to_owned(), Value::String(state.to_owned()));
-        fill(&mut self.map);
-        Ok(Part::Tool(Box::new(self.into_tool(name, false)?)))
+        self.take("state");
+        self.into_call(name, false, state)
     }
 
     fn into_file(mut self) -> Result<Part, MessageError> {
@@ -164,69 +173,72 @@ impl Fields<'_> {
         let (url, named) = match (data, url) {
             (Some(data), _) if !is_url(&data) => {
                 let Some(media_type) = &media_type else {
-                    return Err(At::Field(at, "mediaType").wrong(MEDIA_TYPE));
+                    return Err(Location::Field(at, "mediaType").wrong(MEDIA_TYPE));
                 };
-                let base64 = standard_base64(&data, &At::Field(at, "data"))?;
+                let base64 = standard_base64(&data, &Location::Field(at, "data"))?;
                 (format!("data:{media_type};base64,{base64}"), None)
             }
             (Some(url), _) | (None, Some(url)) => standard_url(url, at)?,
             (None, None) => {
-                let wrong = Wrong::Missing("base64, a data URL or a URL");
-                return Err(At::Field(at, "data").wrong(wrong));
+                let wrong = Defect::Missing("base64, a data URL or a URL");
+                return Err(Location::Field(at, "data").wrong(wrong));
             }
         };
         let Some(media_type) = media_type.or(named) else {
-            return Err(At::Field(at, "mediaType").wrong(MEDIA_TYPE));
+            return Err(Location::Field(at, "mediaType").wrong(MEDIA_TYPE));
         };
         Ok(Part::File(FilePart {
             media_type,
             url,
             filename,
             provider_metadata: self.object("providerMetadata")?,
-            extra: self.map,
+            extra: self.extra()?,
         }))
     }
 }
 
-/// What a `tool-result` entry says.
+/// The content of a `tool-result` entry.
 enum Outcome {
-    Output(Value),
+    Output(Json),
     Error(String),
 }
 
 impl Outcome {
-    /// Model messages of the SDK wrap a result as `{type, value}`; everything else is the result itself.
-    fn new(mut result: Value, mut failed: bool) -> Self {
-        if let Some(wrapped) = result
-            .as_object_mut()
-            .filter(|map| map.len() == 2 && map.contains_key("value"))
-        {
-            let kind = wrapped.get("type").and_then(Value::as_str);
-            let error = matches!(kind, Some("error-text" | "error-json"));
-            if error || matches!(kind, Some("text" | "json" | "content")) {
+    /// Model messages of the SDK wrap a result as `{type, value}`; any other value is the result itself.
+    fn new(mut result: Json, mut failed: bool) -> Self {
+        if let (2, Some(kind), Some(value)) = (
+            fields_of(result.raw()).map_or(0, |fields| fields.len()),
+            result.get("type"),
+            result.get("value"),
+        ) {
+            let kind = kind.as_str();
+            let error = matches!(kind.as_deref(), Some("error-text" | "error-json"));
+            if error || matches!(kind.as_deref(), Some("text" | "json" | "content")) {
                 failed |= error;
-                result = wrapped.shift_remove("value").unwrap_or(Value::Null);
+                result = value;
             }
         }
-        match result {
-            Value::String(text) if failed => Self::Error(text),
-            other if failed => Self::Error(other.to_string()),
-            output => Self::Output(output),
+        match failed {
+            true => Self::Error(match result.as_str() {
+                Some(text) => text.into_owned(),
+                None => result.to_string(),
+            }),
+            false => Self::Output(result),
         }
     }
 }
 
-const MEDIA_TYPE: Wrong = Wrong::Missing("a media type such as `image/png`");
+const MEDIA_TYPE: Defect = Defect::Missing("a media type such as `image/png`");
 
-/// Returns the URL, in standard base64 if it is a data URL, and the media type that it names.
-fn standard_url(url: String, at: &At<'_>) -> Result<(String, Option<String>), MessageError> {
+/// Returns the URL, in standard base64 if it is a data URL, and its media type.
+fn standard_url(url: String, at: &Location<'_>) -> Result<(String, Option<String>), MessageError> {
     let Some(content) = after_scheme(&url, "data:") else {
         return Ok((url, None));
     };
-    let at = At::Field(at, "url");
+    let at = Location::Field(at, "url");
     let (head, body) = content
         .split_once(',')
-        .ok_or_else(|| at.wrong(Wrong::Base64))?;
+        .ok_or_else(|| at.wrong(Defect::Base64))?;
     let named = head.split(';').next().unwrap_or_default();
     let named = (!named.is_empty()).then(|| named.to_owned());
     match head.strip_suffix(";base64") {
@@ -249,8 +261,8 @@ fn after_scheme<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
     start.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
-/// Accepts both alphabets, with padding or without, and line breaks.
-fn standard_base64(text: &str, at: &At<'_>) -> Result<String, MessageError> {
+/// Accepts both alphabets, with or without padding, and line breaks.
+fn standard_base64(text: &str, at: &Location<'_>) -> Result<String, MessageError> {
     const LENIENT: GeneralPurpose = GeneralPurpose::new(
         &ALPHABET,
         GeneralPurposeConfig::new()
@@ -266,6 +278,8 @@ fn standard_base64(text: &str, at: &At<'_>) -> Result<String, MessageError> {
             other => other,
         })
         .collect();
-    let bytes = LENIENT.decode(plain).map_err(|_| at.wrong(Wrong::Base64))?;
+    let bytes = LENIENT
+        .decode(plain)
+        .map_err(|_| at.wrong(Defect::Base64))?;
     Ok(STANDARD.encode(bytes))
 }

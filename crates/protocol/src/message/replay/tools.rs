@@ -1,191 +1,344 @@
-//! Tool calls as chunks: from what a reader has of a call to what became of it.
+//! Tool calls as chunks: a reader gets the stages of a call that it has not seen.
+//!
+//! | reader has ╲ there is | input streaming | input | question | decision | outcome |
+//! |---|---|---|---|---|---|
+//! | nothing | start, delta | start, input | start, input, request | …, response | …, outcome |
+//! | a part of the input | delta | input | input, request | …, response | …, outcome |
+//! | the input | | | request | request, response | …, outcome |
+//! | the question | | | | response | response, outcome |
+//! | the decision | | | | | outcome |
+//! | the outcome | | | | | |
+//!
+//! A call that broke off while its input was arriving goes from the input so far to the outcome; a call that was
+//! refused for its input ends with that input.
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use crate::chunk::{Chunk, Str};
+use crate::id::{ApprovalId, CallId};
+use crate::json_text::Json;
+use crate::message::{ApprovalField, Message, Part, ToolPart, ToolState};
+use crate::sdk::{Feature, Sdk};
 
-use crate::chunk::{Chunk, Sdk};
-use crate::message::{Message, Part, ToolPart, ToolState};
-
-/// The calls that a client shows and the stored message does not know: a crash took them before they were stored.
+/// The calls that a client shows but the stored message lacks, because of a crash before they were stored.
 pub fn orphans<'t>(theirs: &'t Message, ours: &Message) -> Vec<&'t ToolPart> {
-    let tools = |message: &'t Message| message.parts.iter().filter_map(Part::as_tool);
-    tools(theirs)
-        .filter(|tool| {
-            !ours
-                .parts
-                .iter()
-                .filter_map(Part::as_tool)
-                .any(|other| other.call_id == tool.call_id)
-        })
-        .collect()
+    let is_ours = |tool: &ToolPart| {
+        let mut known = ours.parts.iter().filter_map(Part::as_tool);
+        known.any(|other| other.call_id == tool.call_id)
+    };
+    let shown = theirs.parts.iter().filter_map(Part::as_tool);
+    shown.filter(|tool| !is_ours(tool)).collect()
 }
 
-/// Tells a client that a call which it shows will not be answered.
+/// Ends a call in the client that will never be answered.
 pub fn disown(tool: &ToolPart, emit: &mut dyn FnMut(&Chunk<'_>)) {
-    if rank(&tool.state) < 5 {
-        emit(&Chunk::ToolOutputError {
-            tool_call_id: Cow::Borrowed(&tool.call_id),
-            error_text: Cow::Borrowed("this call was lost when the server restarted"),
-            provider_executed: None,
-            provider_metadata: None,
-            tool_metadata: None,
-            dynamic: tool.dynamic.then_some(true),
-        });
+    if Progress::of(tool) < Progress::Settled {
+        let lost = "this call was lost when the server restarted";
+        emit(&error(&tool.call_id, lost, tool.dynamic, None));
     }
 }
 
-/// How far a call has come; each rank is reached through the ones below it.
-pub(super) fn rank(state: &ToolState) -> u8 {
-    match state {
-        ToolState::InputStreaming => 1,
-        ToolState::InputAvailable | ToolState::Other(_) => 2,
-        ToolState::ApprovalRequested => 3,
-        ToolState::ApprovalResponded => 4,
-        ToolState::OutputAvailable | ToolState::OutputError | ToolState::OutputDenied => 5,
-    }
+/// How far a call has come; each stage is reached through the earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+enum Progress {
+    #[default]
+    Unseen,
+    /// This many bytes of the input's text have arrived.
+    InputStarted {
+        bytes: usize,
+    },
+    Input,
+    Asked,
+    Answered,
+    Settled,
 }
 
-pub(super) fn update_tool(
-    tool: &ToolPart,
-    seen: &mut u8,
-    raw: &mut usize,
-    sdk: Sdk,
-    emit: &mut dyn FnMut(&Chunk<'_>),
-) {
-    let target = rank(&tool.state);
-    let id = || Cow::Borrowed(tool.call_id.as_str());
-    let name = || Cow::Borrowed(tool.name.as_str());
-    let borrowed = |value: &'_ Option<Value>| value.clone().map(Cow::Owned);
-    let dynamic = tool.dynamic.then_some(true);
-    let title = || tool.title.as_deref().map(Cow::Borrowed);
-    let null = Value::Null;
-    // In v6 a call that was refused for its input keeps that input as `rawInput`.
-    let refused = tool.state == ToolState::OutputError && tool.input.is_none();
-    if *seen == 0 {
-        emit(&Chunk::ToolInputStart {
-            tool_call_id: id(),
-            tool_name: name(),
-            input_encoding: tool.input_encoding.filter(|_| target == 1),
-            provider_executed: tool.provider_executed,
-            // Early versions know it only on the complete input.
-            provider_metadata: borrowed(&tool.call_provider_metadata).filter(|_| target == 1),
-            tool_metadata: borrowed(&tool.tool_metadata),
-            dynamic,
-            title: title(),
-        });
-        *seen = 1;
-    }
-    // A call that ended before its input was complete goes from the one to the other without anything between.
-    let unfinished = is_unfinished(tool) && *seen == 1;
-    if target == 1 || unfinished {
-        let text = tool.raw_input.as_ref().and_then(Value::as_str);
-        if let Some(rest) = text.and_then(|text| text.get(*raw..))
-            && !rest.is_empty()
-        {
-            emit(&Chunk::ToolInputDelta {
-                tool_call_id: id(),
-                input_text_delta: Cow::Borrowed(rest),
-            });
-            *raw += rest.len();
+impl Progress {
+    fn of(tool: &ToolPart) -> Self {
+        match tool.state {
+            ToolState::InputStreaming => Self::InputStarted {
+                bytes: streamed(tool).len(),
+            },
+            ToolState::InputAvailable | ToolState::Other(_) => Self::Input,
+            ToolState::ApprovalRequested => Self::Asked,
+            ToolState::ApprovalResponded => Self::Answered,
+            ToolState::OutputAvailable | ToolState::OutputError | ToolState::OutputDenied => {
+                Self::Settled
+            }
         }
-        if !unfinished {
+    }
+}
+
+/// What a reader has of a call.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct SeenCall {
+    progress: Progress,
+    /// The latest question: a tool may ask again after an answer.
+    question: Option<ApprovalId>,
+}
+
+impl SeenCall {
+    /// For a reader that has all of it.
+    pub(super) fn all_of(tool: &ToolPart) -> Self {
+        Self {
+            progress: Progress::of(tool),
+            question: question_of(tool).cloned(),
+        }
+    }
+
+    /// Writes what a reader lacks of a call.
+    pub(super) fn update(&mut self, tool: &ToolPart, sdk: Sdk, emit: &mut dyn FnMut(&Chunk<'_>)) {
+        self.take_back_question(tool, emit);
+        let (has, there_is) = (self.progress, Progress::of(tool));
+        for stage in Stage::of(tool, has) {
+            let reached = stage.reached(tool);
+            if has < reached
+                && reached <= there_is
+                && let Some(chunk) = stage.chunk(tool, has, sdk)
+            {
+                emit(&chunk);
+            }
+        }
+        self.progress = has.max(there_is);
+    }
+
+    /// Goes back to before the question that the reader was shown, if the call has a different one.
+    fn take_back_question(&mut self, tool: &ToolPart, emit: &mut dyn FnMut(&Chunk<'_>)) {
+        let asked = question_of(tool);
+        if self.question.as_ref() == asked {
             return;
         }
-        *seen = 4;
-    }
-    if let (true, true, Some(input)) = (refused, *seen < 2, &tool.raw_input) {
-        emit(&Chunk::ToolInputError {
-            tool_call_id: id(),
-            tool_name: name(),
-            input: Cow::Borrowed(input),
-            error_text: Cow::Borrowed(tool.error_text.as_deref().unwrap_or_default()),
-            provider_executed: tool.provider_executed,
-            provider_metadata: borrowed(&tool.call_provider_metadata),
-            tool_metadata: borrowed(&tool.tool_metadata),
-            dynamic,
-            title: title(),
-        });
-        *seen = 5;
-        return;
-    }
-    if *seen < 2 {
-        emit(&Chunk::ToolInputAvailable {
-            tool_call_id: id(),
-            tool_name: name(),
-            input: Cow::Borrowed(tool.input.as_ref().unwrap_or(&null)),
-            provider_executed: tool.provider_executed,
-            provider_metadata: borrowed(&tool.call_provider_metadata),
-            tool_metadata: borrowed(&tool.tool_metadata),
-            dynamic,
-            title: title(),
-        });
-        *seen = 2;
-    }
-    if let Some(approval) = &tool.approval {
-        let approval_id = || Cow::Borrowed(approval.id.as_deref().unwrap_or(&tool.call_id));
-        let extra = |key: &str| approval.extra.get(key);
-        let text = |key: &str| extra(key).and_then(Value::as_str).map(Cow::Borrowed);
-        if *seen < 3 && target >= 3 {
-            emit(&Chunk::ToolApprovalRequest {
-                approval_id: approval_id(),
-                tool_call_id: id(),
-                approval_descriptor: extra("descriptor").map(Cow::Borrowed),
-                input_schema_input: extra("inputSchemaInput").map(Cow::Borrowed),
-                signature: text("signature"),
-                reason: text("requestReason"),
-                is_automatic: extra("isAutomatic").and_then(Value::as_bool),
-            });
-            *seen = 3;
-        }
-        if let (Sdk::V7, true, true, Some(approved)) =
-            (sdk, *seen < 4, target >= 4, approval.approved)
-        {
-            emit(&Chunk::ToolApprovalResponse {
-                approval_id: approval_id(),
-                approved,
-                reason: approval.reason.as_deref().map(Cow::Borrowed),
-                provider_executed: None,
-                provider_metadata: None,
-            });
-            *seen = 4;
+        let shown = std::mem::replace(&mut self.question, asked.cloned());
+        // Messages written by hand do not name the question.
+        let (Some(shown), Some(asked)) = (shown, asked) else {
+            return;
+        };
+        let is_settled = self.progress == Progress::Settled;
+        if tool.call_id == asked.to_call() {
+            // The call is itself a question: another question would be another call.
+            if !is_settled {
+                let replaced = "this request was replaced by another one";
+                emit(&error(&shown.to_call(), replaced, false, None));
+            }
+            self.progress = Progress::Unseen;
+        } else if !is_settled {
+            self.progress = self.progress.min(Progress::Input);
         }
     }
-    if target == 5 && *seen < 5 {
-        let provider_metadata = borrowed(&tool.result_provider_metadata);
-        emit(&match tool.state {
-            ToolState::OutputAvailable => Chunk::ToolOutputAvailable {
-                tool_call_id: id(),
-                output: Cow::Borrowed(tool.output.as_ref().unwrap_or(&null)),
-                provider_executed: None,
-                provider_metadata,
-                tool_metadata: None,
-                dynamic,
-                preliminary: tool.preliminary,
-            },
-            ToolState::OutputError => Chunk::ToolOutputError {
-                tool_call_id: id(),
-                error_text: Cow::Borrowed(tool.error_text.as_deref().unwrap_or_default()),
-                provider_executed: None,
-                provider_metadata,
-                tool_metadata: None,
-                dynamic,
-            },
-            _ => Chunk::ToolOutputDenied { tool_call_id: id() },
-        });
-        *seen = 5;
+}
+
+/// An event in the life of a call, sent as a chunk.
+#[derive(Clone, Copy)]
+enum Stage {
+    Start,
+    Delta,
+    Input,
+    Refusal,
+    Request,
+    Response,
+    Outcome,
+}
+
+impl Stage {
+    /// All events of this call, if it gets that far.
+    fn of(tool: &ToolPart, has: Progress) -> &'static [Self] {
+        let lacks_input = has < Progress::Input;
+        if tool.state == ToolState::InputStreaming || lacks_input && broke_off(tool) {
+            &[Self::Start, Self::Delta, Self::Outcome]
+        } else if lacks_input && was_refused(tool) {
+            &[Self::Start, Self::Refusal]
+        } else {
+            &[
+                Self::Start,
+                Self::Input,
+                Self::Request,
+                Self::Response,
+                Self::Outcome,
+            ]
+        }
     }
-    *seen = (*seen).max(target);
+
+    /// The progress of the call after the event.
+    fn reached(self, tool: &ToolPart) -> Progress {
+        match self {
+            Self::Start => Progress::InputStarted { bytes: 0 },
+            Self::Delta => Progress::InputStarted {
+                bytes: streamed(tool).len(),
+            },
+            Self::Input => Progress::Input,
+            Self::Request => Progress::Asked,
+            Self::Response => Progress::Answered,
+            Self::Refusal | Self::Outcome => Progress::Settled,
+        }
+    }
+
+    /// The chunk that reports the event to a reader that has the call so far, if there is anything to report.
+    fn chunk(self, tool: &ToolPart, has: Progress, sdk: Sdk) -> Option<Chunk<'_>> {
+        match self {
+            Self::Start => Some(start(tool)),
+            Self::Delta => delta(tool, has),
+            Self::Input => Some(input(tool)),
+            Self::Refusal => Some(refusal(tool)),
+            Self::Request => Some(request(tool, tool.approval.as_ref()?)),
+            Self::Response if !sdk.has(Feature::ApprovalResponses) => None,
+            Self::Response => response(tool, tool.approval.as_ref()?),
+            Self::Outcome => Some(outcome(tool)),
+        }
+    }
 }
 
-pub(super) fn raw_len(tool: &ToolPart) -> usize {
-    tool.raw_input
-        .as_ref()
-        .and_then(Value::as_str)
-        .map_or(0, str::len)
-}
-
-/// Whether a call failed while its input was still arriving: what there was of it is kept as text, or there was nothing.
-fn is_unfinished(tool: &ToolPart) -> bool {
+/// Whether a call failed while its input was still arriving: the input so far is kept as text, or there was none.
+fn broke_off(tool: &ToolPart) -> bool {
     tool.state == ToolState::OutputError && tool.input.is_some() == tool.raw_input.is_some()
+}
+
+/// Whether a call was refused for its input, and keeps the input as clients without [`Feature::RefusedInputs`] do.
+fn was_refused(tool: &ToolPart) -> bool {
+    tool.state == ToolState::OutputError && tool.input.is_none() && tool.raw_input.is_some()
+}
+
+/// The text of a streamed input, as far as it has arrived.
+fn streamed(tool: &ToolPart) -> Cow<'_, str> {
+    let text = tool.raw_input.as_ref().and_then(Json::as_str);
+    text.unwrap_or_default()
+}
+
+fn question_of(tool: &ToolPart) -> Option<&ApprovalId> {
+    tool.approval.as_ref()?.id.as_ref()
+}
+
+fn start(tool: &ToolPart) -> Chunk<'_> {
+    let is_streaming = tool.state == ToolState::InputStreaming;
+    Chunk::ToolInputStart {
+        tool_call_id: Cow::Borrowed(tool.call_id.as_str()),
+        tool_name: Cow::Borrowed(&tool.name),
+        input_encoding: tool.input_encoding.filter(|_| is_streaming),
+        provider_executed: tool.provider_executed,
+        // Early versions accept it only with the complete input.
+        provider_metadata: tool.call_provider_metadata.clone().filter(|_| is_streaming),
+        tool_metadata: tool.tool_metadata.clone(),
+        dynamic: tool.dynamic.then_some(true),
+        title: title(tool),
+    }
+}
+
+fn delta(tool: &ToolPart, has: Progress) -> Option<Chunk<'_>> {
+    let bytes = match has {
+        Progress::InputStarted { bytes } => bytes,
+        _ => 0,
+    };
+    let rest = match streamed(tool) {
+        Cow::Borrowed(text) => Cow::Borrowed(text.get(bytes..)?),
+        Cow::Owned(text) => Cow::Owned(text.get(bytes..)?.to_owned()),
+    };
+    if rest.is_empty() {
+        return None;
+    }
+    Some(Chunk::ToolInputDelta {
+        tool_call_id: Cow::Borrowed(tool.call_id.as_str()),
+        input_text_delta: rest,
+    })
+}
+
+fn input(tool: &ToolPart) -> Chunk<'_> {
+    Chunk::ToolInputAvailable {
+        tool_call_id: Cow::Borrowed(tool.call_id.as_str()),
+        tool_name: Cow::Borrowed(&tool.name),
+        input: or_null(&tool.input),
+        provider_executed: tool.provider_executed,
+        provider_metadata: tool.call_provider_metadata.clone(),
+        tool_metadata: tool.tool_metadata.clone(),
+        dynamic: tool.dynamic.then_some(true),
+        title: title(tool),
+    }
+}
+
+fn refusal(tool: &ToolPart) -> Chunk<'_> {
+    Chunk::ToolInputError {
+        tool_call_id: Cow::Borrowed(tool.call_id.as_str()),
+        tool_name: Cow::Borrowed(&tool.name),
+        input: or_null(&tool.raw_input),
+        error_text: Cow::Borrowed(error_text(tool)),
+        provider_executed: tool.provider_executed,
+        provider_metadata: tool.call_provider_metadata.clone(),
+        tool_metadata: tool.tool_metadata.clone(),
+        dynamic: tool.dynamic.then_some(true),
+        title: title(tool),
+    }
+}
+
+fn request<'t>(tool: &'t ToolPart, approval: &'t ApprovalField) -> Chunk<'t> {
+    let extra = |key: &str| approval.extra.get(key);
+    let text = |key: &str| Some(Cow::Owned(extra(key)?.as_str()?.into_owned()));
+    Chunk::ToolApprovalRequest {
+        approval_id: approval_id(tool, approval),
+        tool_call_id: Cow::Borrowed(tool.call_id.as_str()),
+        approval_descriptor: extra("descriptor"),
+        input_schema_input: extra("inputSchemaInput"),
+        signature: text("signature"),
+        reason: text("requestReason"),
+        is_automatic: extra("isAutomatic").and_then(|flag| flag.as_bool()),
+    }
+}
+
+fn response<'t>(tool: &'t ToolPart, approval: &'t ApprovalField) -> Option<Chunk<'t>> {
+    Some(Chunk::ToolApprovalResponse {
+        approval_id: approval_id(tool, approval),
+        approved: approval.approved?,
+        reason: approval.reason.as_deref().map(Cow::Borrowed),
+        provider_executed: None,
+        provider_metadata: None,
+    })
+}
+
+fn outcome(tool: &ToolPart) -> Chunk<'_> {
+    let metadata = tool.result_provider_metadata.clone();
+    match tool.state {
+        ToolState::OutputAvailable => Chunk::ToolOutputAvailable {
+            tool_call_id: Cow::Borrowed(tool.call_id.as_str()),
+            output: or_null(&tool.output),
+            provider_executed: None,
+            provider_metadata: metadata,
+            tool_metadata: None,
+            dynamic: tool.dynamic.then_some(true),
+            preliminary: tool.preliminary,
+        },
+        ToolState::OutputError => error(&tool.call_id, error_text(tool), tool.dynamic, metadata),
+        _ => Chunk::ToolOutputDenied {
+            tool_call_id: Cow::Borrowed(tool.call_id.as_str()),
+        },
+    }
+}
+
+fn error<'t>(
+    call_id: &'t CallId,
+    text: &'t str,
+    is_dynamic: bool,
+    provider_metadata: Option<Json>,
+) -> Chunk<'t> {
+    Chunk::ToolOutputError {
+        tool_call_id: Cow::Borrowed(call_id.as_str()),
+        error_text: Cow::Borrowed(text),
+        provider_executed: None,
+        provider_metadata,
+        tool_metadata: None,
+        dynamic: is_dynamic.then_some(true),
+    }
+}
+
+fn approval_id<'t>(tool: &'t ToolPart, approval: &'t ApprovalField) -> Str<'t> {
+    let id = approval.id.as_ref().map(ApprovalId::as_str);
+    Cow::Borrowed(id.unwrap_or(tool.call_id.as_str()))
+}
+
+fn error_text(tool: &ToolPart) -> &str {
+    tool.error_text.as_deref().unwrap_or_default()
+}
+
+fn title(tool: &ToolPart) -> Option<Str<'_>> {
+    tool.title.as_deref().map(Cow::Borrowed)
+}
+
+fn or_null(value: &Option<Json>) -> Json {
+    value.clone().unwrap_or_default()
 }

@@ -12,13 +12,13 @@ pub const HEADER_BYTES: usize = 8;
 pub struct BinaryFrame<'a> {
     pub kind: Kind,
     pub flags: Flags,
-    /// The turn that it belongs to; players drop what comes late from a cancelled one.
+    /// The turn that it belongs to; players drop late frames of a cancelled turn.
     pub turn: u16,
     pub sequence: u32,
     pub payload: &'a [u8],
 }
 
-/// What the payload is.
+/// The kind of payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -30,7 +30,7 @@ pub enum Kind {
     Jpeg = 3,
 }
 
-/// Marks of a frame, which can be combined.
+/// The flags of a frame, which can be combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags {
     /// Recorded before the user pressed the key.
@@ -45,7 +45,7 @@ pub enum Sender {
     Server,
 }
 
-/// Why a binary frame was refused; the connection stays.
+/// Why a binary frame was refused; the connection stays open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BinaryError {
     #[error("binary frame of {size} bytes is shorter than its header of 8")]

@@ -1,7 +1,7 @@
-//! What the frames of `/live` are read as, flat and nested, and how refusals are worded.
+//! The frames of `/live`: how flat and nested ones are read, and how refusals are worded.
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::*;
 
@@ -12,36 +12,38 @@ fn reads_frames_flat_and_nested() {
         (
             json!({"type": "message", "id": "c", "messages": [1], "trigger": "regenerate-message", "messageId": "m", "dialect": "adk", "z": 1, "a": {}}),
             ClientFrame::Message(Message {
-                id: text("c"),
-                messages: json!([1]),
+                id: Some("c".into()),
+                messages: json!([1]).into(),
                 trigger: Trigger::RegenerateMessage,
-                message_id: text("m"),
+                message_id: Some("m".into()),
                 dialect: text("adk"),
-                extra: object(json!({"z": 1, "a": {}})),
+                extra: object(json!({"z": 1, "a": {}})).into(),
             }),
         ),
         (
             json!({"type": "message", "messages": [], "messageId": null}),
             ClientFrame::Message(Message {
                 id: None,
-                messages: json!([]),
+                messages: json!([]).into(),
                 trigger: Trigger::SubmitMessage,
                 message_id: None,
                 dialect: None,
-                extra: Map::new(),
+                extra: Extra::default(),
             }),
         ),
         (
             json!({"type": "tool_result", "toolCallId": "t", "result": null, "status": "rejected"}),
             ClientFrame::ToolResult(ToolResult {
+                extra: Extra::default(),
                 tool_call_id: "t".into(),
-                result: Some(Value::Null),
+                result: Some(Json::null()),
                 status: Some(ToolStatus::Rejected),
             }),
         ),
         (
             json!({"type": "tool_result", "toolCallId": "t", "status": "approved"}),
             ClientFrame::ToolResult(ToolResult {
+                extra: Extra::default(),
                 tool_call_id: "t".into(),
                 result: None,
                 status: Some(ToolStatus::Approved),
@@ -50,8 +52,9 @@ fn reads_frames_flat_and_nested() {
         (
             json!({"type": "tool_result", "toolCallId": "t", "result": {"ok": true}, "status": "done"}),
             ClientFrame::ToolResult(ToolResult {
+                extra: Extra::default(),
                 tool_call_id: "t".into(),
-                result: Some(json!({"ok": true})),
+                result: Some(json!({"ok": true}).into()),
                 status: Some(ToolStatus::Other("done".into())),
             }),
         ),
@@ -115,13 +118,13 @@ fn reads_frames_flat_and_nested() {
         (
             json!({"type": "ping", "timestamp": {"t": 1}}),
             ClientFrame::Ping {
-                timestamp: json!({"t": 1}),
+                timestamp: json!({"t": 1}).into(),
             },
         ),
         (
             json!({"type": "ping"}),
             ClientFrame::Ping {
-                timestamp: Value::Null,
+                timestamp: Json::null(),
             },
         ),
         (
@@ -156,20 +159,20 @@ fn a_field_called_data_does_not_make_a_flat_message_nested() {
     };
     assert_eq!(message.messages, json!([]));
     assert_eq!(
-        Value::Object(message.extra),
+        Value::Object(message.extra.map()),
         json!({"data": {"messages": [1], "x": 1}})
     );
 }
 
 #[test]
-fn fields_beside_a_nested_payload_count() {
+fn fields_next_to_a_nested_payload_count() {
     let frame = json!({"type": "message", "dialect": "adk", "id": "outer", "data": {"messages": [], "id": "inner", "type": "x"}});
     let Ok(ClientFrame::Message(message)) = ClientFrame::parse(&frame.to_string()) else {
         panic!("{frame}");
     };
     assert_eq!(message.dialect.as_deref(), Some("adk"));
-    assert_eq!(message.id.as_deref(), Some("inner"));
-    assert_eq!(message.extra, Map::new());
+    assert_eq!(message.id, Some("inner".into()));
+    assert!(message.extra.is_empty());
 }
 
 #[test]
@@ -222,6 +225,61 @@ fn names_what_is_wrong() {
             json!({"type": "tool_result", "toolCallId": "t"}),
             "missing_field",
             "tool_result frame without \"result\"",
+        ),
+        (
+            json!({"type": "tool_result", "toolCallId": "t", "status": "approved", "data": {"status": "rejected"}}),
+            "bad_value",
+            "\"status\" of the tool_result frame is \"in data, and others are not\"",
+        ),
+        (
+            json!({"type": "tool_result", "toolCallId": "t", "status": "approved", "data": {"status": "approved"}}),
+            "bad_value",
+            "\"status\" of the tool_result frame is \"in data, and others are not\"",
+        ),
+        (
+            json!({"type": "tool_result", "status": "rejected", "data": {"toolCallId": "t", "status": "approved"}}),
+            "bad_value",
+            "\"toolCallId\" of the tool_result frame is \"in data, and others are not\"",
+        ),
+        (
+            json!({"type": "tool_result", "toolCallId": "t", "status": "approved", "data": {"result": {"confirmed": false}}}),
+            "bad_value",
+            "\"result\" of the tool_result frame is \"in data, and others are not\"",
+        ),
+        (
+            json!({"type": "tool_result", "toolCallId": "t", "result": {"confirmed": true}, "data": {"status": "rejected"}}),
+            "bad_value",
+            "\"status\" of the tool_result frame is \"in data, and others are not\"",
+        ),
+        (
+            json!({"type": "tool_result", "toolCallId": "t", "status": "approved", "data": {"confirmed": false}}),
+            "bad_value",
+            "\"confirmed\" of the tool_result frame is \"in data, and others are not\"",
+        ),
+        (
+            json!({"type": "tool_result", "toolCallId": "t", "status": "approved", "confirmed": false}),
+            "bad_value",
+            "\"confirmed\" of the tool_result frame is \"false\"; send the decision as",
+        ),
+        (
+            json!({"type": "tool_result", "data": {"toolCallId": "t", "status": "approved", "approved": false}}),
+            "bad_value",
+            "\"approved\" of the tool_result frame is \"false\"; send the decision as",
+        ),
+        (
+            json!({"type": "tool_result", "toolCallId": "t", "status": "rejected", "approved": true}),
+            "bad_value",
+            "\"approved\" of the tool_result frame is \"true\"; send the decision as",
+        ),
+        (
+            json!({"type": "tool_result", "toolCallId": "t", "result": {"confirmed": true}, "approved": null}),
+            "bad_value",
+            "\"approved\" of the tool_result frame is \"null\"; send the decision as",
+        ),
+        (
+            json!({"type": "tool_result", "toolCallId": "t", "status": true}),
+            "wrong_type",
+            "\"status\" of the tool_result frame is a boolean; send a string",
         ),
         (
             json!({"type": "audio_control", "action": "pause"}),
@@ -326,7 +384,7 @@ fn writes_control_frames() {
     let cases = [
         (
             ControlFrame::Pong {
-                timestamp: Cow::Owned(json!(12.5)),
+                timestamp: json!(12.5).into(),
             },
             json!({"type": "pong", "timestamp": 12.5}),
         ),
@@ -399,7 +457,7 @@ proptest! {
         flat.insert("type".into(), json!(name));
         let flat = Value::Object(flat);
         let read = ClientFrame::parse(&flat.to_string());
-        // A payload that has an object called `data` itself cannot be told from a nested one.
+        // A payload with an object called `data` cannot be distinguished from a nested one.
         if !flat["data"].is_object() {
             prop_assert_eq!(ClientFrame::parse(&nested(&flat).to_string()), read);
         }

@@ -1,4 +1,4 @@
-//! What the SSE parser reads, whole and cut anywhere, and that it stays within its bound.
+//! The SSE parser: what it reads, whole and cut at any position, and that it stays within its bound.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn reads_events() {
-    /// Input, data of the events, what is left at the end.
+    /// Input, data of the events, rest at the end.
     type Case<'a> = (&'a [u8], &'a [&'a str], Option<&'a [u8]>);
     let cases: &[Case<'_>] = &[
         (b"", &[], None),
@@ -236,11 +236,11 @@ proptest! {
     }
 }
 
-/// Everything a parser said about a stream.
+/// Everything that a parser returned for a stream.
 #[derive(Debug, PartialEq)]
 struct Read {
     events: Vec<(String, String, u64)>,
-    /// What was left of a truncated event, or why reading stopped.
+    /// The rest of a truncated event, or why reading stopped.
     end: Result<Option<(Vec<u8>, u64)>, SseError>,
 }
 

@@ -1,88 +1,104 @@
 //! Chats: made, found, listed, renamed, deleted.
 
-use adk_bridge_protocol::approval::Time;
+use adk_bridge_protocol::id::{ChatId, UserId};
+use adk_bridge_protocol::time::Timestamp;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
-use super::journey::{Done, Journey};
 use super::messages::decode;
+use super::statement_batch::{StatementBatch, StatementResult};
 use super::{from_sql, to_sql};
-use crate::store::{Before, Chat, ChatRef, ListedChat, MAX_LISTED, StoreError, Thing};
+use crate::store::{Chat, ChatCursor, ChatRef, Entity, ListedChat, MAX_LISTED, StoreError};
+
+/// How many rows of a hidden chat are deleted at once. Each may be a page of the log, which has to fit into the room that
+/// is kept for this.
+const DELETED_TOGETHER: i64 = 32;
+
+/// A chat that the user has.
+pub(super) struct FoundChat {
+    /// The key by which all rows of the chat refer to it.
+    pub(super) key: String,
+    pub(super) chat: Chat,
+}
 
 pub(super) async fn create(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
-    now: Time,
+    now: Timestamp,
 ) -> Result<Chat, StoreError> {
-    let done = Journey::new()
+    let done = StatementBatch::new()
         .then(
-            "INSERT INTO chats (id, user, created_at, updated_at) VALUES (?, ?, ?, ?)
-             ON CONFLICT (id) DO NOTHING",
+            "INSERT INTO chats (key, user, id, created_at, updated_at)
+             VALUES (lower(hex(randomblob(8))), ?, ?, ?, ?)
+             ON CONFLICT (user, id) DO NOTHING",
         )
-        .bind(chat.id)
-        .bind(chat.user)
-        .bind(to_sql(now))
-        .bind(to_sql(now))
+        .bind(chat.user.as_str())
+        .bind(chat.id.as_str())
+        .bind(to_sql(now.as_millis()))
+        .bind(to_sql(now.as_millis()))
         .then(
-            "SELECT id, title, created_at, updated_at, generation FROM chats
-             WHERE id = ? AND user = ?",
+            "SELECT key, id, title, created_at, updated_at, generation FROM chats
+             WHERE user = ? AND id = ?",
         )
-        .bind(chat.id)
-        .bind(chat.user)
+        .bind(chat.user.as_str())
+        .bind(chat.id.as_str())
         .run(connection)
         .await?;
-    found_in(done.get(1))
+    Ok(found_in(done.get(1))?.chat)
 }
 
-/// Adds a statement that makes the chat if it is not there, marks it as changed, and gives it a title if it has none.
-/// [`found_in`] reads what it comes to.
+/// Adds a statement that creates the chat if it does not exist, marks it as changed, and sets its title if it has none.
+/// [`found_in`] reads its result.
 pub(super) fn make_or_touch(
-    journey: Journey,
+    batch: StatementBatch,
     chat: ChatRef<'_>,
     title: Option<&str>,
-    now: Time,
-) -> Journey {
-    journey
+    now: Timestamp,
+) -> StatementBatch {
+    batch
         .then(
-            "INSERT INTO chats (id, user, title, created_at, updated_at) VALUES (?, ?, ?, ?, ?)
-             ON CONFLICT (id) DO UPDATE
+            "INSERT INTO chats (key, user, id, title, created_at, updated_at)
+             VALUES (lower(hex(randomblob(8))), ?, ?, ?, ?, ?)
+             ON CONFLICT (user, id) DO UPDATE
              SET updated_at = max(updated_at, excluded.updated_at),
                  title = coalesce(title, excluded.title)
-             WHERE user = excluded.user
-             RETURNING id, title, created_at, updated_at, generation",
+             RETURNING key, id, title, created_at, updated_at, generation",
         )
-        .bind(chat.id)
-        .bind(chat.user)
+        .bind(chat.user.as_str())
+        .bind(chat.id.as_str())
         .bind(title)
-        .bind(to_sql(now))
-        .bind(to_sql(now))
+        .bind(to_sql(now.as_millis()))
+        .bind(to_sql(now.as_millis()))
 }
 
-/// As [`make_or_touch`], and makes none.
+/// Like [`make_or_touch`], but creates no chat.
 pub(super) fn touch(
-    journey: Journey,
+    batch: StatementBatch,
     chat: ChatRef<'_>,
     title: Option<&str>,
-    now: Time,
-) -> Journey {
-    // A clock that was set back does not send a chat down the list.
-    journey
+    now: Timestamp,
+) -> StatementBatch {
+    // A clock that was set back does not move a chat down the list.
+    batch
         .then(
             "UPDATE chats SET updated_at = max(updated_at, ?), title = coalesce(title, ?)
-             WHERE id = ? AND user = ?
-             RETURNING id, title, created_at, updated_at, generation",
+             WHERE user = ? AND id = ?
+             RETURNING key, id, title, created_at, updated_at, generation",
         )
-        .bind(to_sql(now))
+        .bind(to_sql(now.as_millis()))
         .bind(title)
-        .bind(chat.id)
-        .bind(chat.user)
+        .bind(chat.user.as_str())
+        .bind(chat.id.as_str())
 }
 
-/// The chat that a statement was about; one that the user does not have is refused.
-pub(super) fn found_in(done: Option<&Done>) -> Result<Chat, StoreError> {
+/// The chat in a statement's result; an error if the user does not have it.
+pub(super) fn found_in(done: Option<&StatementResult>) -> Result<FoundChat, StoreError> {
     match done.and_then(|done| done.rows.first()) {
-        Some(row) => read(row),
-        None => Err(StoreError::NotFound(Thing::Chat)),
+        Some(row) => Ok(FoundChat {
+            key: row.try_get("key")?,
+            chat: read(row)?,
+        }),
+        None => Err(StoreError::NotFound(Entity::Chat)),
     }
 }
 
@@ -91,56 +107,55 @@ pub(super) async fn find(
     chat: ChatRef<'_>,
 ) -> Result<Option<Chat>, StoreError> {
     sqlx::query(
-        "SELECT id, title, created_at, updated_at, generation FROM chats WHERE id = ?1 AND user = ?2",
+        "SELECT id, title, created_at, updated_at, generation FROM chats WHERE user = ?1 AND id = ?2",
     )
-    .bind(chat.id)
-    .bind(chat.user)
+    .bind(chat.user.as_str())
+    .bind(chat.id.as_str())
     .fetch_optional(connection)
     .await?
     .map(|row| read(&row))
     .transpose()
 }
 
-/// Refuses a chat that the user does not have.
-pub(super) async fn check(
+/// The key by which all rows of a chat refer to it; an error if the user does not have the chat.
+pub(super) async fn key_of(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
-) -> Result<(), StoreError> {
-    sqlx::query("SELECT 1 FROM chats WHERE id = ?1 AND user = ?2")
-        .bind(chat.id)
-        .bind(chat.user)
+) -> Result<String, StoreError> {
+    sqlx::query_scalar("SELECT key FROM chats WHERE user = ?1 AND id = ?2")
+        .bind(chat.user.as_str())
+        .bind(chat.id.as_str())
         .fetch_optional(connection)
         .await?
-        .map(|_| ())
-        .ok_or(StoreError::NotFound(Thing::Chat))
+        .ok_or(StoreError::NotFound(Entity::Chat))
 }
 
 pub(super) async fn list(
     connection: &mut SqliteConnection,
-    user: &str,
+    user: &UserId,
     limit: u32,
-    before: Option<Before<'_>>,
+    before: Option<ChatCursor<'_>>,
 ) -> Result<Vec<ListedChat>, StoreError> {
-    let before = before.unwrap_or(Before {
-        updated: u64::MAX,
-        id: "",
+    let before = before.unwrap_or(ChatCursor {
+        updated: Timestamp::MAX,
+        id: const { &ChatId::literal("") },
     });
     sqlx::query(
         "SELECT id, title, created_at, updated_at, generation,
                 (SELECT count(*) FROM approvals
-                 WHERE approvals.chat_id = chats.id AND approvals.state = 'requested') AS waiting,
+                 WHERE approvals.chat = chats.key AND approvals.state = 'requested') AS waiting,
                 (SELECT json_group_array(call.value ->> '$.name')
                  FROM messages, json_each(messages.reply, '$.calls') AS call
-                 WHERE messages.chat_id = chats.id AND messages.open = 1 AND messages.state = 'waiting'
+                 WHERE messages.chat = chats.key AND messages.open = 1 AND messages.state = 'waiting'
                    AND call.value ->> '$.state.is' = 'awaitingClient') AS owed
          FROM chats
          WHERE user = ?1 AND (updated_at, id) < (?2, ?3)
          ORDER BY updated_at DESC, id DESC
          LIMIT ?4",
     )
-    .bind(user)
-    .bind(to_sql(before.updated))
-    .bind(before.id)
+    .bind(user.as_str())
+    .bind(to_sql(before.updated.as_millis()))
+    .bind(before.id.as_str())
     .bind(limit.min(MAX_LISTED))
     .fetch_all(connection)
     .await?
@@ -160,9 +175,9 @@ pub(super) async fn set_title(
     chat: ChatRef<'_>,
     title: &str,
 ) -> Result<(), StoreError> {
-    let renamed = sqlx::query("UPDATE chats SET title = ?3 WHERE id = ?1 AND user = ?2")
-        .bind(chat.id)
-        .bind(chat.user)
+    let renamed = sqlx::query("UPDATE chats SET title = ?3 WHERE user = ?1 AND id = ?2")
+        .bind(chat.user.as_str())
+        .bind(chat.id.as_str())
         .bind(title)
         .execute(connection)
         .await?;
@@ -173,32 +188,77 @@ pub(super) async fn delete(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
 ) -> Result<Vec<String>, StoreError> {
-    check(connection, chat).await?;
-    let files = sqlx::query_scalar("SELECT id FROM files WHERE chat_id = ?1")
-        .bind(chat.id)
-        .fetch_all(&mut *connection)
-        .await?;
+    let key = key_of(connection, chat).await?;
+    let files = mark_files(connection, &key).await?;
     // Everything that refers to the chat goes with it.
-    sqlx::query("DELETE FROM chats WHERE id = ?1")
-        .bind(chat.id)
+    sqlx::query("DELETE FROM chats WHERE key = ?1")
+        .bind(&key)
         .execute(connection)
         .await?;
     Ok(files)
 }
 
+/// Hides a chat from its user without deleting its rows, which needs almost no room. No user has an empty name.
+pub(super) async fn hide(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+) -> Result<Vec<String>, StoreError> {
+    let key = key_of(connection, chat).await?;
+    let files = mark_files(connection, &key).await?;
+    sqlx::query("UPDATE chats SET user = '', id = key WHERE key = ?1")
+        .bind(&key)
+        .execute(connection)
+        .await?;
+    Ok(files)
+}
+
+/// Deletes some rows of hidden chats. Returns whether there may be more.
+pub(super) async fn delete_hidden(connection: &mut SqliteConnection) -> Result<bool, StoreError> {
+    for sql in [
+        "DELETE FROM messages WHERE seq IN (SELECT seq FROM chats JOIN messages ON chat = key
+                                            WHERE user = '' LIMIT ?1)",
+        "DELETE FROM events WHERE seq IN (SELECT seq FROM chats JOIN events ON chat = key
+                                          WHERE user = '' LIMIT ?1)",
+        // The other rows of a chat are few, and are deleted with it.
+        "DELETE FROM chats WHERE key IN (SELECT key FROM chats WHERE user = '' LIMIT ?1)",
+    ] {
+        let deleted = sqlx::query(sql)
+            .bind(DELETED_TOGETHER)
+            .execute(&mut *connection)
+            .await?;
+        if deleted.rows_affected() > 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Remembers the files of a chat as deleted, and returns them.
+async fn mark_files(
+    connection: &mut SqliteConnection,
+    key: &str,
+) -> Result<Vec<String>, StoreError> {
+    Ok(sqlx::query_scalar(
+        "INSERT INTO deleted_files (id) SELECT id FROM files WHERE chat = ?1 RETURNING id",
+    )
+    .bind(key)
+    .fetch_all(connection)
+    .await?)
+}
+
 fn found(rows: u64) -> Result<(), StoreError> {
     if rows == 0 {
-        return Err(StoreError::NotFound(Thing::Chat));
+        return Err(StoreError::NotFound(Entity::Chat));
     }
     Ok(())
 }
 
 fn read(row: &SqliteRow) -> Result<Chat, StoreError> {
     Ok(Chat {
-        id: row.try_get("id")?,
+        id: row.try_get::<String, _>("id")?.into(),
         title: row.try_get("title")?,
-        created: from_sql(row.try_get("created_at")?),
-        updated: from_sql(row.try_get("updated_at")?),
+        created: Timestamp::from_millis(from_sql(row.try_get("created_at")?)),
+        updated: Timestamp::from_millis(from_sql(row.try_get("updated_at")?)),
         generation: from_sql(row.try_get("generation")?),
     })
 }

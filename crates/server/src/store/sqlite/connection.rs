@@ -1,64 +1,97 @@
-//! How SQLite is opened and written to: one writer, a few readers, and a new writer after a failure.
+//! Connections to SQLite: one writer, a few readers, and a new writer after a failure.
 
+use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 use std::str::FromStr as _;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use sqlx::ConnectOptions as _;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection as _, SqlSafeStr as _, SqliteConnection};
-use tokio::sync::{Mutex, MutexGuard, Semaphore, SemaphorePermit};
+use sqlx::{AssertSqlSafe, Connection as _, SqlSafeStr as _, SqliteConnection};
+use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use super::sync::Sync;
+use adk_bridge_protocol::id::UserId;
+use adk_bridge_protocol::time::Timestamp;
 
-use crate::store::{MAX_BODY_BYTES, StoreError};
+use super::look::directory_of;
+use super::reserve::Reserve;
+use super::sync::Sync;
+use super::{to_sql, with_suffix};
+
+use crate::failpoint::failpoint;
+use crate::store::{MAX_BODY_BYTES, StoreError, WriteProblem};
+
+/// The queue of the store itself, which has no user.
+pub(super) const STORE: &UserId = &UserId::literal("");
 
 /// How long a statement waits for another connection's lock. Only a writer that is being replaced holds one.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a caller waits for its turn. A store that is behind by more is not going to catch up.
+/// How long a test write waits for another connection's lock: a health check needs a quick answer.
+const TRY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a caller waits for the writer. A store that lags by more will not catch up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Reads wait for the disk at most; more connections than this would not make it faster.
+/// How many users' queues are remembered before those that are empty are forgotten.
+const MAX_QUEUES: usize = 256;
+
+/// Reads only wait for the disk; more connections would not make it faster.
 const READERS: usize = 4;
 
-/// What a reader keeps in memory, as SQLite counts it (a negative number of KiB). It reads whole histories, each of them
-/// rarely twice: the operating system has the pages anyway.
+/// The cache of a reader, as SQLite counts it (a negative number of KiB). It reads whole histories, rarely twice, and
+/// the operating system caches the pages anyway.
 const READER_CACHE: &str = "-256";
 
-/// What the writer keeps in memory, counted likewise: the upper levels of the indexes, and what one commit changes.
+/// The cache of the writer, counted likewise: the upper levels of the indexes, and what one commit changes.
 const WRITER_CACHE: &str = "-1024";
 
-/// What the log may keep on disk after a large write.
-const LOG_BYTES: &str = "67108864";
+/// What SQLite has for a page of the database, and adds to it in the log.
+const PAGE_BYTES: u64 = 4096;
+const FRAME_BYTES: u64 = 24;
 
-/// What the first migration marks a database with.
-const APPLICATION_ID: i64 = 1_094_994_754;
+/// The mark that the first migration leaves in a database.
+pub(super) const APPLICATION_ID: i64 = 1_094_994_754;
 
-/// Brings the database up to date. A file that is no database of ours is left alone.
+/// Migrates the database, after it was inspected. A new one is created under another name and renamed when it is
+/// complete: a process that is killed in between leaves nothing that the next start cannot read.
 pub(super) async fn prepare(path: &Path) -> Result<(), StoreError> {
+    let is_new = std::fs::metadata(path).map_or(true, |found| found.len() == 0);
+    if !is_new {
+        return migrate(path, path).await;
+    }
+    let failed = StoreError::io("making the database");
+    let draft = with_suffix(path, "-new");
+    for suffix in ["", "-journal", "-wal", "-shm"] {
+        match std::fs::remove_file(with_suffix(&draft, suffix)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+    }
+    migrate(&draft, path).await?;
+    failpoint("before", "database");
+    std::fs::rename(&draft, path).map_err(failed)?;
+    // Makes the new name survive a power cut. Systems on which a directory cannot be opened do so on their own.
+    if let Ok(directory) = std::fs::File::open(directory_of(path)) {
+        let _ = directory.sync_all();
+    }
+    failpoint("after", "database");
+    Ok(())
+}
+
+/// Runs the migrations that a file lacks; `path` is the name that errors give it.
+async fn migrate(file: &Path, path: &Path) -> Result<(), StoreError> {
     let failed = |error| explain(error, path);
     let pool = SqlitePoolOptions::new()
         .max_connections(1)
-        .connect_with(options(path))
+        .connect_with(options(file))
         .await
         .map_err(failed)?;
-    let id: i64 = sqlx::query_scalar("PRAGMA application_id")
-        .fetch_one(&pool)
-        .await
-        .map_err(failed)?;
-    let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM sqlite_schema")
-        .fetch_one(&pool)
-        .await
-        .map_err(failed)?;
-    if tables > 0 && id != APPLICATION_ID {
-        return Err(StoreError::NotOurs {
-            database: path.to_owned(),
-        });
-    }
+    failpoint("before", "migration");
     migrations().run(&pool).await.map_err(|error| match error {
         MigrateError::VersionMissing(schema) => StoreError::Newer {
             database: path.to_owned(),
@@ -75,18 +108,20 @@ pub(super) async fn prepare(path: &Path) -> Result<(), StoreError> {
             why: Box::new(other),
         },
     })?;
+    failpoint("after", "migration");
+    // The last connection brings the log into the file and removes it.
     pool.close().await;
     Ok(())
 }
 
-/// Connections that only read: one statement each time, which sees one moment of the database.
+/// Read-only connections: each statement sees one snapshot of the database.
 pub(super) struct Readers {
     options: SqliteConnectOptions,
     idle: std::sync::Mutex<Vec<SqliteConnection>>,
     room: Semaphore,
 }
 
-/// A connection that is read from. Dropping it closes it: nobody could tell what it was doing.
+/// A connection that is being read from. Dropping it closes it, because its state is then unknown.
 pub(super) struct Reading<'r> {
     readers: &'r Readers,
     connection: SqliteConnection,
@@ -130,7 +165,7 @@ impl Readers {
         Ok(())
     }
 
-    /// A list of connections is whole even if somebody panicked who held it.
+    /// Poisoning is ignored: no critical section can leave the list inconsistent.
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<SqliteConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -151,72 +186,104 @@ impl Reading<'_> {
     }
 }
 
-/// The one connection that writes.
+/// The only connection that writes. It is fair between users: however much one user writes, the others wait for at most
+/// one of those writes.
 pub(super) struct Writer {
     options: SqliteConnectOptions,
+    /// The writes of one user queue here, before they compete with those of others.
+    queues: std::sync::Mutex<HashMap<UserId, Weak<Mutex<()>>>>,
     slot: Mutex<Option<Ready>>,
     sync: Sync,
+    reserve: Arc<Reserve>,
+    /// How many pages the log has when it is checkpointed.
+    log_pages: u64,
 }
 
 /// A connection outside of any transaction.
 struct Ready {
     connection: SqliteConnection,
-    durable: Durable,
+    durable: Durability,
+    /// Whether it never checkpoints the log.
+    keeps_log: bool,
 }
 
-/// What a write survives.
+/// How durable a write is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Durable {
-    /// The end of the process at once, and that of the machine a moment later; it costs no wait for the disk.
+pub(super) enum Durability {
+    /// Survives the end of the process at once, and a crash of the machine a moment later; does not wait for the disk.
     Process,
-    /// The end of the machine: a payment that was journaled as started stays so after a power cut.
+    /// Survives a crash of the machine: a payment that was journaled as started stays so after a power cut.
     Machine,
 }
 
-/// A transaction that is being written. Dropping it undoes it, together with its connection: SQLite ends a transaction
-/// by itself after some failures, so that nobody could tell what state the connection is in.
+/// A transaction that is being written. Dropping it rolls it back and closes the connection: SQLite ends a transaction
+/// on its own after some failures, so the state of the connection is unknown.
 pub(super) struct Writing<'w> {
     slot: MutexGuard<'w, Option<Ready>>,
     ready: Ready,
-    sync: &'w Sync,
+    writer: &'w Writer,
+    _head_of_queue: OwnedMutexGuard<()>,
 }
 
 impl Writer {
-    pub(super) fn new(path: &Path) -> Self {
+    pub(super) fn new(path: &Path, reserve: Arc<Reserve>, log_pages: u64) -> Self {
+        let log_bytes = log_pages * (PAGE_BYTES + FRAME_BYTES);
         Self {
-            options: options(path).pragma("cache_size", WRITER_CACHE),
+            options: options(path)
+                .pragma("cache_size", WRITER_CACHE)
+                .pragma("wal_autocheckpoint", log_pages.to_string())
+                // The log shrinks again after a large write.
+                .pragma("journal_size_limit", log_bytes.to_string()),
+            queues: std::sync::Mutex::default(),
             slot: Mutex::new(None),
             sync: Sync::of_log(path),
+            reserve,
+            log_pages,
         }
     }
 
-    /// Waits for its turn and begins a transaction.
-    pub(super) async fn begin(&self, durable: Durable) -> Result<Writing<'_>, StoreError> {
-        let mut writing = self.turn(durable).await?;
+    /// Waits until the connection is free and begins a transaction.
+    pub(super) async fn begin(
+        &self,
+        user: &UserId,
+        durable: Durability,
+    ) -> Result<Writing<'_>, StoreError> {
+        let mut writing = self.turn(user, durable).await?;
         sqlx::query("BEGIN IMMEDIATE")
             .execute(writing.connection())
             .await?;
         Ok(writing)
     }
 
-    /// Waits for its turn, for work whose first journey begins the transaction by itself.
-    pub(super) async fn turn(&self, durable: Durable) -> Result<Writing<'_>, StoreError> {
-        let mut slot = timeout(PATIENCE, self.slot.lock())
+    /// Waits until the connection is free, for work whose first batch of statements begins the transaction.
+    pub(super) async fn turn(
+        &self,
+        user: &UserId,
+        durable: Durability,
+    ) -> Result<Writing<'_>, StoreError> {
+        let queue = self.queue_of(user);
+        let waiting = async { (queue.lock_owned().await, self.slot.lock().await) };
+        let (head_of_queue, mut slot) = timeout(PATIENCE, waiting)
             .await
             .map_err(|_| StoreError::Busy)?;
         let mut ready = match slot.take() {
             Some(ready) => ready,
             None => Ready {
                 connection: SqliteConnection::connect_with(&self.options).await?,
-                durable: Durable::Machine,
+                durable: Durability::Machine,
+                keeps_log: false,
             },
         };
+        if ready.keeps_log {
+            set(&mut ready.connection, "wal_autocheckpoint", self.log_pages).await?;
+            ready.keeps_log = false;
+        }
         if ready.durable != durable {
             sqlx::query(match durable {
-                Durable::Process => "PRAGMA synchronous = NORMAL",
-                Durable::Machine => "PRAGMA synchronous = FULL",
+                Durability::Process => "PRAGMA synchronous = NORMAL",
+                Durability::Machine => "PRAGMA synchronous = FULL",
             })
-            // It takes effect when it is prepared: a statement that was kept would do nothing.
+            // It takes effect when it is prepared: a cached statement would do nothing.
             .persistent(false)
             .execute(&mut ready.connection)
             .await?;
@@ -225,8 +292,51 @@ impl Writer {
         Ok(Writing {
             slot,
             ready,
-            sync: &self.sync,
+            writer: self,
+            _head_of_queue: head_of_queue,
         })
+    }
+
+    /// Waits a moment until the connection is free and writes a little.
+    pub(super) async fn try_write(&self, now: Timestamp) -> Result<(), StoreError> {
+        let mut writing = timeout(TRY_TIMEOUT, self.turn(STORE, Durability::Process))
+            .await
+            .map_err(|_| StoreError::Busy)??;
+        let tried = async {
+            let connection = writing.connection();
+            set(connection, "busy_timeout", TRY_TIMEOUT.as_millis()).await?;
+            sqlx::query("UPDATE store SET tried_at = ?1")
+                .bind(to_sql(now.as_millis()))
+                .execute(&mut *connection)
+                .await?;
+            set(connection, "busy_timeout", BUSY_TIMEOUT.as_millis()).await
+        };
+        let result = tried.await.map_err(StoreError::from);
+        writing.release_after(result)
+    }
+
+    /// Checkpoints and truncates the log, as far as possible.
+    pub(super) async fn shorten_log(&self) {
+        if let Ok(mut writing) = self.turn(STORE, Durability::Machine).await {
+            let done = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
+                .fetch_one(writing.connection())
+                .await;
+            let _ = writing.release_after(done.map(|_| ()).map_err(StoreError::from));
+        }
+    }
+
+    fn queue_of(&self, user: &UserId) -> Arc<Mutex<()>> {
+        // Poisoning is ignored: no critical section can leave the map inconsistent.
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(queue) = queues.get(user).and_then(Weak::upgrade) {
+            return queue;
+        }
+        if queues.len() >= MAX_QUEUES {
+            queues.retain(|_, queue| queue.strong_count() > 0);
+        }
+        let queue = Arc::new(Mutex::new(()));
+        queues.insert(user.to_owned(), Arc::downgrade(&queue));
+        queue
     }
 
     pub(super) async fn close(&self) -> Result<(), StoreError> {
@@ -237,20 +347,40 @@ impl Writer {
     }
 }
 
+/// Sets a pragma of the connection. It takes effect when it is prepared, so it is prepared every time.
+async fn set(
+    connection: &mut SqliteConnection,
+    name: &'static str,
+    value: impl std::fmt::Display,
+) -> Result<(), sqlx::Error> {
+    let sql = format!("PRAGMA {name} = {value}");
+    sqlx::raw_sql(AssertSqlSafe(sql))
+        .execute(connection)
+        .await
+        .map(|_| ())
+}
+
 impl Writing<'_> {
     pub(super) fn connection(&mut self) -> &mut SqliteConnection {
         &mut self.ready.connection
     }
 
-    /// Ends work that has ended its transaction itself, or was one statement.
-    pub(super) fn ended<T>(self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+    /// Keeps writes in the log until the next write: a checkpoint may need more room than there is.
+    pub(super) async fn keep_log(&mut self) -> Result<(), StoreError> {
+        set(self.connection(), "wal_autocheckpoint", 0).await?;
+        self.ready.keeps_log = true;
+        Ok(())
+    }
+
+    /// Returns the connection after work that ended its transaction itself, or was one statement.
+    pub(super) fn release_after<T>(self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         if matches!(result, Ok(_) | Err(StoreError::NotFound(_))) {
             self.keep();
         }
         result
     }
 
-    /// Ends the transaction: a success is kept, a refusal leaves nothing behind.
+    /// Ends the transaction: commits a success, rolls back an error.
     pub(super) async fn end<T>(mut self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         match &result {
             Ok(_) => {
@@ -267,11 +397,13 @@ impl Writing<'_> {
         result
     }
 
-    /// Leaves the connection to the next one.
+    /// Makes the connection available again.
     fn keep(mut self) {
-        if self.ready.durable == Durable::Process {
-            self.sync.soon();
+        if self.ready.durable == Durability::Process {
+            self.writer.sync.soon();
         }
+        // The reserve was given up for a deletion, and there may be room for it again.
+        self.writer.reserve.take_if_missing();
         *self.slot = Some(self.ready);
     }
 }
@@ -282,21 +414,32 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
-fn explain(error: sqlx::Error, database: &Path) -> StoreError {
+pub(super) fn explain(error: sqlx::Error, database: &Path) -> StoreError {
     const SQLITE_BUSY: u32 = 5;
     const SQLITE_LOCKED: u32 = 6;
+    const SQLITE_READONLY: u32 = 8;
+    const SQLITE_IOERR: u32 = 10;
+    const SQLITE_IOERR_SHMSIZE: u32 = 4874;
     const SQLITE_CORRUPT: u32 = 11;
+    const SQLITE_FULL: u32 = 13;
     const SQLITE_TOOBIG: u32 = 18;
     const SQLITE_NOTADB: u32 = 26;
 
-    // The lower byte is the kind of an extended code.
-    let code = error
+    let extended = error
         .as_database_error()
         .and_then(|error| error.code())
-        .and_then(|code| u32::from_str(&code).ok())
-        .map(|code| code & 0xff);
+        .and_then(|code| u32::from_str(&code).ok());
+    // The lower byte is the kind of an extended code.
+    let code = extended.map(|code| code & 0xff);
     match (code, &error) {
-        (Some(SQLITE_BUSY | SQLITE_LOCKED), _) | (_, sqlx::Error::PoolTimedOut) => StoreError::Busy,
+        (Some(SQLITE_BUSY | SQLITE_LOCKED), _) => StoreError::Unwritable(WriteProblem::Locked),
+        (Some(SQLITE_READONLY), _) => StoreError::Unwritable(WriteProblem::ReadOnly),
+        (Some(SQLITE_FULL), _) => StoreError::Unwritable(WriteProblem::Full),
+        // The index of the log could not grow.
+        (Some(SQLITE_IOERR), _) if extended == Some(SQLITE_IOERR_SHMSIZE) => {
+            StoreError::Unwritable(WriteProblem::Full)
+        }
+        (_, sqlx::Error::PoolTimedOut) => StoreError::Busy,
         (Some(SQLITE_CORRUPT | SQLITE_NOTADB), _) => StoreError::Corrupt {
             what: database.display().to_string(),
         },
@@ -317,14 +460,13 @@ fn explain(error: sqlx::Error, database: &Path) -> StoreError {
 fn options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
-        // The log of statements costs more than the statements, even where nobody reads it.
+        // Logging of statements costs more than the statements, even if the log is not read.
         .disable_statement_logging()
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
         .busy_timeout(BUSY_TIMEOUT)
-        .pragma("journal_size_limit", LOG_BYTES)
         // Sorting and temporary tables hold conversations; they stay out of the system's temporary directory.
         .pragma("temp_store", "MEMORY")
 }
@@ -350,6 +492,26 @@ fn migrations() -> Migrator {
             "waiting",
             include_str!("../../../migrations/0002_waiting.sql"),
         ),
+        migration(
+            3,
+            "ids of users",
+            include_str!("../../../migrations/0003_ids_of_users.sql"),
+        ),
+        migration(
+            4,
+            "branches",
+            include_str!("../../../migrations/0004_branches.sql"),
+        ),
+        migration(
+            5,
+            "refused",
+            include_str!("../../../migrations/0005_refused.sql"),
+        ),
+        migration(
+            6,
+            "bytes",
+            include_str!("../../../migrations/0006_bytes.sql"),
+        ),
     ])
 }
 
@@ -357,17 +519,60 @@ fn migrations() -> Migrator {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::store::sqlite::reserve::log_pages;
 
-    /// The setting takes effect when it is prepared, and statements are kept: it must be prepared every time.
+    fn writer(path: &Path) -> Writer {
+        let reserve = Reserve::next_to(path);
+        let pages = log_pages(reserve.bytes());
+        Writer::new(path, Arc::new(reserve), pages)
+    }
+
+    #[tokio::test]
+    async fn what_keeps_it_from_being_written_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("test.db");
+        prepare(&path).await.unwrap();
+        let run = async |connection: &mut SqliteConnection, sql: &'static str| {
+            let done = sqlx::raw_sql(sql).execute(connection).await;
+            done.map(|_| ()).map_err(StoreError::from)
+        };
+        let mut holder = SqliteConnection::connect_with(&options(&path))
+            .await
+            .unwrap();
+        for (set, held, trouble) in [
+            // SQLite never sets it below the current size.
+            ("PRAGMA max_page_count = 1", false, WriteProblem::Full),
+            ("PRAGMA query_only = ON", false, WriteProblem::ReadOnly),
+            ("PRAGMA busy_timeout = 1", true, WriteProblem::Locked),
+        ] {
+            let mut connection = SqliteConnection::connect_with(&options(&path))
+                .await
+                .unwrap();
+            run(&mut connection, set).await.unwrap();
+            if held {
+                run(&mut holder, "BEGIN IMMEDIATE").await.unwrap();
+            }
+            let failed = run(
+                &mut connection,
+                "INSERT INTO deleted_files VALUES (hex(zeroblob(1000000)))",
+            );
+            assert_eq!(failed.await.unwrap_err().trouble(), Some(trouble), "{set}");
+        }
+    }
+
+    /// The setting takes effect when it is prepared, and statements are cached: it must be prepared every time.
     #[tokio::test]
     async fn every_write_is_as_durable_as_it_is_asked_to_be() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("test.db");
         prepare(&path).await.unwrap();
-        let writer = Writer::new(&path);
+        let writer = writer(&path);
         for _ in 0..3 {
-            for (durable, level) in [(Durable::Process, 1), (Durable::Machine, 2)] {
-                let mut writing = writer.begin(durable).await.unwrap();
+            for (durable, level) in [(Durability::Process, 1), (Durability::Machine, 2)] {
+                let mut writing = writer
+                    .begin(&UserId::literal("alice"), durable)
+                    .await
+                    .unwrap();
                 let set: i64 = sqlx::query_scalar("PRAGMA synchronous")
                     .fetch_one(writing.connection())
                     .await
@@ -376,5 +581,34 @@ mod tests {
                 assert_eq!(set, level, "{durable:?}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn a_user_waits_for_one_write_of_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("test.db");
+        prepare(&path).await.unwrap();
+        let writer = writer(&path);
+        let first = writer
+            .begin(&UserId::literal("alice"), Durability::Process)
+            .await
+            .unwrap();
+        let order = std::sync::Mutex::new(Vec::new());
+        let write = async |user: &'static str| {
+            let writing = writer
+                .begin(&user.into(), Durability::Process)
+                .await
+                .unwrap();
+            order.lock().unwrap().push(user);
+            writing.end(Ok(())).await.unwrap();
+        };
+        let alice = futures_util::future::join_all((0..5).map(|_| write("alice")));
+        let (_, (), ()) = tokio::join!(alice, write("bob"), async {
+            tokio::task::yield_now().await;
+            first.end(Ok(())).await.unwrap();
+        });
+        let order = order.into_inner().unwrap();
+        let place = order.iter().position(|user| *user == "bob").unwrap();
+        assert!(place <= 1, "{order:?}");
     }
 }

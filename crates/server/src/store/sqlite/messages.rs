@@ -1,57 +1,158 @@
 //! The history of a chat: added to at its end, cut, read in order.
 
-use adk_bridge_protocol::approval::Time;
+use adk_bridge_protocol::id::MessageId;
 use adk_bridge_protocol::message::Message;
+use adk_bridge_protocol::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
-use super::journey::{Done, Journey};
+use super::chats::FoundChat;
 use super::replies::{NewReply, constraint};
-use super::{chats, from_sql};
+use super::statement_batch::{StatementBatch, StatementResult};
+use super::{branches, chats, from_sql, to_sql};
+use crate::parsing::{self, ParsingError, Room};
 use crate::store::{
-    Chat, ChatRef, Conflict, Cut, MAX_BODY_BYTES, MessageState, Opening, StoreError, StoredMessage,
-    Thing, title_of,
+    Chat, ChatRef, Conflict, Cut, Entity, HistorySize, MAX_BODY_BYTES, MessagePage, MessageState,
+    Opening, StoreError, StoredMessage, title_of,
 };
 
-/// A history up to this size is parsed where it is read; a longer one would keep other chats waiting.
-const PARSE_IN_PLACE: usize = 64 * 1024;
-
-/// How many messages are stored by one statement. A question is one; SQLite takes ten thousand, and the texts of
-/// statements are kept.
+/// How many messages are stored by one statement. A question is one; SQLite would take ten thousand, but it caches the
+/// texts of statements.
 const TOGETHER: usize = 50;
+
+/// How many messages a page has at most, to bound the overhead of small ones.
+const PAGE_MESSAGES: i64 = 1_000;
 
 /// A message that has not been parsed.
 pub(super) struct Row {
+    place: u64,
     state: String,
     body: String,
+    seen: bool,
+}
+
+/// The first and the last message of a page, and the size of the page.
+pub(super) struct Places {
+    first: i64,
+    last: i64,
+    pub(super) bytes: usize,
+}
+
+/// The size of a chat.
+pub(super) async fn size(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+) -> Result<HistorySize, StoreError> {
+    // The length in bytes is in the head of a row: no content is read for it.
+    let row = sqlx::query(
+        "SELECT count(seq), coalesce(sum(octet_length(body)), 0), coalesce(max(octet_length(body)), 0),
+                coalesce(max(chats.bytes), 0), count(seq) FILTER (WHERE open = 1)
+         FROM chats LEFT JOIN messages ON messages.chat = chats.key AND cut_in IS NULL
+         WHERE user = ?1 AND chats.id = ?2",
+    )
+    .bind(chat.user.as_str())
+    .bind(chat.id.as_str())
+    .fetch_one(connection)
+    .await?;
+    Ok(HistorySize {
+        messages: count(row.try_get(0)?),
+        bytes: count(row.try_get(1)?),
+        largest: count(row.try_get(2)?),
+        kept: from_sql(row.try_get(3)?),
+        open: count(row.try_get(4)?),
+    })
 }
 
 pub(super) async fn rows(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
 ) -> Result<Vec<Row>, StoreError> {
-    // A chat without messages is one row without a body; one that is not there is none.
+    // A chat without messages is one row without a body; a chat that does not exist has no row.
     let rows = sqlx::query(
-        "SELECT state, body FROM chats
-         LEFT JOIN messages ON messages.chat_id = chats.id AND cut_in IS NULL
-         WHERE chats.id = ?1 AND user = ?2 ORDER BY seq",
+        "SELECT seq, state, body, NOT EXISTS (SELECT 1 FROM unseen WHERE unseen.seq = messages.seq)
+         FROM chats LEFT JOIN messages ON messages.chat = chats.key AND cut_in IS NULL
+         WHERE user = ?1 AND chats.id = ?2 ORDER BY seq",
     )
-    .bind(chat.id)
-    .bind(chat.user)
+    .bind(chat.user.as_str())
+    .bind(chat.id.as_str())
     .fetch_all(connection)
     .await?;
     if rows.is_empty() {
-        return Err(StoreError::NotFound(Thing::Chat));
+        return Err(StoreError::NotFound(Entity::Chat));
     }
+    unparsed(rows)
+}
+
+/// Which messages make a page, or nothing if there are no more.
+pub(super) async fn places(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    page: MessagePage,
+) -> Result<Option<Places>, StoreError> {
+    let key = chats::key_of(connection, chat).await?;
+    let rows = sqlx::query(
+        "SELECT seq, octet_length(body) FROM messages
+         WHERE chat = ?1 AND seq > ?2 AND cut_in IS NULL ORDER BY seq LIMIT ?3",
+    )
+    .bind(key)
+    .bind(to_sql(page.after))
+    .bind(PAGE_MESSAGES)
+    .fetch_all(connection)
+    .await?;
+    let mut found: Option<Places> = None;
+    for row in rows {
+        let (seq, bytes) = (row.try_get(0)?, count(row.try_get(1)?));
+        match &mut found {
+            None => {
+                found = Some(Places {
+                    first: seq,
+                    last: seq,
+                    bytes,
+                });
+            }
+            Some(places) if places.bytes.saturating_add(bytes) <= page.max_bytes => {
+                places.last = seq;
+                places.bytes += bytes;
+            }
+            Some(_) => break,
+        }
+    }
+    Ok(found)
+}
+
+pub(super) async fn rows_at(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    places: &Places,
+) -> Result<Vec<Row>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT seq, state, body, NOT EXISTS (SELECT 1 FROM unseen WHERE unseen.seq = messages.seq)
+         FROM chats JOIN messages ON messages.chat = chats.key AND cut_in IS NULL
+         WHERE user = ?1 AND chats.id = ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq",
+    )
+    .bind(chat.user.as_str())
+    .bind(chat.id.as_str())
+    .bind(places.first)
+    .bind(places.last)
+    .fetch_all(connection)
+    .await?;
+    unparsed(rows)
+}
+
+/// The messages in rows; the row of a chat without messages has none.
+fn unparsed(rows: Vec<SqliteRow>) -> Result<Vec<Row>, StoreError> {
     rows.into_iter()
         .filter_map(|row| {
             let read = || {
-                Ok(match row.try_get(1)? {
+                Ok(match row.try_get(2)? {
                     None => None,
                     Some(body) => Some(Row {
-                        state: row.try_get(0)?,
+                        place: from_sql(row.try_get(0)?),
+                        state: row.try_get(1)?,
                         body,
+                        seen: row.try_get(3)?,
                     }),
                 })
             };
@@ -60,54 +161,64 @@ pub(super) async fn rows(
         .collect()
 }
 
-pub(super) async fn parse(rows: Vec<Row>) -> Result<Vec<StoredMessage>, StoreError> {
+/// Parses a history; a large one in the memory that was reserved for it.
+pub(super) async fn parse(rows: Vec<Row>, room: Room) -> Result<Vec<StoredMessage>, StoreError> {
     let parse = |rows: Vec<Row>| {
         rows.into_iter()
             .map(|row| {
                 Ok(StoredMessage {
-                    message: decode(&row.body, "a stored message")?,
+                    place: row.place,
+                    message: decode_message(&row.body, "a stored message")?,
                     state: MessageState::from_word(&row.state)?,
+                    seen: row.seen,
                 })
             })
             .collect()
     };
-    if rows.iter().map(|row| row.body.len()).sum::<usize>() <= PARSE_IN_PLACE {
-        return parse(rows);
+    if room.is_some() {
+        return parsing::read_in(room, move || parse(rows))
+            .await
+            .map_err(unread)?;
     }
-    tokio::task::spawn_blocking(move || parse(rows))
+    let cost = parsing::cost(rows.iter().map(|row| row.body.as_bytes()));
+    parsing::read(cost, move || parse(rows))
         .await
-        .map_err(|error| StoreError::Io {
-            doing: "parsing the history",
-            why: Box::new(error),
-        })?
+        .map_err(unread)?
 }
 
-/// Writes over a message that is no reply.
+pub(super) fn unread(error: ParsingError) -> StoreError {
+    StoreError::Io {
+        doing: "parsing the history",
+        why: Box::new(error),
+    }
+}
+
+/// Overwrites a message that is not a reply.
 pub(super) async fn revise(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
     message: &Message,
 ) -> Result<(), StoreError> {
-    chats::check(connection, chat).await?;
+    let key = chats::key_of(connection, chat).await?;
     let before = sqlx::query(
-        "SELECT body FROM messages WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL AND reply IS NULL",
+        "SELECT body FROM messages WHERE chat = ?1 AND id = ?2 AND cut_in IS NULL AND reply IS NULL",
     )
-    .bind(chat.id)
-    .bind(&message.id)
+    .bind(&key)
+    .bind(message.id.as_str())
     .fetch_optional(&mut *connection)
     .await?
-    .ok_or(StoreError::NotFound(Thing::Message))?;
-    let before: Message = decode(before.try_get("body")?, "a stored message")?;
-    sqlx::query("UPDATE messages SET body = ?3 WHERE chat_id = ?1 AND id = ?2")
-        .bind(chat.id)
-        .bind(&message.id)
+    .ok_or(StoreError::NotFound(Entity::Message))?;
+    let before = decode_message(before.try_get("body")?, "a stored message")?;
+    sqlx::query("UPDATE messages SET body = ?3 WHERE chat = ?1 AND id = ?2")
+        .bind(&key)
+        .bind(message.id.as_str())
         .bind(encode(message)?)
         .execute(&mut *connection)
         .await?;
     if let Some(title) = title_of(message) {
-        // A title that the message gave grows with it; one that the user gave stays.
-        sqlx::query("UPDATE chats SET title = ?2 WHERE id = ?1 AND (title IS NULL OR title = ?3)")
-            .bind(chat.id)
+        // A title from the message grows with it; one that the user chose stays.
+        sqlx::query("UPDATE chats SET title = ?2 WHERE key = ?1 AND (title IS NULL OR title = ?3)")
+            .bind(&key)
             .bind(title)
             .bind(title_of(&before))
             .execute(connection)
@@ -122,73 +233,85 @@ pub(super) async fn append(
     chat: ChatRef<'_>,
     messages: &[Message],
     cut: Cut<'_>,
-    now: Time,
+    now: Timestamp,
 ) -> Result<Chat, StoreError> {
     let title = messages.iter().find_map(title_of);
-    let begin = chats::touch(Journey::begin(), chat, title.as_deref(), now);
-    let (chat, _) = add(connection, begin, chat, messages, cut, |journey| journey).await?;
-    Ok(chat)
+    let begin = chats::touch(StatementBatch::begin(), chat, title.as_deref(), now);
+    let (found, _) = add(connection, begin, chat, messages, cut, |batch| batch).await?;
+    Ok(found.chat)
 }
 
-/// As [`append`], with the first commit of a reply at the end; a chat that is not there is made.
+/// Like [`append`], with the first commit of a reply at the end; creates the chat if it does not exist.
 pub(super) async fn begin(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
-    Opening { messages, cut }: Opening<'_>,
+    opening: Opening<'_>,
     reply: NewReply<'_>,
-    now: Time,
-) -> Result<Chat, StoreError> {
-    let title = messages.iter().find_map(title_of);
-    let begin = chats::make_or_touch(Journey::begin(), chat, title.as_deref(), now);
+    now: Timestamp,
+) -> Result<FoundChat, StoreError> {
+    let title = opening.messages.iter().find_map(title_of);
+    let begin = chats::make_or_touch(StatementBatch::begin(), chat, title.as_deref(), now);
     let id = reply.id;
-    let insert = |journey| reply.insert(journey, chat);
-    let (chat, last) = add(connection, begin, chat, messages, cut, insert).await?;
+    let Opening {
+        messages,
+        cut,
+        heard,
+    } = opening;
+    let insert = |batch| {
+        let mut batch = branches::note_unseen(reply.insert(batch, chat), chat, id);
+        for message in messages.iter().filter(|_| heard) {
+            batch = branches::note_unseen(batch, chat, &message.id);
+        }
+        batch
+    };
+    let (found, last) = add(connection, begin, chat, messages, cut, insert).await?;
     match last {
-        Some(done) if done.changed == 1 => Ok(chat),
+        Some(done) if done.changed == 1 => Ok(found),
         _ => Err(Conflict::MessageExists { id: id.to_owned() }.into()),
     }
 }
 
-/// Goes on with a transaction that touches the chat: cuts, adds, and does what `then` says with the last messages.
-/// Returns what came of its statement.
+/// Continues a transaction that touches the chat: cuts, adds, and runs the statement of `then` with the last messages.
+/// Returns the result of that statement.
 async fn add(
     connection: &mut SqliteConnection,
-    begin: Journey,
+    begin: StatementBatch,
     chat: ChatRef<'_>,
     messages: &[Message],
     cut: Cut<'_>,
-    then: impl FnOnce(Journey) -> Journey,
-) -> Result<(Chat, Option<Done>), StoreError> {
+    then: impl FnOnce(StatementBatch) -> StatementBatch,
+) -> Result<(FoundChat, Option<StatementResult>), StoreError> {
     let mut found = None;
-    let mut journey = begin;
-    // What a question adds goes with the first journey; long histories and cuts are rare.
+    let mut batch = begin;
+    // What a question adds is part of the first batch; long histories and cuts are rare.
     if messages.len() > TOGETHER || cut != Cut::Nothing {
-        found = Some(chats::found_in(journey.run(connection).await?.get(1))?);
-        journey = Journey::new();
+        found = Some(chats::found_in(batch.run(connection).await?.get(1))?);
+        batch = StatementBatch::new();
     }
     let cut = match cut {
         Cut::Nothing => None,
         Cut::After(id) => self::cut(connection, chat, id, 1).await?,
         Cut::From(id) => self::cut(connection, chat, id, 0).await?,
+        Cut::AllBut(places) => branches::show(connection, chat, places).await?,
     };
     let (rest, last) = messages.split_at(messages.len().saturating_sub(TOGETHER));
     for some in rest.chunks(TOGETHER) {
-        let journey = insert(Journey::new(), chat, some)?;
-        let done = journey.run(connection).await.map_err(constraint)?;
+        let batch = insert(StatementBatch::new(), chat, some)?;
+        let done = batch.run(connection).await.map_err(constraint)?;
         check_inserted(some, done.first())?;
     }
-    let mut done = then(insert(journey, chat, last)?)
+    let mut done = then(insert(batch, chat, last)?)
         .run(connection)
         .await
         .map_err(constraint)?
         .into_iter();
     let mut found = match found {
         Some(found) => found,
-        // Behind the beginning of the transaction.
+        // After the statement that begins the transaction.
         None => chats::found_in(done.nth(1).as_ref())?,
     };
     if let Some(generation) = cut {
-        found.generation = generation;
+        found.chat.generation = generation;
     }
     if !last.is_empty() {
         check_inserted(last, done.next().as_ref())?;
@@ -198,25 +321,29 @@ async fn add(
 
 /// Adds a statement that puts messages at the end of a chat, if there are any.
 fn insert(
-    journey: Journey,
+    batch: StatementBatch,
     chat: ChatRef<'_>,
     messages: &[Message],
-) -> Result<Journey, StoreError> {
+) -> Result<StatementBatch, StoreError> {
     if messages.is_empty() {
-        return Ok(journey);
+        return Ok(batch);
     }
-    let rows = vec!["(?, ?, 'done', ?)"; messages.len()].join(", ");
-    let journey = journey.then(&format!(
-        "INSERT INTO messages (chat_id, id, state, body) VALUES {rows}
-         ON CONFLICT DO NOTHING RETURNING id"
-    ));
-    messages.iter().try_fold(journey, |journey, message| {
+    let rows = vec!["((SELECT key FROM found), ?, 'done', ?)"; messages.len()].join(", ");
+    let batch = batch
+        .then(&format!(
+            "WITH found AS (SELECT key FROM chats WHERE user = ? AND id = ?)
+             INSERT INTO messages (chat, id, state, body) VALUES {rows}
+             ON CONFLICT DO NOTHING RETURNING id"
+        ))
+        .bind(chat.user.as_str())
+        .bind(chat.id.as_str());
+    messages.iter().try_fold(batch, |batch, message| {
         let body = encode(message)?;
-        Ok(journey.bind(chat.id).bind(&message.id).bind(body))
+        Ok(batch.bind(message.id.as_str()).bind(body))
     })
 }
 
-fn check_inserted(messages: &[Message], done: Option<&Done>) -> Result<(), StoreError> {
+fn check_inserted(messages: &[Message], done: Option<&StatementResult>) -> Result<(), StoreError> {
     let inserted: Vec<&str> = done
         .into_iter()
         .flat_map(|done| &done.rows)
@@ -224,7 +351,7 @@ fn check_inserted(messages: &[Message], done: Option<&Done>) -> Result<(), Store
         .collect::<Result<_, sqlx::Error>>()?;
     match messages
         .iter()
-        .find(|message| !inserted.contains(&&*message.id))
+        .find(|message| !inserted.contains(&message.id.as_str()))
     {
         Some(message) => {
             let id = message.id.clone();
@@ -233,30 +360,31 @@ fn check_inserted(messages: &[Message], done: Option<&Done>) -> Result<(), Store
         None if inserted.len() < messages.len() => {
             // Two of them have the same id.
             let id = inserted.last().copied().unwrap_or_default().to_owned();
-            Err(Conflict::MessageExists { id }.into())
+            Err(Conflict::MessageExists { id: id.into() }.into())
         }
         None => Ok(()),
     }
 }
 
-/// Hides the messages from `skip` behind the one with this id. Returns the generation that begins with it.
+/// Hides the messages from `skip` after the one with this id. Returns the generation that begins with the cut.
 async fn cut(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
-    id: &str,
+    id: &MessageId,
     skip: i64,
 ) -> Result<Option<u64>, StoreError> {
+    let key = chats::key_of(connection, chat).await?;
     let at: i64 = sqlx::query_scalar(
-        "SELECT seq FROM messages WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL",
+        "SELECT seq FROM messages WHERE chat = ?1 AND id = ?2 AND cut_in IS NULL",
     )
-    .bind(chat.id)
-    .bind(id)
+    .bind(&key)
+    .bind(id.as_str())
     .fetch_optional(&mut *connection)
     .await?
-    .ok_or(StoreError::NotFound(Thing::Message))?;
+    .ok_or(StoreError::NotFound(Entity::Message))?;
     let first = at + skip;
-    let open = sqlx::query("SELECT 1 FROM messages WHERE chat_id = ?1 AND open = 1 AND seq >= ?2")
-        .bind(chat.id)
+    let open = sqlx::query("SELECT 1 FROM messages WHERE chat = ?1 AND open = 1 AND seq >= ?2")
+        .bind(&key)
         .bind(first)
         .fetch_optional(&mut *connection)
         .await?;
@@ -265,23 +393,17 @@ async fn cut(
     }
     let hidden = sqlx::query(
         "UPDATE messages
-         SET cut_in = (SELECT generation + 1 FROM chats WHERE chats.id = messages.chat_id)
-         WHERE chat_id = ?1 AND seq >= ?2 AND cut_in IS NULL",
+         SET cut_in = (SELECT generation + 1 FROM chats WHERE key = messages.chat)
+         WHERE chat = ?1 AND seq >= ?2 AND cut_in IS NULL",
     )
-    .bind(chat.id)
+    .bind(&key)
     .bind(first)
     .execute(&mut *connection)
     .await?;
     if hidden.rows_affected() == 0 {
         return Ok(None);
     }
-    let generation: i64 = sqlx::query_scalar(
-        "UPDATE chats SET generation = generation + 1 WHERE id = ?1 RETURNING generation",
-    )
-    .bind(chat.id)
-    .fetch_one(connection)
-    .await?;
-    Ok(Some(from_sql(generation)))
+    branches::next_generation(connection, &key).await.map(Some)
 }
 
 impl MessageState {
@@ -293,7 +415,7 @@ impl MessageState {
         }
     }
 
-    fn from_word(word: &str) -> Result<Self, StoreError> {
+    pub(super) fn from_word(word: &str) -> Result<Self, StoreError> {
         [Self::Done, Self::Waiting, Self::Running]
             .into_iter()
             .find(|state| state.word() == word)
@@ -303,7 +425,7 @@ impl MessageState {
     }
 }
 
-/// Writes a value as JSON that is stored in one piece.
+/// Serialises a value for one column.
 pub(super) fn encode(value: &impl Serialize) -> Result<String, StoreError> {
     let json = serde_json::to_string(value).map_err(|error| StoreError::Io {
         doing: "writing JSON",
@@ -313,8 +435,8 @@ pub(super) fn encode(value: &impl Serialize) -> Result<String, StoreError> {
     Ok(json)
 }
 
-/// Reads stored JSON; `what` names it where it is broken. How deep a value may be was decided when it came in: inside of
-/// a message it lies deeper than it did in the request.
+/// Reads stored JSON; `what` names it in an error. Depth was limited when the value came in: inside a message it is
+/// nested deeper than in the request.
 pub(super) fn decode<T: DeserializeOwned>(json: &str, what: &str) -> Result<T, StoreError> {
     let mut reader = serde_json::Deserializer::from_str(json);
     reader.disable_recursion_limit();
@@ -325,7 +447,19 @@ pub(super) fn decode<T: DeserializeOwned>(json: &str, what: &str) -> Result<T, S
         })
 }
 
-/// Refuses what cannot be kept in one piece.
+/// The same for a message, without copying anything twice.
+pub(super) fn decode_message(json: &str, what: &str) -> Result<Message, StoreError> {
+    Message::from_stored(json).map_err(|error| StoreError::Corrupt {
+        what: format!("{what} ({error})"),
+    })
+}
+
+/// Counts are never negative.
+fn count(number: i64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Refuses values that are too large for one column.
 pub(super) fn fits(bytes: usize) -> Result<(), StoreError> {
     if bytes > MAX_BODY_BYTES {
         return Err(StoreError::TooLarge {

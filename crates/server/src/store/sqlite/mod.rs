@@ -1,68 +1,173 @@
-//! The store in SQLite: one file beside the data, written by one connection.
+//! The store in SQLite: one file in the data directory, written by one connection.
 
+mod audit;
+mod branches;
 mod chats;
 mod connection;
-mod extras;
-mod journey;
+mod events;
+mod files;
+mod look;
 mod messages;
 mod replies;
+mod reserve;
+mod statement_batch;
 mod sync;
+mod tool_state;
+mod whole_store;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use adk_bridge_protocol::approval::Time;
+use adk_bridge_protocol::id::{MessageId, UserId};
 use adk_bridge_protocol::message::Message;
+use adk_bridge_protocol::outbox::Audit;
 use adk_bridge_protocol::reply::Record;
+use adk_bridge_protocol::time::Timestamp;
 use serde_json::Value;
 
+use crate::parsing::{self, Room};
+
 use super::{
-    AuditEntry, AuditRow, Before, Change, Chat, ChatRef, Cut, DataDir, FileRow, ListedChat,
-    OpenReply, Opening, Pending, Store, StoreError, StoredEvent, StoredMessage,
+    AuditEntry, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatRef, Cut, DataDir, FileRow,
+    HistorySize, Identity, ListedChat, MessagePage, OpenReply, Opening, OutlineEntry, Pending,
+    PriorContents, Store, StoreError, StoredEvent, StoredMessage, WriteProblem, make_private,
 };
-use connection::{Durable, Readers, Writer};
+use connection::{Durability, Readers, STORE, Writer};
+use reserve::{Released, Reserve, log_pages};
 
 /// The name of the database in the data directory.
 pub const DATABASE: &str = "adk-bridge.db";
 
 pub struct SqliteStore {
+    path: PathBuf,
     writer: Writer,
     readers: Readers,
-    /// Held as long as the database is.
-    _held: (Arc<DataDir>, Option<DataDir>),
+    reserve: Arc<Reserve>,
+    /// Locked while the database is open.
+    _locks: (Arc<DataDir>, Option<DataDir>),
 }
 
 impl SqliteStore {
     /// Opens the database in the data directory, or another one if the configuration names it.
     pub async fn open(data_dir: Arc<DataDir>, database: Option<&Path>) -> Result<Self, StoreError> {
-        let path = database.map_or_else(|| data_dir.path().join(DATABASE), Path::to_owned);
-        let beside = Self::hold(&path, &data_dir)?;
-        connection::prepare(&path).await?;
-        Ok(Self {
-            writer: Writer::new(&path),
-            readers: Readers::new(&path),
-            _held: (data_dir, beside),
-        })
+        Self::open_if(data_dir, database, |_| Ok(())).await
     }
 
-    /// A database that lies elsewhere is held by itself: two data directories may name the same one.
-    fn hold(database: &Path, data_dir: &DataDir) -> Result<Option<DataDir>, StoreError> {
-        let parent = match database.parent() {
-            Some(parent) if parent != Path::new("") => parent.to_owned(),
-            _ => PathBuf::from("."),
+    /// The same, if the caller agrees to the contents of the database; nothing is changed before.
+    pub async fn open_if(
+        data_dir: Arc<DataDir>,
+        database: Option<&Path>,
+        agreed: impl Fn(&PriorContents) -> Result<(), StoreError>,
+    ) -> Result<Self, StoreError> {
+        let path = database.map_or_else(|| data_dir.path().join(DATABASE), Path::to_owned);
+        let path = look::real(&path);
+        let database_lock = Self::lock_database(&path, &data_dir)?;
+        for suffix in ["", "-wal", "-shm", "-reserve"] {
+            make_private(&with_suffix(&path, suffix));
+        }
+        let prepare = async || {
+            if let Some(found) = look::look(&path).await? {
+                agreed(&found)?;
+            }
+            connection::prepare(&path).await
         };
+        let reserve = Arc::new(Reserve::next_to(&path));
+        let mut released = None;
+        match prepare().await {
+            Err(StoreError::Unwritable(WriteProblem::Full)) => {
+                released = Some(reserve.release().leaving_some());
+                prepare().await?;
+            }
+            other => {
+                other?;
+                reserve.take();
+            }
+        }
+        let kept = released.as_ref().map_or(reserve.bytes(), Released::bytes);
+        let store = Self {
+            writer: Writer::new(&path, reserve.clone(), log_pages(kept)),
+            readers: Readers::new(&path),
+            reserve: reserve.clone(),
+            path,
+            _locks: (data_dir, database_lock),
+        };
+        store.finish_deletions().await;
+        if released.is_some() {
+            // The room of the log is room for everything.
+            store.shorten_log().await;
+        }
+        Ok(store)
+    }
+
+    /// Deletes a chat with the reserved room: first the chat is hidden, which takes almost none, then its rows are
+    /// deleted a few at a time. The next start finishes what fails after that: for its user the chat is gone.
+    async fn delete_on_full_disk(&self, chat: ChatRef<'_>) -> Result<Vec<String>, StoreError> {
+        let mut writing = self.writer.turn(chat.user, Durability::Machine).await?;
+        // Other writers wait, so that the room is only for this; and it is not spent on a checkpoint of the log, which
+        // may need more.
+        let _released = self.reserve.release();
+        writing.keep_log().await?;
+        sqlx::query("BEGIN IMMEDIATE")
+            .execute(writing.connection())
+            .await?;
+        let hidden = chats::hide(writing.connection(), chat).await;
+        let files = writing.end(hidden).await?;
+        if self.shorten_log().await {
+            self.finish_deletions().await;
+        }
+        Ok(files)
+    }
+
+    /// Checkpoints and truncates the log. Returns whether there was room to do so: the database may have to grow first.
+    async fn shorten_log(&self) -> bool {
+        let log = std::fs::metadata(with_suffix(&self.path, "-wal"));
+        let has_room = self.reserve.has_room_for(log.map_or(0, |log| log.len()));
+        if has_room {
+            self.writer.shorten_log().await;
+        }
+        has_room
+    }
+
+    /// Deletes the rows of hidden chats, as far as possible.
+    async fn finish_deletions(&self) {
+        loop {
+            let deleted = async {
+                let mut writing = self.writer.begin(STORE, Durability::Process).await?;
+                let result = chats::delete_hidden(writing.connection()).await;
+                writing.end(result).await
+            };
+            match deleted.await {
+                Ok(true) if self.shorten_log().await => {}
+                Ok(true) => {
+                    tracing::warn!(
+                        "the disk is too full to delete all rows of deleted chats; the next start continues"
+                    );
+                    return;
+                }
+                Ok(false) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "the remaining rows of deleted chats stay until the next start");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Locks a database outside of the data directory separately: two data directories may name the same one.
+    fn lock_database(database: &Path, data_dir: &DataDir) -> Result<Option<DataDir>, StoreError> {
+        let parent = look::directory_of(database);
         let same = parent
             .canonicalize()
             .is_ok_and(|parent| parent == data_dir.path());
-        (!same).then(|| DataDir::open(&parent)).transpose()
+        (!same).then(|| DataDir::open(parent)).transpose()
     }
 }
 
-/// Runs `$work` in a transaction of the writer.
+/// Runs `$work` in a transaction of the writer, when the writer is free for `$user`.
 macro_rules! write {
-    ($store:expr, $durable:expr, |$connection:ident| $work:expr) => {
+    ($store:expr, $user:expr, $durable:expr, |$connection:ident| $work:expr) => {
         Box::pin(async move {
-            let mut writing = $store.writer.begin($durable).await?;
+            let mut writing = $store.writer.begin($user, $durable).await?;
             let $connection = writing.connection();
             let result = $work.await;
             writing.end(result).await
@@ -70,7 +175,7 @@ macro_rules! write {
     };
 }
 
-/// Runs `$work`, which is one statement or indifferent to what happens between its statements.
+/// Runs `$work`, which is one statement, or does not depend on what happens between its statements.
 macro_rules! read {
     ($store:expr, |$connection:ident| $work:expr) => {
         Box::pin(async move {
@@ -83,10 +188,10 @@ macro_rules! read {
 }
 
 impl Store for SqliteStore {
-    fn create_chat<'a>(&'a self, chat: ChatRef<'a>, now: Time) -> Pending<'a, Chat> {
-        write!(self, Durable::Machine, |connection| chats::create(
-            connection, chat, now
-        ))
+    fn create_chat<'a>(&'a self, chat: ChatRef<'a>, now: Timestamp) -> Pending<'a, Chat> {
+        write!(self, chat.user, Durability::Machine, |connection| {
+            chats::create(connection, chat, now)
+        })
     }
 
     fn chat<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Option<Chat>> {
@@ -95,9 +200,9 @@ impl Store for SqliteStore {
 
     fn list_chats<'a>(
         &'a self,
-        user: &'a str,
+        user: &'a UserId,
         limit: u32,
-        before: Option<Before<'a>>,
+        before: Option<ChatCursor<'a>>,
     ) -> Pending<'a, Vec<ListedChat>> {
         read!(self, |connection| chats::list(
             connection, user, limit, before
@@ -105,22 +210,84 @@ impl Store for SqliteStore {
     }
 
     fn set_title<'a>(&'a self, chat: ChatRef<'a>, title: &'a str) -> Pending<'a, ()> {
-        write!(self, Durable::Machine, |connection| chats::set_title(
-            connection, chat, title
-        ))
+        write!(self, chat.user, Durability::Machine, |connection| {
+            chats::set_title(connection, chat, title)
+        })
     }
 
     fn delete_chat<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<String>> {
-        write!(self, Durable::Machine, |connection| chats::delete(
-            connection, chat
-        ))
+        Box::pin(async move {
+            let mut writing = self.writer.begin(chat.user, Durability::Machine).await?;
+            let result = chats::delete(writing.connection(), chat).await;
+            match writing.end(result).await {
+                Err(StoreError::Unwritable(WriteProblem::Full)) => {
+                    self.delete_on_full_disk(chat).await
+                }
+                other => other,
+            }
+        })
+    }
+
+    fn history_size<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, HistorySize> {
+        read!(self, |connection| messages::size(connection, chat))
     }
 
     fn messages<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<StoredMessage>> {
         Box::pin(async move {
             let mut reading = self.readers.begin().await?;
+            let bytes = messages::size(reading.connection(), chat).await?.bytes;
+            let mut room = Room::default();
+            if parsing::is_large(bytes) {
+                // Other reads continue while it waits.
+                reading.end(Ok(()))?;
+                room = parsing::room_for(bytes).await.map_err(messages::unread)?;
+                reading = self.readers.begin().await?;
+            }
             let rows = messages::rows(reading.connection(), chat).await;
-            messages::parse(reading.end(rows)?).await
+            messages::parse(reading.end(rows)?, room).await
+        })
+    }
+
+    fn messages_after<'a>(
+        &'a self,
+        chat: ChatRef<'a>,
+        page: MessagePage,
+    ) -> Pending<'a, Vec<StoredMessage>> {
+        Box::pin(async move {
+            let mut reading = self.readers.begin().await?;
+            let places = match messages::places(reading.connection(), chat, page).await {
+                Ok(Some(places)) => places,
+                none => return reading.end(none.map(|_| Vec::new())),
+            };
+            let mut room = Room::default();
+            if parsing::is_large(places.bytes) {
+                // Other reads continue while it waits.
+                reading.end(Ok(()))?;
+                room = parsing::room_for(places.bytes)
+                    .await
+                    .map_err(messages::unread)?;
+                reading = self.readers.begin().await?;
+            }
+            let rows = messages::rows_at(reading.connection(), chat, &places).await;
+            messages::parse(reading.end(rows)?, room).await
+        })
+    }
+
+    fn outline<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<OutlineEntry>> {
+        read!(self, |connection| branches::outline(connection, chat))
+    }
+
+    fn message_at<'a>(&'a self, chat: ChatRef<'a>, place: u64) -> Pending<'a, Option<Message>> {
+        read!(self, |connection| branches::message_at(
+            connection, chat, place
+        ))
+    }
+
+    fn mark_seen<'a>(&'a self, chat: ChatRef<'a>, ids: &'a [MessageId]) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let mut writing = self.writer.turn(chat.user, Durability::Process).await?;
+            let result = branches::mark_seen(writing.connection(), chat, ids).await;
+            writing.release_after(result)
         })
     }
 
@@ -129,19 +296,19 @@ impl Store for SqliteStore {
         chat: ChatRef<'a>,
         messages: &'a [Message],
         cut: Cut<'a>,
-        now: Time,
+        now: Timestamp,
     ) -> Pending<'a, Chat> {
         Box::pin(async move {
-            let mut writing = self.writer.turn(Durable::Process).await?;
+            let mut writing = self.writer.turn(chat.user, Durability::Process).await?;
             let result = messages::append(writing.connection(), chat, messages, cut, now).await;
             writing.end(result).await
         })
     }
 
     fn revise<'a>(&'a self, chat: ChatRef<'a>, message: &'a Message) -> Pending<'a, ()> {
-        write!(self, Durable::Process, |connection| messages::revise(
-            connection, chat, message
-        ))
+        write!(self, chat.user, Durability::Process, |connection| {
+            messages::revise(connection, chat, message)
+        })
     }
 
     fn begin<'a>(
@@ -150,11 +317,11 @@ impl Store for SqliteStore {
         opening: Opening<'a>,
         record: &'a Record,
         audit: &'a [AuditEntry],
-        now: Time,
+        now: Timestamp,
     ) -> Pending<'a, Chat> {
         Box::pin(async move {
-            let encoded = replies::Encoded::new(record)?;
-            let mut writing = self.writer.turn(durable(record, audit)).await?;
+            let encoded = replies::EncodedRecord::new(record)?;
+            let mut writing = self.writer.turn(chat.user, durable(record, audit)).await?;
             let connection = writing.connection();
             let result =
                 replies::begin(connection, chat, opening, record, encoded, audit, now).await;
@@ -167,19 +334,19 @@ impl Store for SqliteStore {
         chat: ChatRef<'a>,
         record: &'a Record,
         audit: &'a [AuditEntry],
-        now: Time,
+        now: Timestamp,
     ) -> Pending<'a, ()> {
         Box::pin(async move {
-            // Long messages are written out before others are kept waiting.
-            let mut encoded = replies::Encoded::new(record)?;
-            let mut writing = self.writer.turn(durable(record, audit)).await?;
+            // Long messages are serialised before the writer is taken.
+            let mut encoded = replies::EncodedRecord::new(record)?;
+            let mut writing = self.writer.turn(chat.user, durable(record, audit)).await?;
             if replies::is_plain(record, audit) {
                 let connection = writing.connection();
                 let done = replies::rewrite(connection, chat, record, encoded, now).await;
                 if !matches!(done, Ok(false)) {
-                    return writing.ended(done.map(|_| ()));
+                    return writing.release_after(done.map(|_| ()));
                 }
-                encoded = replies::Encoded::new(record)?;
+                encoded = replies::EncodedRecord::new(record)?;
             }
             let result =
                 replies::commit(writing.connection(), chat, record, encoded, audit, now).await;
@@ -189,10 +356,10 @@ impl Store for SqliteStore {
 
     fn checkpoint<'a>(&'a self, chat: ChatRef<'a>, record: &'a Record) -> Pending<'a, ()> {
         Box::pin(async move {
-            let encoded = replies::Encoded::new(record)?;
-            let mut writing = self.writer.turn(Durable::Process).await?;
+            let encoded = replies::EncodedRecord::new(record)?;
+            let mut writing = self.writer.turn(chat.user, Durability::Process).await?;
             let result = replies::checkpoint(writing.connection(), chat, record, encoded).await;
-            writing.ended(result)
+            writing.release_after(result)
         })
     }
 
@@ -204,20 +371,30 @@ impl Store for SqliteStore {
         read!(self, |connection| replies::open_in(connection, chat))
     }
 
-    fn reply<'a>(&'a self, chat: ChatRef<'a>, message_id: &'a str) -> Pending<'a, Option<Record>> {
+    fn reply<'a>(
+        &'a self,
+        chat: ChatRef<'a>,
+        message_id: &'a MessageId,
+    ) -> Pending<'a, Option<Record>> {
         read!(self, |connection| replies::of_message(
             connection, chat, message_id
         ))
     }
 
     fn append_audit<'a>(&'a self, chat: ChatRef<'a>, audit: &'a [AuditEntry]) -> Pending<'a, ()> {
-        write!(self, Durable::Machine, |connection| extras::append_audit(
-            connection, chat, audit
-        ))
+        write!(self, chat.user, Durability::Machine, |connection| {
+            audit::append(connection, chat, audit)
+        })
     }
 
-    fn audit<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<AuditRow>> {
-        read!(self, |connection| extras::audit(connection, chat))
+    fn audit<'a>(&'a self, chat: ChatRef<'a>, page: AuditPage) -> Pending<'a, Vec<AuditRow>> {
+        read!(self, |connection| audit::list(connection, chat, page))
+    }
+
+    fn has_refused<'a>(&'a self, chat: ChatRef<'a>, audit: &'a Audit) -> Pending<'a, bool> {
+        read!(self, |connection| audit::has_refused(
+            connection, chat, audit
+        ))
     }
 
     fn update_state<'a>(
@@ -226,42 +403,89 @@ impl Store for SqliteStore {
         key: &'a str,
         change: Change<'a>,
     ) -> Pending<'a, Value> {
-        write!(self, Durable::Machine, |connection| extras::update_state(
-            connection, chat, key, change
-        ))
+        write!(self, chat.user, Durability::Machine, |connection| {
+            tool_state::update(connection, chat, key, change)
+        })
     }
 
     fn append_events<'a>(
         &'a self,
         chat: ChatRef<'a>,
         generation: u64,
-        message_id: &'a str,
+        message_id: &'a MessageId,
         events: Vec<String>,
     ) -> Pending<'a, ()> {
         // The commit of the reply that they belong to follows and makes them durable with it.
-        write!(self, Durable::Process, |connection| extras::append_events(
-            connection, chat, generation, message_id, events
-        ))
+        write!(self, chat.user, Durability::Process, |connection| {
+            events::append(connection, chat, generation, message_id, events)
+        })
     }
 
     fn events<'a>(&'a self, chat: ChatRef<'a>, generation: u64) -> Pending<'a, Vec<StoredEvent>> {
-        read!(self, |connection| extras::events(
+        read!(self, |connection| events::list(
             connection, chat, generation
         ))
     }
 
     fn add_file<'a>(&'a self, file: &'a FileRow) -> Pending<'a, ()> {
-        write!(self, Durable::Machine, |connection| extras::add_file(
-            connection, file
-        ))
+        write!(self, &file.user, Durability::Machine, |connection| {
+            files::add(connection, file)
+        })
     }
 
-    fn file<'a>(&'a self, user: &'a str, id: &'a str) -> Pending<'a, Option<FileRow>> {
-        read!(self, |connection| extras::file(connection, user, id))
+    fn file<'a>(&'a self, user: &'a UserId, id: &'a str) -> Pending<'a, Option<FileRow>> {
+        read!(self, |connection| files::get(connection, Some(user), id))
+    }
+
+    fn any_file<'a>(&'a self, id: &'a str) -> Pending<'a, Option<FileRow>> {
+        read!(self, |connection| files::get(connection, None, id))
+    }
+
+    fn secret<'a>(&'a self, name: &'a str, fresh: &'a [u8]) -> Pending<'a, Vec<u8>> {
+        write!(self, STORE, Durability::Machine, |connection| {
+            whole_store::secret(connection, name, fresh)
+        })
     }
 
     fn file_ids(&self) -> Pending<'_, Vec<String>> {
-        read!(self, |connection| extras::file_ids(connection))
+        read!(self, |connection| files::ids(connection))
+    }
+
+    fn deleted_files(&self) -> Pending<'_, Vec<String>> {
+        read!(self, |connection| files::deleted(connection))
+    }
+
+    fn forget_deleted_files<'a>(&'a self, ids: &'a [String]) -> Pending<'a, ()> {
+        write!(self, STORE, Durability::Process, |connection| {
+            files::forget_deleted(connection, ids)
+        })
+    }
+
+    fn identity(&self) -> Pending<'_, Identity> {
+        Box::pin(async move {
+            let mut reading = self.readers.begin().await?;
+            let found = whole_store::identity(reading.connection()).await;
+            let (id, is_empty) = reading.end(found)?;
+            let place = self.path.clone();
+            Ok(Identity {
+                id,
+                place,
+                is_empty,
+            })
+        })
+    }
+
+    fn try_write(&self, now: Timestamp) -> Pending<'_, ()> {
+        Box::pin(async move {
+            self.writer.try_write(now).await?;
+            // There may be more room than before.
+            self.reserve.take();
+            Ok(())
+        })
+    }
+
+    fn stored_bytes(&self) -> Pending<'_, Vec<(UserId, u64)>> {
+        read!(self, |connection| whole_store::stored_bytes(connection))
     }
 
     fn close(&self) -> Pending<'_, ()> {
@@ -273,16 +497,23 @@ impl Store for SqliteStore {
     }
 }
 
-/// What was decided, or runs, is on the disk before anybody goes on; what was only said may be a moment behind.
-fn durable(record: &Record, audit: &[AuditEntry]) -> Durable {
+/// Decisions and running tools are on the disk before anything follows; text may be a moment behind.
+fn durable(record: &Record, audit: &[AuditEntry]) -> Durability {
     if replies::must_last(record, audit) {
-        Durable::Machine
+        Durability::Machine
     } else {
-        Durable::Process
+        Durability::Process
     }
 }
 
-/// Times are far below the largest signed number; one that is not was made up by somebody.
+/// The name of a file that belongs to the database.
+fn with_suffix(database: &Path, suffix: &str) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Times are far below the largest signed number; a larger one is not genuine.
 fn to_sql(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

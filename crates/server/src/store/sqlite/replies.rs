@@ -3,31 +3,34 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use adk_bridge_protocol::approval::{Approval, ApprovalState, Time};
+use adk_bridge_protocol::approval::{Approval, ApprovalState};
 use adk_bridge_protocol::calls::{Call, CallState, Calls, RunsOn, Settled};
+use adk_bridge_protocol::id::MessageId;
 use adk_bridge_protocol::reply::{Ended, Record};
+use adk_bridge_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use sqlx::error::ErrorKind;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
-use super::journey::Journey;
-use super::messages::{decode, encode};
-use super::{chats, extras, messages, to_sql};
+use super::messages::{decode, decode_message, encode};
+use super::statement_batch::StatementBatch;
+use super::{audit, branches, chats, messages, to_sql};
 use crate::store::{
-    AuditEntry, Chat, ChatRef, Conflict, MessageState, OpenReply, Opening, StoreError, Thing,
+    AuditEntry, Chat, ChatRef, Conflict, Entity, MessageState, OpenReply, Opening, StoreError,
 };
 
 /// A record as it is stored.
 #[derive(Clone)]
-pub(super) struct Encoded {
+pub(super) struct EncodedRecord {
     body: String,
     reply: String,
 }
 
-/// A record without its message, which is stored once, with the others of the chat.
+/// A record without its message, which is stored with the other messages of the chat.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Rest<'r> {
+struct RecordFields<'r> {
     calls: Cow<'r, Calls>,
     asking: bool,
     steps: u32,
@@ -36,7 +39,7 @@ struct Rest<'r> {
     ended: Option<Ended>,
 }
 
-impl Encoded {
+impl EncodedRecord {
     pub(super) fn new(record: &Record) -> Result<Self, StoreError> {
         // Named one by one, so that a new field is not forgotten here.
         let Record {
@@ -49,7 +52,7 @@ impl Encoded {
         } = record;
         Ok(Self {
             body: encode(message)?,
-            reply: encode(&Rest {
+            reply: encode(&RecordFields {
                 calls: Cow::Borrowed(calls),
                 asking: *asking,
                 steps: *steps,
@@ -60,16 +63,16 @@ impl Encoded {
     }
 }
 
-/// A reply that is not in the store.
+/// A reply that is not stored yet.
 pub(super) struct NewReply<'r> {
-    pub(super) id: &'r str,
+    pub(super) id: &'r MessageId,
     state: MessageState,
     open: bool,
-    encoded: Encoded,
+    encoded: EncodedRecord,
 }
 
 impl<'r> NewReply<'r> {
-    pub(super) fn new(record: &'r Record, encoded: Encoded) -> Self {
+    pub(super) fn new(record: &'r Record, encoded: EncodedRecord) -> Self {
         Self {
             id: &record.message.id,
             state: state_of(record),
@@ -78,30 +81,28 @@ impl<'r> NewReply<'r> {
         }
     }
 
-    /// Adds a statement that puts it at the end of the chat; it changes nothing where the id is taken, and tells nothing
-    /// of somebody else's chat.
-    pub(super) fn insert(self, journey: Journey, chat: ChatRef<'_>) -> Journey {
-        journey
+    /// Adds a statement that puts it at the end of the chat; it changes nothing if the id is taken, or if there is no
+    /// such chat.
+    pub(super) fn insert(self, batch: StatementBatch, chat: ChatRef<'_>) -> StatementBatch {
+        batch
             .then(
-                "INSERT INTO messages (chat_id, id, state, open, reply, body)
-                 SELECT ?, ?, ?, ?, ?, ?
-                 WHERE NOT EXISTS (SELECT 1 FROM messages WHERE chat_id = ? AND id = ?)
-                   AND EXISTS (SELECT 1 FROM chats WHERE id = ? AND user = ?)",
+                "INSERT INTO messages (chat, id, state, open, reply, body)
+                 SELECT key, ?, ?, ?, ?, ? FROM chats
+                 WHERE user = ? AND chats.id = ?
+                   AND NOT EXISTS (SELECT 1 FROM messages WHERE chat = key AND messages.id = ?)",
             )
-            .bind(chat.id)
-            .bind(self.id)
+            .bind(self.id.as_str())
             .bind(self.state.word())
             .bind(self.open)
             .bind(self.encoded.reply)
             .bind(self.encoded.body)
-            .bind(chat.id)
-            .bind(self.id)
-            .bind(chat.id)
-            .bind(chat.user)
+            .bind(chat.user.as_str())
+            .bind(chat.id.as_str())
+            .bind(self.id.as_str())
     }
 }
 
-/// Whether something was decided, has run or is about to.
+/// Whether something was decided, has run or is about to run.
 pub(super) fn must_last(record: &Record, audit: &[AuditEntry]) -> bool {
     !audit.is_empty() || record.calls.iter().any(is_running)
 }
@@ -112,41 +113,40 @@ pub(super) async fn begin(
     chat: ChatRef<'_>,
     opening: Opening<'_>,
     record: &Record,
-    encoded: Encoded,
+    encoded: EncodedRecord,
     audit: &[AuditEntry],
-    now: Time,
+    now: Timestamp,
 ) -> Result<Chat, StoreError> {
     let reply = NewReply::new(record, encoded);
     let found = messages::begin(connection, chat, opening, reply, now).await?;
-    store_approvals(connection, chat, record).await?;
-    journal_runs(connection, chat, record, now).await?;
-    extras::insert_audit(connection, chat, audit).await?;
-    Ok(found)
+    store_approvals(connection, &found.key, record).await?;
+    journal_runs(connection, &found.key, record, now).await?;
+    audit::insert(connection, chat, audit).await?;
+    Ok(found.chat)
 }
 
-/// Whether nothing is stored but the message and how far it is.
+/// Whether only the message and its state have to be stored.
 pub(super) fn is_plain(record: &Record, audit: &[AuditEntry]) -> bool {
     let bare = |call: &Call| call.approval.is_none() && call.runs_on != RunsOn::Server;
     audit.is_empty() && record.calls.iter().all(bare)
 }
 
-/// A whole commit of a reply that is stored already and plain, in one journey. Says false where it is not stored, and
-/// has then done nothing.
+/// Commits a plain reply that is stored already, in one batch. Returns false, and changes nothing, if it is not stored.
 pub(super) async fn rewrite(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
     record: &Record,
-    encoded: Encoded,
-    now: Time,
+    encoded: EncodedRecord,
+    now: Timestamp,
 ) -> Result<bool, StoreError> {
-    let done = update(Journey::begin(), chat, record, encoded)
+    let done = update(StatementBatch::begin(), chat, record, encoded)
         .then(
             "UPDATE chats SET updated_at = max(updated_at, ?)
-             WHERE id = ? AND user = ? AND changes() > 0",
+             WHERE user = ? AND id = ? AND changes() > 0",
         )
-        .bind(to_sql(now))
-        .bind(chat.id)
-        .bind(chat.user)
+        .bind(to_sql(now.as_millis()))
+        .bind(chat.user.as_str())
+        .bind(chat.id.as_str())
         .then("COMMIT")
         .run(connection)
         .await
@@ -159,55 +159,55 @@ pub(super) async fn commit(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
     record: &Record,
-    encoded: Encoded,
+    encoded: EncodedRecord,
     audit: &[AuditEntry],
-    now: Time,
+    now: Timestamp,
 ) -> Result<(), StoreError> {
-    let journey = chats::touch(Journey::begin(), chat, None, now);
-    let done = update(journey, chat, record, encoded.clone())
+    let batch = chats::touch(StatementBatch::begin(), chat, None, now);
+    let done = update(batch, chat, record, encoded.clone())
         .run(connection)
         .await
         .map_err(constraint)?;
-    chats::found_in(done.get(1))?;
+    let key = chats::found_in(done.get(1))?.key;
     if done.get(2).is_none_or(|updated| updated.changed == 0) {
-        insert(connection, chat, record, encoded).await?;
+        insert(connection, chat, &key, record, encoded).await?;
     }
-    store_approvals(connection, chat, record).await?;
-    journal_runs(connection, chat, record, now).await?;
-    extras::insert_audit(connection, chat, audit).await
+    store_approvals(connection, &key, record).await?;
+    journal_runs(connection, &key, record, now).await?;
+    audit::insert(connection, chat, audit).await
 }
 
 pub(super) async fn checkpoint(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
     record: &Record,
-    encoded: Encoded,
+    encoded: EncodedRecord,
 ) -> Result<(), StoreError> {
-    let done = update(Journey::new(), chat, record, encoded)
+    let done = update(StatementBatch::new(), chat, record, encoded)
         .run(connection)
         .await
         .map_err(constraint)?;
     if done.first().is_some_and(|updated| updated.changed > 0) {
         return Ok(());
     }
-    chats::check(connection, chat).await?;
-    Err(StoreError::NotFound(Thing::Message))
+    chats::key_of(connection, chat).await?;
+    Err(StoreError::NotFound(Entity::Message))
 }
 
 pub(super) async fn open_all(
     connection: &mut SqliteConnection,
 ) -> Result<Vec<OpenReply>, StoreError> {
     sqlx::query(
-        "SELECT chats.user, chats.id FROM messages JOIN chats ON chats.id = messages.chat_id
-         WHERE messages.open = 1 ORDER BY messages.seq",
+        "SELECT chats.user, chats.id FROM messages JOIN chats ON key = messages.chat
+         WHERE messages.open = 1 AND chats.user <> '' ORDER BY messages.seq",
     )
     .fetch_all(connection)
     .await?
     .iter()
     .map(|row| {
         Ok(OpenReply {
-            user: row.try_get(0)?,
-            chat_id: row.try_get(1)?,
+            user: row.try_get::<String, _>(0)?.into(),
+            chat_id: row.try_get::<String, _>(1)?.into(),
         })
     })
     .collect()
@@ -219,11 +219,11 @@ pub(super) async fn open_in(
 ) -> Result<Vec<Record>, StoreError> {
     let rows = sqlx::query(
         "SELECT reply, body FROM chats
-         JOIN messages ON messages.chat_id = chats.id AND open = 1
-         WHERE chats.id = ?1 AND user = ?2 ORDER BY seq",
+         JOIN messages ON messages.chat = chats.key AND open = 1
+         WHERE user = ?1 AND chats.id = ?2 ORDER BY seq",
     )
-    .bind(chat.id)
-    .bind(chat.user)
+    .bind(chat.user.as_str())
+    .bind(chat.id.as_str())
     .fetch_all(connection)
     .await?;
     let records: Result<Vec<_>, _> = rows.into_iter().map(|row| record_of(Some(row))).collect();
@@ -233,31 +233,31 @@ pub(super) async fn open_in(
 pub(super) async fn of_message(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
-    message_id: &str,
+    message_id: &MessageId,
 ) -> Result<Option<Record>, StoreError> {
     let row = sqlx::query(
         "SELECT reply, body FROM chats
-         LEFT JOIN messages ON messages.chat_id = chats.id AND messages.id = ?3
+         LEFT JOIN messages ON messages.chat = chats.key AND messages.id = ?3
                             AND cut_in IS NULL AND reply IS NOT NULL
-         WHERE chats.id = ?1 AND user = ?2",
+         WHERE user = ?1 AND chats.id = ?2",
     )
-    .bind(chat.id)
-    .bind(chat.user)
-    .bind(message_id)
+    .bind(chat.user.as_str())
+    .bind(chat.id.as_str())
+    .bind(message_id.as_str())
     .fetch_optional(connection)
     .await?;
     record_of(row)
 }
 
-/// The record in a row of a chat: no row is no chat, an empty one no reply.
+/// The record in a row of a chat: no row means no chat, an empty one no reply.
 fn record_of(row: Option<SqliteRow>) -> Result<Option<Record>, StoreError> {
-    let row = row.ok_or(StoreError::NotFound(Thing::Chat))?;
+    let row = row.ok_or(StoreError::NotFound(Entity::Chat))?;
     let Some(rest) = row.try_get(0)? else {
         return Ok(None);
     };
-    let rest: Rest<'_> = decode(rest, "the record of a reply")?;
+    let rest: RecordFields<'_> = decode(rest, "the record of a reply")?;
     Ok(Some(Record {
-        message: decode(row.try_get(1)?, "the message of a reply")?,
+        message: decode_message(row.try_get(1)?, "the message of a reply")?,
         calls: rest.calls.into_owned(),
         asking: rest.asking,
         steps: rest.steps,
@@ -266,34 +266,38 @@ fn record_of(row: Option<SqliteRow>) -> Result<Option<Record>, StoreError> {
     }))
 }
 
-/// Adds a statement that writes over a reply which is stored already; where there is none, nor the chat, it changes
-/// nothing.
-fn update(journey: Journey, chat: ChatRef<'_>, record: &Record, encoded: Encoded) -> Journey {
-    journey
+/// Adds a statement that overwrites a stored reply; it changes nothing if there is no such reply or chat.
+fn update(
+    batch: StatementBatch,
+    chat: ChatRef<'_>,
+    record: &Record,
+    encoded: EncodedRecord,
+) -> StatementBatch {
+    batch
         .then(
             "UPDATE messages SET state = ?, open = ?, reply = ?, body = ?
-             WHERE chat_id = ? AND id = ? AND cut_in IS NULL AND reply IS NOT NULL
-               AND EXISTS (SELECT 1 FROM chats WHERE id = ? AND user = ?)",
+             WHERE chat = (SELECT key FROM chats WHERE user = ? AND chats.id = ?)
+               AND id = ? AND cut_in IS NULL AND reply IS NOT NULL",
         )
         .bind(state_of(record).word())
         .bind(is_open(record))
         .bind(encoded.reply)
         .bind(encoded.body)
-        .bind(chat.id)
-        .bind(&record.message.id)
-        .bind(chat.id)
-        .bind(chat.user)
+        .bind(chat.user.as_str())
+        .bind(chat.id.as_str())
+        .bind(record.message.id.as_str())
 }
 
 /// Puts a new reply at the end of the chat.
 async fn insert(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
+    key: &str,
     record: &Record,
-    encoded: Encoded,
+    encoded: EncodedRecord,
 ) -> Result<(), StoreError> {
-    let done = NewReply::new(record, encoded)
-        .insert(Journey::new(), chat)
+    let insert = NewReply::new(record, encoded).insert(StatementBatch::new(), chat);
+    let done = branches::note_unseen(insert, chat, &record.message.id)
         .run(connection)
         .await
         .map_err(constraint)?;
@@ -302,9 +306,9 @@ async fn insert(
     }
     let id = record.message.id.clone();
     let shown =
-        sqlx::query("SELECT 1 FROM messages WHERE chat_id = ?1 AND id = ?2 AND cut_in IS NULL")
-            .bind(chat.id)
-            .bind(&id)
+        sqlx::query("SELECT 1 FROM messages WHERE chat = ?1 AND id = ?2 AND cut_in IS NULL")
+            .bind(key)
+            .bind(id.as_str())
             .fetch_optional(connection)
             .await?;
     Err(match shown {
@@ -314,10 +318,10 @@ async fn insert(
     .into())
 }
 
-/// Stores new approvals, and decides open ones. What was decided stays as it is: anything else is a conflict.
+/// Stores new approvals, and decides open ones. A decision never changes: a different one is a conflict.
 async fn store_approvals(
     connection: &mut SqliteConnection,
-    chat: ChatRef<'_>,
+    chat: &str,
     record: &Record,
 ) -> Result<(), StoreError> {
     let asked = || {
@@ -329,28 +333,27 @@ async fn store_approvals(
     if asked().next().is_none() {
         return Ok(());
     }
-    let stored: HashMap<String, (String, Option<String>)> = sqlx::query(
-        "SELECT id, state, reason FROM approvals WHERE chat_id = ?1 AND message_id = ?2",
-    )
-    .bind(chat.id)
-    .bind(&record.message.id)
-    .fetch_all(&mut *connection)
-    .await?
-    .iter()
-    .map(|row| Ok((row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?))))
-    .collect::<Result<_, sqlx::Error>>()?;
+    let stored: HashMap<String, (String, Option<String>)> =
+        sqlx::query("SELECT id, state, reason FROM approvals WHERE chat = ?1 AND message_id = ?2")
+            .bind(chat)
+            .bind(record.message.id.as_str())
+            .fetch_all(&mut *connection)
+            .await?
+            .iter()
+            .map(|row| Ok((row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?))))
+            .collect::<Result<_, sqlx::Error>>()?;
     for (call, approval) in asked() {
         let word = approval_word(&approval.state);
-        match stored.get(&approval.id) {
+        match stored.get(approval.id.as_str()) {
             None => ask(connection, chat, record, call, approval).await?,
             Some((state, reason)) if state == word && reason.as_deref() == approval.reason() => {}
             Some((state, _)) => {
                 let decided = sqlx::query(
                     "UPDATE approvals SET state = ?3, reason = ?4
-                     WHERE chat_id = ?1 AND id = ?2 AND state = 'requested'",
+                     WHERE chat = ?1 AND id = ?2 AND state = 'requested'",
                 )
-                .bind(chat.id)
-                .bind(&approval.id)
+                .bind(chat)
+                .bind(approval.id.as_str())
                 .bind(word)
                 .bind(approval.reason())
                 .execute(&mut *connection)
@@ -366,26 +369,26 @@ async fn store_approvals(
 
 async fn ask(
     connection: &mut SqliteConnection,
-    chat: ChatRef<'_>,
+    chat: &str,
     record: &Record,
     call: &Call,
     approval: &Approval,
 ) -> Result<(), StoreError> {
     let inserted = sqlx::query(
-        "INSERT INTO approvals (chat_id, id, message_id, call_id, tool, input, input_hash,
+        "INSERT INTO approvals (chat, id, message_id, call_id, tool, input, input_hash,
                                 asked_at, expires_at, state, reason)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
          ON CONFLICT DO NOTHING",
     )
-    .bind(chat.id)
-    .bind(&approval.id)
-    .bind(&record.message.id)
-    .bind(&call.id)
+    .bind(chat)
+    .bind(approval.id.as_str())
+    .bind(record.message.id.as_str())
+    .bind(call.id.as_str())
     .bind(&call.name)
     .bind(encode(&call.input)?)
     .bind(&approval.input_hash)
-    .bind(to_sql(approval.asked_at))
-    .bind(to_sql(approval.expires_at))
+    .bind(to_sql(approval.asked_at.as_millis()))
+    .bind(to_sql(approval.expires_at.as_millis()))
     .bind(approval_word(&approval.state))
     .bind(approval.reason())
     .execute(connection)
@@ -396,12 +399,12 @@ async fn ask(
     Ok(())
 }
 
-/// Journals the runs of server tools. Remote ones are the remote server's, and may be told to run again.
+/// Journals the runs of server tools. Those of a remote agent are its own, and may be run again.
 async fn journal_runs(
     connection: &mut SqliteConnection,
-    chat: ChatRef<'_>,
+    chat: &str,
     record: &Record,
-    now: Time,
+    now: Timestamp,
 ) -> Result<(), StoreError> {
     let mine = || {
         record.calls.iter().filter(|call| {
@@ -412,41 +415,40 @@ async fn journal_runs(
     if mine().next().is_none() {
         return Ok(());
     }
-    let stored: HashMap<String, Option<String>> = sqlx::query(
-        "SELECT call_id, outcome FROM tool_runs WHERE chat_id = ?1 AND message_id = ?2",
-    )
-    .bind(chat.id)
-    .bind(&record.message.id)
-    .fetch_all(&mut *connection)
-    .await?
-    .iter()
-    .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
-    .collect::<Result<_, sqlx::Error>>()?;
+    let stored: HashMap<String, Option<String>> =
+        sqlx::query("SELECT call_id, outcome FROM tool_runs WHERE chat = ?1 AND message_id = ?2")
+            .bind(chat)
+            .bind(record.message.id.as_str())
+            .fetch_all(&mut *connection)
+            .await?
+            .iter()
+            .map(|row| Ok((row.try_get(0)?, row.try_get(1)?)))
+            .collect::<Result<_, sqlx::Error>>()?;
     for call in mine() {
-        let changed = match (call.settled(), stored.get(&call.id)) {
-            // Settled without ever having run, or being run again because it may be.
+        let changed = match (call.settled(), stored.get(call.id.as_str())) {
+            // Settled without having run, or run again because it is idempotent.
             (Some(_), None) | (None, Some(None)) => continue,
             (Some(how), Some(Some(outcome))) if outcome_word(how) == outcome => continue,
             (None, None) => sqlx::query(
-                "INSERT INTO tool_runs (chat_id, call_id, message_id, tool, started_at)
+                "INSERT INTO tool_runs (chat, call_id, message_id, tool, started_at)
                      VALUES (?1, ?2, ?3, ?4, ?5)
                      ON CONFLICT DO NOTHING",
             )
-            .bind(chat.id)
-            .bind(&call.id)
-            .bind(&record.message.id)
+            .bind(chat)
+            .bind(call.id.as_str())
+            .bind(record.message.id.as_str())
             .bind(&call.name)
-            .bind(to_sql(now))
+            .bind(to_sql(now.as_millis()))
             .execute(&mut *connection)
             .await?
             .rows_affected(),
             (Some(how), Some(None)) => sqlx::query(
                 "UPDATE tool_runs SET finished_at = ?3, outcome = ?4
-                     WHERE chat_id = ?1 AND call_id = ?2 AND finished_at IS NULL",
+                     WHERE chat = ?1 AND call_id = ?2 AND finished_at IS NULL",
             )
-            .bind(chat.id)
-            .bind(&call.id)
-            .bind(to_sql(now))
+            .bind(chat)
+            .bind(call.id.as_str())
+            .bind(to_sql(now.as_millis()))
             .bind(outcome_word(how))
             .execute(&mut *connection)
             .await?
@@ -488,11 +490,13 @@ fn contradiction(approval: &Approval, stored: &str) -> Conflict {
     }
 }
 
-/// What the database itself refuses: a second open reply in a chat, and messages without a chat.
+/// Errors of the database's own constraints: a second open reply in a chat, and messages without a chat.
 pub(super) fn constraint(error: sqlx::Error) -> StoreError {
     match error.as_database_error() {
         Some(violated) if violated.is_unique_violation() => Conflict::ReplyOpen.into(),
-        Some(violated) if violated.is_foreign_key_violation() => StoreError::NotFound(Thing::Chat),
+        Some(violated) if violated.kind() == ErrorKind::NotNullViolation => {
+            StoreError::NotFound(Entity::Chat)
+        }
         _ => error.into(),
     }
 }

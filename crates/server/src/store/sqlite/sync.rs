@@ -1,4 +1,4 @@
-//! Brings to the disk what was committed without waiting for it.
+//! Syncs commits to the disk that did not wait for it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How much of a conversation a power cut may take: what was said in so much time. A wait for the disk with every turn
-/// would cost as much CPU as the rest of the turn in the store, and one in a second costs nothing.
+/// How much of a conversation a power cut may lose. Waiting for the disk in every turn would cost as much CPU as the
+/// rest of the turn in the store; once in a second costs nothing.
 const WITHIN: Duration = Duration::from_secs(1);
 
 /// Syncs the log of the database some time after it was written to.
@@ -18,10 +18,8 @@ pub(super) struct Sync {
 
 impl Sync {
     pub(super) fn of_log(database: &Path) -> Self {
-        let mut log = database.as_os_str().to_owned();
-        log.push("-wal");
         Self {
-            log: log.into(),
+            log: super::with_suffix(database, "-wal"),
             due: Arc::default(),
         }
     }
@@ -35,13 +33,13 @@ impl Sync {
         tokio::spawn(async move {
             tokio::time::sleep(WITHIN).await;
             due.store(false, Ordering::Relaxed);
-            // SQLite holds no lock on its log, so that closing this handle takes none away.
+            // SQLite has no lock on its log, so closing this handle releases none.
             let synced = tokio::task::spawn_blocking(move || {
                 File::open(&log).and_then(|log| log.sync_data())
             });
             match synced.await {
                 Ok(Ok(())) => {}
-                // Closed meanwhile: the last connection brings the log into the database and removes it.
+                // Closed meanwhile: the last connection checkpoints the log and removes it.
                 Ok(Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Ok(Err(error)) => tracing::warn!(%error, "the log of the database is not synced"),
                 Err(error) => tracing::warn!(%error, "the log of the database is not synced"),

@@ -1,7 +1,7 @@
 //! How much speech and how many pictures a live connection may send.
 //!
-//! A bucket for each: it is refilled at the allowed rate, and what a frame holds is taken out of it. A microphone never
-//! empties it; what a client kept while its network stood still fits in at once.
+//! A token bucket for each: refilled at the allowed rate, and each frame takes its bytes out of it. A microphone never
+//! empties it; what a client buffered while its network stalled fits in at once.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Meter {
         }
     }
 
-    /// Counts what goes to the model; says what is wrong where it is too much.
+    /// Counts input for the model; returns an error if it is too much.
     pub(super) fn count(&mut self, input: &LiveInput, now: Instant) -> Result<(), String> {
         let (what, bucket, bytes) = match input {
             LiveInput::Audio { pcm, .. } => ("speech", &mut self.audio, pcm.len()),
@@ -49,7 +49,7 @@ impl Meter {
         match bucket.take(bytes, now) {
             true => Ok(()),
             false => Err(format!(
-                "more {what} than {} bytes a second; send them as fast as they are recorded",
+                "more {what} than {} bytes per second; send at the rate of recording",
                 bucket.rate
             )),
         }
@@ -72,7 +72,7 @@ impl Bucket {
     fn take(&mut self, bytes: usize, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.at);
         let refill = passed.as_micros().saturating_mul(self.rate as u128) / 1_000_000;
-        // The clock goes on only with whole bytes, or frames in quick succession would refill nothing.
+        // The clock advances only by whole bytes, or frames in quick succession would refill nothing.
         if refill > 0 {
             let refill = u64::try_from(refill).unwrap_or(u64::MAX);
             self.left = self.left.saturating_add(refill).min(self.capacity);
@@ -95,7 +95,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Over any time nobody sends more than the rate allows and the bucket held; who keeps to the rate is never refused.
+        /// Over any time, no client sends more than the rate allows plus what the bucket held; one that keeps to the rate is
+        /// never refused.
         #[test]
         fn the_rate_is_kept_and_is_free(
             frames in prop::collection::vec((0_u64..2_000, 0_usize..400_000), 1..200),

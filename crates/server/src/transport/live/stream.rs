@@ -1,10 +1,11 @@
-//! The stream of one turn on its way to a live connection: pieces of SSE, taken apart into frames.
+//! The stream of one turn to a live connection: pieces of SSE, split into frames.
 
 use std::collections::VecDeque;
 use std::future::pending;
 
 use adk_bridge_protocol::audio::MODEL_SAMPLE_RATE;
 use adk_bridge_protocol::base64;
+use adk_bridge_protocol::id::MessageId;
 use adk_bridge_protocol::wire::live::AudioWire;
 use adk_bridge_protocol::wire::sse;
 use bytes::Bytes;
@@ -13,12 +14,12 @@ use serde::Deserialize;
 use crate::chat::readers::Answer;
 
 pub(super) struct Stream {
-    /// None where it is no turn, only what has happened before.
+    /// `None` for a replay of what the client missed, which is not a turn.
     pub(super) turn: Option<u16>,
     pub(super) has_begun: bool,
     /// Whether its `[DONE]` has been written.
     pub(super) is_done: bool,
-    /// What comes next, as far as it has arrived: a piece, or nothing more.
+    /// What has arrived next, if anything: a piece, or the end.
     held: Option<Option<Bytes>>,
     answer: Answer,
 }
@@ -40,9 +41,14 @@ impl Stream {
             ..Self::of_turn(0, answer)
         }
     }
+
+    /// The message that the client has in full after the last piece.
+    pub(super) fn whole_message(&self) -> Option<&MessageId> {
+        self.answer.whole_message()
+    }
 }
 
-/// Waits until the first stream goes on or has ended. May be dropped and called again.
+/// Waits until the first stream has a piece or has ended. Cancel-safe.
 pub(super) async fn arrival(streams: &mut VecDeque<Stream>) {
     match streams.front_mut() {
         Some(stream) if stream.held.is_none() => stream.held = Some(stream.answer.recv().await),
@@ -56,11 +62,11 @@ pub(super) fn arrived(streams: &mut VecDeque<Stream>) -> Option<Option<Bytes>> {
     streams.front_mut()?.held.take()
 }
 
-/// The next piece of this turn that was on its way before the turn came to its end.
+/// The next piece of this turn that was sent before the turn ended.
 pub(super) fn before_the_end(streams: &mut VecDeque<Stream>, turn: u16) -> Option<Bytes> {
     let stream = streams.front_mut().filter(|it| it.turn == Some(turn))?;
     if stream.held.is_none() {
-        stream.held = stream.answer.try_recv().ok().map(Some);
+        stream.held = stream.answer.try_recv().map(Some);
     }
     match &stream.held {
         Some(Some(piece)) if !piece.ends_with(sse::DONE) => stream.held.take().flatten(),
@@ -68,11 +74,11 @@ pub(super) fn before_the_end(streams: &mut VecDeque<Stream>, turn: u16) -> Optio
     }
 }
 
-/// One event, as it is to be written.
+/// One event, ready to be written.
 #[derive(Debug, PartialEq)]
 pub(super) enum Event {
     Chunk(Bytes),
-    /// A piece of speech; `pcm` where it travels as a binary frame.
+    /// A piece of speech; `pcm` if it is sent as a binary frame.
     Audio {
         turn: u16,
         event: Bytes,
@@ -81,7 +87,7 @@ pub(super) enum Event {
     Done(Bytes),
 }
 
-/// The events of a piece, which holds whole ones; comments are for connections that have no pings.
+/// The events of a piece, which contains only whole ones; comments are dropped, since the connection has pings.
 pub(super) fn events(piece: &Bytes, wire: AudioWire) -> impl Iterator<Item = Event> {
     let mut rest = piece.clone();
     std::iter::from_fn(move || {
@@ -120,7 +126,7 @@ fn audio_of(event: &Bytes, wire: AudioWire) -> Option<Event> {
         return None;
     }
     let Pcm { data } = serde_json::from_slice(event.get(b"data: ".len()..)?).ok()?;
-    // A binary frame says nothing of its rate.
+    // A binary frame does not name its sample rate.
     let fits = wire == AudioWire::Binary && data.sample_rate == MODEL_SAMPLE_RATE;
     Some(Event::Audio {
         turn: (data.turn % (u32::from(u16::MAX) + 1)) as u16,
@@ -162,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_said_before_an_interruption_is_told_apart_from_the_end() {
+    async fn text_before_an_interruption_is_separate_from_the_end() {
         let (sink, answer) = tokio::sync::mpsc::channel(4);
         let said = [b"one", b"two"].map(|it| Bytes::from_static(it));
         let end = Bytes::from_static(b"data: {}\n\ndata: [DONE]\n\n");
@@ -170,6 +176,7 @@ mod tests {
             assert!(sink.try_send(piece.clone()).is_ok());
         }
         drop(sink);
+        let answer = Answer::for_tests(answer, &"m".into());
         let mut streams = VecDeque::from([Stream::of_turn(3, answer)]);
         assert_eq!(before_the_end(&mut streams, 2), None);
         arrival(&mut streams).await;

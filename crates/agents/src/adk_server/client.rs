@@ -1,0 +1,432 @@
+//! The client of an ADK server's HTTP interface, and its refusals as messages that a user can act on.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use adk_bridge_protocol::id::UserId;
+use adk_bridge_protocol::json_text::Json;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+};
+use reqwest::{Method, StatusCode, Url};
+use serde::Serialize;
+use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest as _};
+
+use super::Settings;
+use crate::error::{AgentError, AgentErrorKind, shortened};
+use crate::live::{ConnectError, Modality};
+use crate::loopback::is_loopback;
+use crate::silence::{Patience, SilenceError};
+
+/// A connection that is not open by then never will be.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The waits before a run is tried again that could not connect: a server that restarts is back soon, and otherwise the
+/// user gets an error within four seconds.
+const WAITS: [Duration; 3] = [
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+];
+/// Python's servers close a connection that was idle for five seconds; a request on a closing connection is lost.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How many connections are kept for the next requests.
+const MAX_IDLE: usize = 32;
+/// A run may be silent while one of its tools works; one that is silent for longer has died.
+pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_secs(300);
+/// Everything except a run is answered from the server's own storage.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest answer except for runs: an artifact, as base64.
+const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
+/// How much of a refusal is read.
+const MAX_REFUSAL_BYTES: usize = 64 * 1024;
+
+/// One app of one server, and how to reach it.
+#[derive(Debug)]
+pub(super) struct AdkClient {
+    http: reqwest::Client,
+    base: Url,
+    shown: String,
+    app: String,
+    /// The headers of every request.
+    headers: HeaderMap,
+    /// Whether the model has refused to answer with text in a live conversation.
+    pub(super) only_speaks: AtomicBool,
+}
+
+/// Why a request failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// There is no such session, app or artifact.
+    NotFound(AgentError),
+    /// It exists already.
+    Exists(AgentError),
+    /// The server refuses the request.
+    Refused(AgentError),
+    Other(AgentError),
+}
+
+impl Failure {
+    pub(super) fn into_error(self) -> AgentError {
+        match self {
+            Self::NotFound(error)
+            | Self::Exists(error)
+            | Self::Refused(error)
+            | Self::Other(error) => error,
+        }
+    }
+}
+
+impl AdkClient {
+    pub(super) fn new(settings: Settings) -> Result<Self, AgentError> {
+        let mut base = Url::parse(&settings.base_url)
+            .ok()
+            .filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
+            .ok_or_else(|| {
+                // It may contain a password.
+                AgentError::rejected(
+                    "agent.base_url: this is not the address of an ADK server; write http://HOST:PORT",
+                    "",
+                )
+            })?;
+        base.set_query(None);
+        base.set_fragment(None);
+        let mut shown = base.clone();
+        // Neither can fail: the URL has a host.
+        let _ = shown.set_username("");
+        let _ = shown.set_password(None);
+        let headers = headers(&settings.headers)?;
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_max_idle_per_host(MAX_IDLE)
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .tcp_nodelay(true)
+            // The headers may contain secrets, which are for this server only.
+            .redirect(reqwest::redirect::Policy::none())
+            .default_headers(headers.clone());
+        if is_loopback(&base) {
+            builder = builder.no_proxy();
+        }
+        let http = builder.build().map_err(|error| {
+            AgentError::broken(
+                "the connection to the ADK server cannot be set up",
+                error.to_string(),
+            )
+        })?;
+        Ok(Self {
+            http,
+            base,
+            shown: shown.as_str().trim_end_matches('/').to_owned(),
+            app: settings.app,
+            headers,
+            only_speaks: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn app(&self) -> &str {
+        &self.app
+    }
+
+    pub(super) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// Sends a GET; the answer is JSON.
+    pub(super) async fn get(&self, path: &[&str]) -> Result<Json, Failure> {
+        let response = self.send(Method::GET, path, None, true).await?;
+        self.json(response).await
+    }
+
+    pub(super) async fn post(&self, path: &[&str], body: &impl Serialize) -> Result<Json, Failure> {
+        let body = self.body(body)?;
+        let response = self.send(Method::POST, path, Some(body), true).await?;
+        self.json(response).await
+    }
+
+    pub(super) async fn delete(&self, path: &[&str]) -> Result<(), Failure> {
+        self.send(Method::DELETE, path, None, true).await.map(drop)
+    }
+
+    /// Begins a run; its events come with the response.
+    pub(super) async fn stream(
+        &self,
+        path: &[&str],
+        body: &impl Serialize,
+        silence: Duration,
+    ) -> Result<reqwest::Response, Failure> {
+        let body = self.body(body)?;
+        let sent = self.send(Method::POST, path, Some(body), false);
+        let sent = Patience::new(silence).wait_for(sent).await;
+        let response = sent.map_err(|silent| Failure::Other(self.silent(&silent)))??;
+        let kind = response.headers().get(CONTENT_TYPE);
+        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        if kind.is_empty() || kind.starts_with("text/event-stream") {
+            return Ok(response);
+        }
+        Err(Failure::Other(AgentError::broken(
+            format!(
+                "the configured server is not an ADK server: it sent {:?} instead of events; check agent.base_url",
+                shortened(kind)
+            ),
+            format!("{}: {} to /run_sse", self.shown, response.status()),
+        )))
+    }
+
+    /// The handshake of `/run_live`.
+    pub(super) fn live_request(
+        &self,
+        user: &UserId,
+        session: &str,
+        modality: Modality,
+    ) -> Result<tungstenite::handshake::client::Request, ConnectError> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push("run_live");
+        }
+        let modality = match modality {
+            Modality::Audio => "AUDIO",
+            Modality::Text => "TEXT",
+        };
+        url.query_pairs_mut()
+            .append_pair("app_name", &self.app)
+            .append_pair("user_id", user.as_str())
+            .append_pair("session_id", session)
+            .append_pair("modalities", modality);
+        // Neither can fail: the URL has a host.
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        // `http` becomes `ws`, and `https` `wss`.
+        let address = url.as_str().replacen("http", "ws", 1);
+        let broken = |error: &dyn std::fmt::Display| ConnectError {
+            error: AgentError::rejected(
+                "no URL for live connections can be derived from agent.base_url",
+                format!("{}: {error}", self.shown),
+            ),
+            code: None,
+        };
+        let mut request = address
+            .into_client_request()
+            .map_err(|error| broken(&error))?;
+        if !self.base.username().is_empty() || self.base.password().is_some() {
+            let (user, password) = (self.base.username(), self.base.password());
+            let pair = format!("{user}:{}", password.unwrap_or_default());
+            let value = format!("Basic {}", STANDARD.encode(pair));
+            let value = HeaderValue::from_str(&value).map_err(|error| broken(&error))?;
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        for (name, value) in &self.headers {
+            request.headers_mut().append(name, value.clone());
+        }
+        Ok(request)
+    }
+
+    pub(super) fn broken(&self, error: &reqwest::Error) -> AgentError {
+        AgentError::unreachable(
+            "the connection to the ADK server broke in the middle of the answer; try again",
+            format!("{}: {error:?}", self.shown),
+        )
+    }
+
+    pub(super) fn silent(&self, SilenceError(time): &SilenceError) -> AgentError {
+        AgentError::unreachable(
+            format!(
+                "the ADK server sent nothing for {} seconds; try again",
+                time.as_secs_f64()
+            ),
+            format!("{}: silent", self.shown),
+        )
+    }
+
+    fn body(&self, body: &impl Serialize) -> Result<Bytes, Failure> {
+        let body = serde_json::to_vec(body).map_err(|error| {
+            Failure::Other(AgentError::broken(
+                "the message cannot be sent to the ADK server",
+                error.to_string(),
+            ))
+        })?;
+        Ok(body.into())
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &[&str],
+        body: Option<Bytes>,
+        brief: bool,
+    ) -> Result<reqwest::Response, Failure> {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        let mut waits = WAITS.iter().filter(|_| method == Method::POST);
+        let sent = loop {
+            let mut request = self.http.request(method.clone(), url.clone());
+            if brief {
+                request = request.timeout(ANSWER_TIMEOUT);
+            }
+            if let Some(body) = body.clone() {
+                request = request.header(CONTENT_TYPE, "application/json").body(body);
+            }
+            match (request.send().await, waits.next()) {
+                // The server could not be reached, so the run has not begun.
+                (Err(error), Some(wait)) if error.is_connect() && !error.is_timeout() => {
+                    tokio::time::sleep(*wait).await
+                }
+                (sent, _) => break sent,
+            }
+        };
+        let response = sent.map_err(|error| {
+            let what = if error.is_timeout() {
+                "did not answer in time"
+            } else {
+                "cannot be reached"
+            };
+            Failure::Other(AgentError::unreachable(
+                format!("the ADK server {what}; is it running?"),
+                // The URL may contain names chosen by an agent or a user.
+                format!("{}: {:?}", self.shown, error.without_url()),
+            ))
+        })?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(self.refusal(response).await)
+    }
+
+    async fn json(&self, response: reqwest::Response) -> Result<Json, Failure> {
+        let unreadable = |detail: String| {
+            Failure::Other(AgentError::broken(
+                "the response of the ADK server cannot be parsed",
+                format!("{}: {detail}", self.shown),
+            ))
+        };
+        let body = read(response, MAX_ANSWER_BYTES)
+            .await
+            .map_err(|error| unreadable(format!("{:?}", error.without_url())))?
+            .ok_or_else(|| unreadable(format!("longer than {MAX_ANSWER_BYTES} bytes")))?;
+        serde_json::from_slice(&body).map_err(|error| unreadable(error.to_string()))
+    }
+
+    async fn refusal(&self, response: reqwest::Response) -> Failure {
+        let status = response.status();
+        let kind = kind_of(status, retry_after(response.headers()));
+        let body = read(response, MAX_REFUSAL_BYTES).await;
+        let body = body.ok().flatten().unwrap_or_default();
+        let words = words_of(&body).unwrap_or_else(|| status.to_string());
+        // It may quote the request, and with it content.
+        tracing::debug!(%status, answer = shortened(&String::from_utf8_lossy(&body)), "the ADK server's refusal");
+        let message = match status.as_u16() {
+            401 | 403 => {
+                format!("the ADK server refuses the bridge: {words}; see agent.headers")
+            }
+            300..=399 => {
+                format!("the ADK server redirects the request ({status}); correct agent.base_url")
+            }
+            500..=599 => format!("the ADK server failed: {words}; try again"),
+            _ => format!("the ADK server refused the request: {words}"),
+        };
+        let detail = format!("{}: {status}, {} bytes", self.shown, body.len());
+        let error = AgentError::new(kind, message, detail);
+        match status {
+            StatusCode::NOT_FOUND => Failure::NotFound(error),
+            StatusCode::CONFLICT => Failure::Exists(error),
+            StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY => Failure::Refused(error),
+            _ => Failure::Other(error),
+        }
+    }
+}
+
+/// The kind of error of a refusal.
+pub(super) fn kind_of(status: StatusCode, retry_after: Option<Duration>) -> AgentErrorKind {
+    match status.as_u16() {
+        401 | 403 => AgentErrorKind::Unauthorized,
+        429 => AgentErrorKind::Quota { retry_after },
+        // A proxy in front of the server cannot reach it.
+        502..=504 => AgentErrorKind::Unreachable,
+        500..=599 => AgentErrorKind::Broken,
+        _ => AgentErrorKind::Rejected,
+    }
+}
+
+/// When to try again, if that is given in seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    seconds.parse().ok().map(Duration::from_secs)
+}
+
+/// The whole body, or nothing if it is too long.
+async fn read(
+    mut response: reqwest::Response,
+    limit: usize,
+) -> Result<Option<Vec<u8>>, reqwest::Error> {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await? {
+        if body.len() + piece.len() > limit {
+            return Ok(None);
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(Some(body))
+}
+
+/// The server's own message: `{"detail": …}` in Python, `{"error": …}` or `{"message": …}` elsewhere.
+fn words_of(body: &[u8]) -> Option<String> {
+    let body: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let said = ["detail", "error", "message"]
+        .iter()
+        .find_map(|key| body.get(key))?;
+    let words = match said {
+        serde_json::Value::String(text) => text.as_str(),
+        serde_json::Value::Object(fields) => fields.get("message")?.as_str()?,
+        // FastAPI's error for a request that it does not understand; another field quotes the request.
+        serde_json::Value::Array(problems) => problems.first()?.get("msg")?.as_str()?,
+        _ => return None,
+    };
+    Some(shortened(words))
+}
+
+fn headers(given: &[(String, String)]) -> Result<HeaderMap, AgentError> {
+    let bad = |name: &str| {
+        let message = format!(
+            "agent.headers: {name:?} is not a valid header name, or its value is not valid"
+        );
+        AgentError::rejected(message, "")
+    };
+    let mut headers = HeaderMap::new();
+    for (name, value) in given {
+        let mut value = HeaderValue::from_str(value).map_err(|_| bad(name))?;
+        // Kept out of whatever is logged.
+        value.set_sensitive(true);
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(name))?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_can_be_done() {
+        let mut headers = HeaderMap::new();
+        headers.insert(RETRY_AFTER, HeaderValue::from_static(" 7 "));
+        let soon = retry_after(&headers);
+        assert_eq!(soon, Some(Duration::from_secs(7)));
+        for (status, kind) in [
+            (400, AgentErrorKind::Rejected),
+            (401, AgentErrorKind::Unauthorized),
+            (403, AgentErrorKind::Unauthorized),
+            (404, AgentErrorKind::Rejected),
+            (307, AgentErrorKind::Rejected),
+            (429, AgentErrorKind::Quota { retry_after: soon }),
+            (500, AgentErrorKind::Broken),
+            (503, AgentErrorKind::Unreachable),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(kind_of(status, soon), kind, "{status}");
+        }
+    }
+}

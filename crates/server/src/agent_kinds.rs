@@ -1,0 +1,163 @@
+//! The kinds of agents that `agent.kind` can name, and how an agent of each is made from the configuration.
+
+pub(crate) mod adk;
+#[cfg(feature = "demo")]
+pub(crate) mod demo;
+mod gemini;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use adk_bridge_agents::agent::{Agent, BoxFuture};
+
+use crate::config::{Config, ConfigError};
+use crate::server::StartError;
+
+/// What a constructor comes to.
+pub type Constructed<'c> = BoxFuture<'c, Result<Arc<dyn Agent>, StartError>>;
+
+type Constructor = Box<dyn Fn(&Config) -> Constructed<'_> + Send + Sync>;
+
+/// Constructors of agents by kind.
+pub struct AgentKinds {
+    constructors: BTreeMap<String, Constructor>,
+}
+
+/// What is said where the demo is wanted and was left out.
+pub(crate) const NO_DEMO: &str =
+    "this program was built without the demo; build it with the cargo feature `demo`";
+
+impl AgentKinds {
+    /// The kinds that the bridge comes with.
+    pub fn built_in() -> Self {
+        let mut kinds = Self {
+            constructors: BTreeMap::new(),
+        };
+        kinds.register("adk", |config| Box::pin(adk::make(config)));
+        kinds.register("gemini", |config| Box::pin(gemini::make(config)));
+        #[cfg(feature = "demo")]
+        kinds.register("demo", |config| Box::pin(demo::make(config)));
+        kinds
+    }
+
+    /// Adds a kind, or takes the place of the one that has this name.
+    pub fn register(
+        &mut self,
+        kind: impl Into<String>,
+        constructor: impl Fn(&Config) -> Constructed<'_> + Send + Sync + 'static,
+    ) {
+        self.constructors.insert(kind.into(), Box::new(constructor));
+    }
+
+    /// Makes the agent that the configuration names.
+    pub async fn make(&self, config: &Config) -> Result<Arc<dyn Agent>, StartError> {
+        match self.constructors.get(&config.agent.kind) {
+            Some(make) => make(config).await,
+            None => Err(self.unknown(&config.agent.kind).into()),
+        }
+    }
+
+    fn unknown(&self, kind: &str) -> ConfigError {
+        let known: Vec<&str> = self.constructors.keys().map(String::as_str).collect();
+        let known = known.join(", ");
+        let problem = match kind {
+            "demo" => format!("{NO_DEMO}, or set one of {known}"),
+            _ => format!("there is no agent of kind {kind:?}; set one of {known}"),
+        };
+        ConfigError::value("agent.kind", problem)
+    }
+}
+
+/// A key that agents of this kind do not take, or take in another form.
+fn refused(key: &'static str, problem: &str) -> StartError {
+    ConfigError::value(key, problem).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use adk_bridge_agents::agent::{AgentInfo, AgentRequest, MemoryModel, Starting};
+    use adk_bridge_agents::error::AgentError;
+
+    use super::*;
+
+    struct Oracle;
+
+    impl Agent for Oracle {
+        fn info(&self) -> AgentInfo {
+            AgentInfo::new("oracle")
+        }
+
+        fn memory(&self) -> MemoryModel {
+            MemoryModel::Stateless
+        }
+
+        fn start(&self, _request: AgentRequest<'_>) -> Starting {
+            let silent = AgentError::rejected("it is silent", "");
+            Box::pin(std::future::ready(Err(silent)))
+        }
+    }
+
+    fn config(toml: &str) -> Config {
+        use figment::providers::{Format as _, Serialized, Toml};
+        let defaults = figment::Figment::from(Serialized::defaults(Config::default()));
+        defaults.merge(Toml::string(toml)).extract().unwrap()
+    }
+
+    async fn refusal(kinds: &AgentKinds, toml: &str) -> String {
+        let made = kinds.make(&config(toml)).await;
+        made.err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
+    }
+
+    #[tokio::test]
+    async fn a_kind_is_made_once_it_is_registered() {
+        let mut kinds = AgentKinds::built_in();
+        let oracle = "[agent]\nkind = \"oracle\"";
+        let said = refusal(&kinds, oracle).await;
+        for word in ["agent.kind", "\"oracle\"", "adk", "gemini"] {
+            assert!(said.contains(word), "{said}");
+        }
+        assert_eq!(said.contains("demo"), cfg!(feature = "demo"), "{said}");
+        kinds.register("oracle", |_| {
+            Box::pin(async { Ok(Arc::new(Oracle) as Arc<dyn Agent>) })
+        });
+        let made = kinds.make(&config(oracle)).await.ok().unwrap();
+        assert_eq!(made.info().kind, "oracle");
+    }
+
+    #[tokio::test]
+    async fn what_a_kind_does_not_take_is_named() {
+        let kinds = AgentKinds::built_in();
+        let adk = "[agent]\nkind = \"adk\"\napp = \"a\"\n";
+        for (toml, key) in [
+            ("[agent]\nkind = \"adk\"".to_owned(), "agent.app"),
+            (format!("{adk}instruction = \"b\""), "agent.instruction"),
+            (format!("{adk}tools = []"), "agent.tools"),
+            (
+                format!("{adk}[[agent.client_tools]]\nname = \"b\""),
+                "agent.client_tools",
+            ),
+            (
+                format!("{adk}headers = {{ \"a b\" = \"c\" }}"),
+                "agent.headers",
+            ),
+            (
+                "[agent]\nkind = \"gemini\"\napi_key_env = \"NO_SUCH_VARIABLE\"".to_owned(),
+                "agent.api_key_env",
+            ),
+        ] {
+            let said = refusal(&kinds, &toml).await;
+            assert!(said.contains(key), "{toml}: {said}");
+        }
+    }
+
+    #[cfg(not(feature = "demo"))]
+    #[tokio::test]
+    async fn without_the_demo_its_kind_says_why_it_is_missing() {
+        let said = refusal(&AgentKinds::built_in(), "").await;
+        for word in ["agent.kind", "cargo feature `demo`", "adk, gemini"] {
+            assert!(said.contains(word), "{said}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `kind = "adk"`: an app of an ADK server.
+
+use std::sync::Arc;
+
+use adk_bridge_agents::adk_server::{AdkServer, Settings};
+use adk_bridge_agents::agent::Agent;
+use adk_bridge_protocol::calls::RunsOn;
+
+use super::refused;
+use crate::config::{self, Config};
+use crate::server::StartError;
+
+/// Where `adk api_server` and `adk web` listen by default.
+pub(crate) const LOCAL: &str = "http://127.0.0.1:8000";
+
+pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> {
+    let settings = &config.agent;
+    check(settings)?;
+    let base_url = settings.base_url.as_deref().unwrap_or(LOCAL);
+    let mut server = AdkServer::new(Settings {
+        base_url: base_url.to_owned(),
+        app: settings.app.clone().unwrap_or_default(),
+        headers: settings.headers.pairs(),
+    })?;
+    if let Some(silence) = config.limits.agent_silence {
+        server = server.patient_for(silence.0);
+    }
+    let guarded = &config.approval.tools;
+    if guarded.is_empty() {
+        // There are only warnings to give, and the server need not be there yet.
+        let server = server.clone();
+        tokio::spawn(async move { look_at(&server, &[]).await });
+    } else {
+        look_at(&server, guarded).await?;
+    }
+    Ok(Arc::new(server))
+}
+
+/// What an ADK server's agent has of its own cannot be set here.
+fn check(settings: &config::Agent) -> Result<(), StartError> {
+    let (key, problem) = if settings.app.as_deref().is_none_or(str::is_empty) {
+        (
+            "agent.app",
+            "name the app of the ADK server; GET /list-apps there lists them",
+        )
+    } else if !settings.client_tools.is_empty() {
+        (
+            "agent.client_tools",
+            "an ADK agent has its own: make it a LongRunningFunctionTool there, and the front end runs it",
+        )
+    } else if settings.tools.is_some() {
+        ("agent.tools", "an ADK agent has its own tools")
+    } else if settings.instruction.is_some() {
+        ("agent.instruction", "an ADK agent has its own instruction")
+    } else {
+        return Ok(());
+    };
+    Err(refused(key, problem))
+}
+
+/// Says at once what would go wrong later, as far as the ADK server tells; it may come up after the bridge.
+async fn look_at(server: &AdkServer, guarded: &[String]) -> Result<(), StartError> {
+    let (app, url) = (server.app(), server.url());
+    let info = match server.app_info().await {
+        Ok(info) => info,
+        Err(error) => {
+            tracing::warn!(kind = %error.kind(), detail = error.detail(), "the app {app:?} cannot be looked up on the ADK server; is it running?");
+            None
+        }
+    };
+    if info.is_none() {
+        let apps = server.apps().await;
+        if !apps.is_empty() && apps.iter().all(|name| name != app) {
+            tracing::warn!(
+                "the ADK server at {url} has no app {app:?}, only {}; correct agent.app",
+                apps.join(", ")
+            );
+        }
+    }
+    let Some(info) = info else {
+        if !guarded.is_empty() {
+            tracing::warn!(
+                "the ADK server at {url} does not report the tools of {app:?}: if it runs a tool of \
+                 approval.tools without asking, the answer ends with an error"
+            );
+        }
+        return Ok(());
+    };
+    for name in guarded {
+        match info.tools.iter().find(|tool| tool.name == *name) {
+            None => {
+                let problem = format!("the app {app:?} has no tool named {name:?}");
+                return Err(refused("approval.tools", &problem));
+            }
+            Some(tool) if tool.runs_on == RunsOn::Client => {}
+            Some(_) => tracing::info!(
+                "{name} is run by the ADK server, which must ask for confirmation itself (require_confirmation); a run \
+                 without it ends the answer with an error"
+            ),
+        }
+    }
+    Ok(())
+}

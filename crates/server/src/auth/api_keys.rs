@@ -1,0 +1,97 @@
+//! API keys: `Authorization: Bearer KEY`, with a user for every key.
+
+use adk_bridge_protocol::id::UserId;
+use std::fmt;
+
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use futures_util::future::{BoxFuture, ready};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use super::{Authenticator, Identity, Refusal};
+
+const VIA: &str = "api_key";
+const HELP: &str = "a valid key is needed: Authorization: Bearer KEY";
+
+/// Recognises users by their keys.
+pub struct ApiKeys(Vec<Key>);
+
+struct Key {
+    /// All digests have the same length, so comparing them does not even reveal the length of a key.
+    digest: [u8; 32],
+    user: UserId,
+}
+
+impl ApiKeys {
+    /// Takes pairs of a key and its user.
+    pub fn new<K: AsRef<str>, U: AsRef<str>>(keys: impl IntoIterator<Item = (K, U)>) -> Self {
+        let keys = keys.into_iter().map(|(key, user)| Key {
+            digest: Sha256::digest(key.as_ref()).into(),
+            user: user.as_ref().into(),
+        });
+        Self(keys.collect())
+    }
+
+    fn identify(&self, headers: &HeaderMap) -> Result<Identity, Refusal> {
+        let Some(credentials) = headers.get(header::AUTHORIZATION) else {
+            return Err(Refusal::NoCredentials(HELP.into()));
+        };
+        let credentials = credentials.to_str().unwrap_or_default();
+        let given = match credentials.split_once(' ') {
+            Some((scheme, given)) if scheme.eq_ignore_ascii_case("bearer") => given.trim(),
+            _ => return Err(Refusal::WrongCredentials(HELP.into())),
+        };
+        let given = Sha256::digest(given);
+        let mut keys = self.0.iter();
+        match keys.find(|key| key.digest.ct_eq(given.as_slice()).into()) {
+            Some(key) => Ok(Identity::new(key.user.clone(), VIA)),
+            None => Err(Refusal::WrongCredentials(HELP.into())),
+        }
+    }
+}
+
+impl Authenticator for ApiKeys {
+    fn authenticate<'a>(&'a self, request: &'a Parts) -> BoxFuture<'a, Result<Identity, Refusal>> {
+        Box::pin(ready(self.identify(&request.headers)))
+    }
+}
+
+/// Shows neither keys nor users.
+impl fmt::Debug for ApiKeys {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "ApiKeys({})", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_key_stands_for_its_user_and_anything_else_for_nobody() {
+        let keys = ApiKeys::new([("key-of-alice", "alice"), ("key-of-bob", "bob")]);
+        let wrong = || Err(Refusal::WrongCredentials(HELP.into()));
+        for (credentials, expected) in [
+            ("Bearer key-of-alice", Ok(Identity::new("alice", VIA))),
+            ("bearer  key-of-bob ", Ok(Identity::new("bob", VIA))),
+            ("Bearer key-of-alic", wrong()),
+            ("Bearer key-of-alicee", wrong()),
+            ("Bearer", wrong()),
+            ("Bearer ", wrong()),
+            ("Basic key-of-alice", wrong()),
+            ("key-of-alice", wrong()),
+            ("Bearer é", wrong()),
+        ] {
+            let mut headers = HeaderMap::new();
+            let value = HeaderValue::from_bytes(credentials.as_bytes());
+            headers.extend(value.map(|value| (header::AUTHORIZATION, value)));
+            assert_eq!(keys.identify(&headers), expected, "{credentials:?}");
+        }
+        let none = Err(Refusal::NoCredentials(HELP.into()));
+        assert_eq!(keys.identify(&HeaderMap::new()), none);
+        assert_eq!(format!("{keys:?}"), "ApiKeys(2)");
+    }
+}

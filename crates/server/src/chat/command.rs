@@ -1,0 +1,87 @@
+//! The commands of a chat, and how they are refused when the chat cannot be served.
+
+use std::collections::VecDeque;
+
+use adk_bridge_protocol::calls::Outcome;
+use adk_bridge_protocol::chunk::Sdk;
+use adk_bridge_protocol::dialect::Dialect;
+use adk_bridge_protocol::id::{CallId, MessageId};
+use tokio::sync::{mpsc, oneshot};
+
+use super::error::ChatError;
+use super::live::{AnswerTo, LiveCommand, RequestOrigin};
+use super::readers::Answer;
+use super::request::ChatRequest;
+use crate::files::address::Base;
+
+/// What endpoints ask of a chat. Small, since the channel of every chat in use has room for dozens.
+pub enum Command {
+    Post {
+        request: Box<ChatRequest>,
+        origin: RequestOrigin,
+        answer: AnswerTo,
+    },
+    Resume {
+        dialect: Dialect,
+        sdk: Sdk,
+        base: Base,
+        answer: oneshot::Sender<Option<Answer>>,
+    },
+    /// A page has loaded the messages up to this one. If the current one was missing, the page asks for it later.
+    Listed {
+        last: Option<MessageId>,
+        /// Those of them that no client had before.
+        news: Vec<MessageId>,
+        answer: oneshot::Sender<()>,
+    },
+    Stop {
+        answer: oneshot::Sender<()>,
+    },
+    ToolOutput {
+        call_id: CallId,
+        outcome: Box<Outcome>,
+        answer: oneshot::Sender<Result<(), ChatError>>,
+    },
+    Live(LiveCommand),
+    /// The server has started: continue what was interrupted.
+    Boot,
+    /// The chat is being deleted: everything stops.
+    Close {
+        answer: oneshot::Sender<()>,
+    },
+    /// The server is stopping: store everything, so that the next start can continue.
+    ShutDown {
+        answer: oneshot::Sender<()>,
+    },
+}
+
+/// Refuses all commands, because the chat cannot be served.
+pub(super) async fn refuse_all(
+    mut queue: VecDeque<Command>,
+    commands: &mut mpsc::Receiver<Command>,
+    refusal: impl Fn() -> ChatError,
+) {
+    commands.close();
+    while let Some(command) = commands.recv().await {
+        queue.push_back(command);
+    }
+    for command in queue {
+        match command {
+            Command::Post {
+                answer: AnswerTo::Request(answer),
+                ..
+            } => drop(answer.send(Err(refusal()))),
+            Command::Live(LiveCommand::Attach { answer, .. }) => {
+                drop(answer.send(Err(refusal())));
+            }
+            // The connection is being closed.
+            Command::Post { .. } | Command::Live(_) | Command::Boot => {}
+            Command::ToolOutput { answer, .. } => drop(answer.send(Err(refusal()))),
+            Command::Resume { answer, .. } => drop(answer.send(None)),
+            Command::Listed { answer, .. }
+            | Command::Stop { answer }
+            | Command::Close { answer }
+            | Command::ShutDown { answer } => drop(answer.send(())),
+        }
+    }
+}

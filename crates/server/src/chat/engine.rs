@@ -1,0 +1,594 @@
+//! The engine of a chat: feeds the current reply, performs its effects in order, and keeps its readers.
+//!
+//! ```text
+//!   input ──▶ Driver ──▶ effects ──┬─ commit ────▶ store        what follows waits for it
+//!                                  ├─ frames ────▶ readers
+//!                                  ├─ run a tool ▶ tools ──▶ ToolFinished
+//!                                  └─ the rest ──▶ Action       for the task: ask the agent, tell the live client
+//! ```
+//!
+//! There is no other way to feed a reply. If a commit fails the reply is abandoned: its memory is ahead of the store,
+//! and none of that has been sent.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use adk_bridge_agents::tool::ToolCall;
+use adk_bridge_protocol::approval::Refusal;
+use adk_bridge_protocol::calls::Outcome;
+use adk_bridge_protocol::chunk::Sdk;
+use adk_bridge_protocol::dialect::{Dialect, Reader};
+use adk_bridge_protocol::driver::Driver;
+use adk_bridge_protocol::event::Event;
+use adk_bridge_protocol::id::{CallId, MessageId};
+use adk_bridge_protocol::message::Message;
+use adk_bridge_protocol::outbox::{Ask, Audit, AuditKind, Commit, Effect};
+use adk_bridge_protocol::reply::{Audience, Context, Input, Reply};
+use adk_bridge_protocol::time::Timestamp;
+use futures_util::FutureExt as _;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::Instant;
+
+use super::attachments::{self, Pictures, ReplyIds};
+use super::context::ChatContext;
+use super::now;
+use super::policy::ChatPolicy;
+use super::readers::{Answer, Readers};
+use super::turn::{TurnRecord, step_of};
+use crate::failpoint::failpoint;
+use crate::files::FileError;
+use crate::files::address::Base;
+use crate::store::{AuditEntry, Opening, StoreChatState, StoreError, WriteProblem};
+
+/// How often a streaming message is stored, so that a crash keeps the partial answer.
+const CHECKPOINT: Duration = Duration::from_secs(1);
+/// After a checkpoint the next one waits this many times as long as it took. Each writes the whole message, so they
+/// become rarer as an answer grows, and never take more than a fiftieth of its time.
+const CHECKPOINT_REST: u32 = 49;
+
+pub(super) struct ReplyEngine {
+    context: ChatContext,
+    policy: ChatPolicy,
+    current: Option<Driver>,
+    readers: Readers,
+    turn: TurnRecord,
+    tools: JoinSet<(CallId, Outcome)>,
+    ids: ReplyIds,
+    pictures: Arc<Pictures>,
+    /// The answers of the last input that were refused.
+    refusals: Vec<Refusal>,
+    /// When the growing message is stored next.
+    checkpoint_at: Instant,
+    /// Whether a commit failed, so that the state in memory must not be used.
+    abandoned: bool,
+}
+
+/// What the effects ask of the task.
+pub(super) enum Action {
+    /// Ask the agent.
+    Ask(Ask),
+    /// Stop the run that is under way.
+    CancelRun,
+    /// The user's speech as text.
+    Heard { text: String, finished: bool },
+    /// The user spoke while the model did.
+    Interrupted,
+    /// A live agent has ended its turn.
+    TurnComplete,
+    /// The turn is over.
+    TurnEnded,
+}
+
+/// What the engine waits for.
+pub(super) enum EngineEvent {
+    ToolFinished(ToolFinished),
+    /// A reader has room again, or all that had none were dropped.
+    ReadersHaveRoom,
+}
+
+/// The id of a tool call and its outcome.
+pub(super) type ToolFinished = Result<(CallId, Outcome), JoinError>;
+
+/// Something could not be stored, and why, where that is known.
+#[derive(Debug)]
+pub(super) struct Abandoned(pub(super) Option<WriteProblem>);
+
+/// Where the events of an agent come from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum EventSource {
+    Run,
+    /// A live connection.
+    Live,
+}
+
+/// What a reader needs to know about its client.
+pub(super) struct ReaderOptions<'b> {
+    pub(super) dialect: Dialect,
+    pub(super) sdk: Sdk,
+    pub(super) base: &'b Base,
+}
+
+impl ReplyEngine {
+    pub(super) fn new(context: ChatContext) -> Self {
+        Self {
+            ids: ReplyIds::new(context.files.clone()),
+            readers: context.new_readers(),
+            policy: ChatPolicy::new(context.tools.clone()),
+            context,
+            current: None,
+            turn: TurnRecord::new(),
+            tools: JoinSet::new(),
+            pictures: Arc::default(),
+            refusals: Vec::new(),
+            checkpoint_at: Instant::now(),
+            abandoned: false,
+        }
+    }
+
+    /// The current reply.
+    pub(super) fn reply(&self) -> Option<&Reply> {
+        self.current.as_ref().map(Driver::reply)
+    }
+
+    /// The message of the current reply.
+    pub(super) fn message(&self) -> Option<&Message> {
+        self.reply().map(Reply::message)
+    }
+
+    pub(super) fn message_id(&self) -> Option<&MessageId> {
+        self.message().map(|message| &message.id)
+    }
+
+    /// Makes another reply the current one. Returns the one before.
+    pub(super) fn replace(&mut self, reply: Option<Reply>) -> Option<Reply> {
+        std::mem::replace(&mut self.current, reply.map(Driver::new)).map(Driver::into_reply)
+    }
+
+    /// Releases the reply and its images: the store has them.
+    pub(super) fn release(&mut self) {
+        self.current = None;
+        self.pictures.clear();
+    }
+
+    /// How many bytes of content were translated for the current reply in this process.
+    pub(super) fn content_bytes(&self) -> usize {
+        self.reply().map_or(0, Reply::content_bytes)
+    }
+
+    /// Ends answers that become longer than this, as `server.max_answer_bytes` does.
+    pub(super) fn limit_answer(&mut self, bytes: usize) {
+        self.policy.limit_answer(bytes);
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandoned
+    }
+
+    /// Whether the current reply asks, waits or runs tools.
+    pub(super) fn is_unfinished(&self) -> bool {
+        self.reply()
+            .is_some_and(|reply| reply.ended().is_none() || !reply.is_at_rest())
+    }
+
+    /// Whether a turn of the current reply is open.
+    pub(super) fn has_open_turn(&self) -> bool {
+        self.reply().is_some_and(|reply| reply.turn().is_some())
+    }
+
+    pub(super) fn turn(&mut self) -> &mut TurnRecord {
+        &mut self.turn
+    }
+
+    pub(super) fn turn_limit(&self) -> Option<Instant> {
+        self.turn.limit(self.context.turn_time)
+    }
+
+    pub(super) fn is_in_turn(&self) -> bool {
+        self.turn.is_open()
+    }
+
+    pub(super) fn readers(&self) -> &Readers {
+        &self.readers
+    }
+
+    pub(super) fn readers_mut(&mut self) -> &mut Readers {
+        &mut self.readers
+    }
+
+    // Readers.
+
+    /// Makes a reader for a client, with the images if its dialect shows them inside messages.
+    pub(super) async fn reader(
+        &mut self,
+        options: ReaderOptions<'_>,
+        older: Option<&Message>,
+    ) -> Reader {
+        let context = &self.context;
+        let reader = Reader::new(options.dialect, options.sdk, context.tools.may_ask())
+            .with_addresses(context.addresses.for_reader(options.base, now()));
+        if !options.dialect.inlines_images() {
+            return reader;
+        }
+        let pictures = match older {
+            // Readers of the current reply do not need them.
+            Some(_) => Arc::default(),
+            None => self.pictures.clone(),
+        };
+        let message = older.or_else(|| self.message());
+        pictures.load(&context.files, context.chat(), message).await;
+        reader.with_images(pictures)
+    }
+
+    /// Attaches a reader to the current reply. `has`: what its client has of the message.
+    pub(super) fn attach(&mut self, reader: Reader, has: Option<&Message>) -> Option<Answer> {
+        let reply = self.current.as_ref()?.reply();
+        Some(self.readers.attach(reader, reply, has))
+    }
+
+    /// Attaches a reader to the current reply whose client has all of it so far.
+    pub(super) fn attach_up_to_date(&mut self, reader: Reader) -> Option<Answer> {
+        let has = reader.whole(self.reply()?);
+        self.attach(reader, Some(&has))
+    }
+
+    /// Attaches a reader to a reply that has just begun; it sees everything from the beginning.
+    pub(super) fn attach_to_begun(&mut self, reader: Reader) -> Option<Answer> {
+        let begun = Reply::new(self.message_id()?.clone());
+        Some(self.readers.attach(reader, &begun, None))
+    }
+
+    /// Shows the current reply to a reader once, and ends its answer.
+    pub(super) fn show_once(&self, reader: Reader) -> Option<Answer> {
+        let reply = self.reply()?;
+        let mut readers = self.context.new_readers();
+        let answer = readers.attach(reader, reply, None);
+        readers.finish_with(reply);
+        Some(answer)
+    }
+
+    /// Ends the answers of readers that were sent chunks outside of a turn.
+    pub(super) fn finish_readers(&mut self) {
+        if let Some(driver) = &self.current {
+            self.readers.finish_with(driver.reply());
+        }
+    }
+
+    /// Ends the turn for all readers before its own end.
+    pub(super) fn cut_off_readers(&mut self, why: &str) {
+        if let Some(driver) = &self.current {
+            self.readers.cut_off(driver.reply(), why);
+        }
+    }
+
+    // Inputs.
+
+    /// Feeds one input; [`ReplyEngine::next_action`] performs its effects.
+    pub(super) fn feed(&mut self, input: Input<'_>) {
+        self.refusals.clear();
+        let Some(driver) = &mut self.current else {
+            return;
+        };
+        self.readers.make_ready(driver.reply());
+        let mut context = input_context(&mut self.ids, &self.policy);
+        driver.feed(input, &mut context).defer();
+    }
+
+    /// Feeds the events of an agent that `read` hands to its sink, as one batch.
+    pub(super) fn feed_events<T>(
+        &mut self,
+        source: EventSource,
+        read: impl FnOnce(&mut (dyn FnMut(&Event<'_>) + Send)) -> T,
+    ) -> T {
+        let Some(driver) = &mut self.current else {
+            return read(&mut |_| {});
+        };
+        self.readers.make_ready(driver.reply());
+        let mut context = input_context(&mut self.ids, &self.policy);
+        let mut batch = driver.batch(&mut context);
+        let result = read(&mut |event| {
+            let hidden = super::agent_runs::without_secrets(event);
+            let event = hidden.as_ref().unwrap_or(event);
+            batch.feed(match source {
+                EventSource::Run => Input::Event(event),
+                EventSource::Live => Input::LiveEvent(event),
+            });
+        });
+        let says = |effect: &Effect| matches!(effect, Effect::Frames(_));
+        let effects = batch.effects();
+        if effects.peek().any(says) {
+            self.turn.chunk_sent(&self.context);
+        }
+        effects.defer();
+        result
+    }
+
+    /// Sets the number of the live turn that comes next, and the message that the user's speech becomes.
+    pub(super) fn set_live_turn(&mut self, turn: u32, user_message: Option<&MessageId>) {
+        if let Some(driver) = &mut self.current {
+            driver.set_live_turn(turn, user_message);
+        }
+    }
+
+    /// Begins a reply and stores its first commit together with the messages that it answers, so that a crash leaves no
+    /// question without an answer. The reply becomes the current one; returns the one before. Its other effects are
+    /// performed later, so that a reader can be attached in between.
+    pub(super) async fn begin(
+        &mut self,
+        id: &MessageId,
+        mode: Audience,
+        opening: Opening<'_>,
+    ) -> Result<Option<Reply>, StoreError> {
+        let mut driver = Driver::new(Reply::new(id.clone()));
+        let mut context = input_context(&mut self.ids, &self.policy);
+        driver.feed(Input::Begin(mode), &mut context).defer();
+        let commit = driver.take_commit().unwrap_or_else(|| Commit {
+            record: driver.reply().record(),
+            audit: Vec::new(),
+        });
+        let (at, step) = (now(), step_of(&commit));
+        let entries = self.audit_entries(&commit.audit, at);
+        failpoint("before", step);
+        let (store, chat) = (&self.context.store, self.context.chat());
+        store
+            .begin(chat, opening, &commit.record, &entries, at)
+            .await?;
+        failpoint("after", step);
+        self.checkpoint_at = Instant::now() + CHECKPOINT;
+        self.pictures.clear();
+        let before = self.current.replace(driver);
+        Ok(before.map(Driver::into_reply))
+    }
+
+    // Effects.
+
+    /// Performs effects, in order, up to one that the task has to perform; `None` when all are done.
+    pub(super) async fn next_action(&mut self) -> Result<Option<Action>, Abandoned> {
+        self.store_made_files().await?;
+        while let Some(driver) = &mut self.current
+            && let Some(effect) = driver.effects().next()
+        {
+            match effect {
+                Effect::Commit(commit) => self.commit(&commit).await?,
+                Effect::Frames(range) => {
+                    self.context.metrics.chunks(range.len());
+                    self.readers.frames(driver.reply(), driver.outbox(), range);
+                }
+                Effect::RunTool { call } => self.run_tool(&call),
+                Effect::Refused { refusal, .. } => self.refusals.push(refusal),
+                Effect::Ignored(why) => {
+                    let chat = self.context.chat_id().as_str();
+                    tracing::debug!(chat, %why, "an input to the reply of chat {chat} was ignored: {why}");
+                }
+                Effect::End => {
+                    self.end_turn();
+                    return Ok(Some(Action::TurnEnded));
+                }
+                Effect::Ask(ask) => return Ok(Some(Action::Ask(ask))),
+                Effect::CancelRun => return Ok(Some(Action::CancelRun)),
+                Effect::Heard { text, finished } => {
+                    return Ok(Some(Action::Heard { text, finished }));
+                }
+                Effect::Interrupted => return Ok(Some(Action::Interrupted)),
+                Effect::TurnComplete => return Ok(Some(Action::TurnComplete)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the input has begun a turn. Call it before the effects are performed.
+    pub(super) fn begins_turn(&mut self) -> bool {
+        let begins = !self.turn.is_open() && self.has_open_turn();
+        if begins {
+            self.turn.begin(&self.context);
+        }
+        begins
+    }
+
+    /// Whether the next effects send anything to readers.
+    pub(super) fn has_news_for_readers(&self) -> bool {
+        let tells = |effect: &Effect| matches!(effect, Effect::Frames(_) | Effect::End);
+        let driver = self.current.as_ref();
+        driver.is_some_and(|driver| driver.outbox().effects().any(tells))
+    }
+
+    /// The answers of the last input that were refused.
+    pub(super) fn take_refusals(&mut self) -> Vec<Refusal> {
+        std::mem::take(&mut self.refusals)
+    }
+
+    /// Sends readers what has been written for them.
+    pub(super) fn flush(&mut self) {
+        self.readers.flush();
+    }
+
+    /// Stores the message as it is, if that is due.
+    pub(super) async fn checkpoint(&mut self) {
+        if Instant::now() < self.checkpoint_at {
+            return;
+        }
+        let began = Instant::now();
+        if let Err(error) = self.store_record().await {
+            let chat = self.context.chat_id().as_str();
+            tracing::warn!(chat, %error, "a checkpoint failed; the answer continues");
+        }
+        self.checkpoint_at = Instant::now() + CHECKPOINT.max(began.elapsed() * CHECKPOINT_REST);
+        failpoint("after", "checkpoint");
+    }
+
+    /// Stores the message as it is.
+    pub(super) async fn store_record(&self) -> Result<(), StoreError> {
+        match self.reply() {
+            Some(reply) => {
+                let (store, chat) = (&self.context.store, self.context.chat());
+                store.checkpoint(chat, &reply.record()).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Adds rows to the audit that belong to no change of the reply.
+    pub(super) async fn append_audit(&mut self, audit: &[Audit]) -> Result<(), StoreError> {
+        if audit.is_empty() {
+            return Ok(());
+        }
+        let entries = self.audit_entries(audit, now());
+        let (store, chat) = (&self.context.store, self.context.chat());
+        store.append_audit(chat, &entries).await
+    }
+
+    /// Drops a reply that could not be stored, because nothing may be sent that is not stored. Readers get an error,
+    /// and the next request reads the store.
+    pub(super) fn abandon(&mut self, why: Option<WriteProblem>) {
+        let why = why.map_or_else(String::new, |why| format!(": {why}"));
+        self.readers.fail(&format!(
+            "the answer could not be stored{why}; load the chat again to see what was stored"
+        ));
+        self.current = None;
+        self.turn.abandon();
+        self.abandoned = true;
+    }
+
+    async fn store_made_files(&mut self) -> Result<(), Abandoned> {
+        let chat = self.context.chat();
+        let stored = self.ids.store_made(chat, &self.pictures).await;
+        stored.map_err(|error| {
+            tracing::error!(chat = chat.id.as_str(), %error, "a file of chat {} cannot be stored", chat.id);
+            Abandoned(match &error {
+                FileError::Store(error) => error.trouble(),
+                _ => None,
+            })
+        })
+    }
+
+    async fn commit(&mut self, commit: &Commit) -> Result<(), Abandoned> {
+        let (at, step) = (now(), step_of(commit));
+        let entries = self.audit_entries(&commit.audit, at);
+        self.checkpoint_at = Instant::now() + CHECKPOINT;
+        failpoint("before", step);
+        let (store, chat) = (&self.context.store, self.context.chat());
+        let stored = store.commit(chat, &commit.record, &entries, at).await;
+        stored.map_err(|error| {
+            tracing::error!(chat = chat.id.as_str(), %error, "the chat {} cannot be stored", chat.id);
+            Abandoned(error.trouble())
+        })?;
+        failpoint("after", step);
+        Ok(())
+    }
+
+    /// Counts rows of the audit, and adds where they came from.
+    fn audit_entries(&self, audit: &[Audit], at: Timestamp) -> Vec<AuditEntry> {
+        for row in audit {
+            self.context.metrics.audited(row.kind);
+        }
+        let is_refusal = |row: &&Audit| row.kind == AuditKind::AnswerRefused;
+        let refused = audit.iter().filter(is_refusal).count();
+        let admission = &self.context.admission;
+        admission.note_refused(self.context.user(), refused);
+        self.turn.audit_entries(audit, at)
+    }
+
+    fn end_turn(&mut self) {
+        let Some(driver) = &mut self.current else {
+            return;
+        };
+        self.readers.end(driver.reply());
+        let ended = driver.reply().ended();
+        // A chat at rest keeps no buffers.
+        if driver.effects().peek().next().is_none() {
+            driver.shrink();
+        }
+        self.turn.end(ended, &self.context);
+        failpoint("after", "frames");
+    }
+
+    // Tools.
+
+    pub(super) fn is_running_tools(&self) -> bool {
+        !self.tools.is_empty()
+    }
+
+    /// The next event that no command brings. Cancel-safe.
+    pub(super) async fn next_event(&mut self) -> EngineEvent {
+        let is_full = !self.readers.have_room();
+        tokio::select! {
+            biased;
+            Some(finished) = self.tools.join_next() => EngineEvent::ToolFinished(finished),
+            () = self.readers.room(), if is_full => EngineEvent::ReadersHaveRoom,
+            else => std::future::pending().await,
+        }
+    }
+
+    /// The next tool that finishes; `None` when none runs.
+    pub(super) async fn next_tool(&mut self) -> Option<ToolFinished> {
+        self.tools.join_next().await
+    }
+
+    /// The outcome of a tool, with the content of its files stored.
+    pub(super) async fn tool_outcome(&self, finished: ToolFinished) -> Option<(CallId, Outcome)> {
+        let chat = self.context.chat();
+        let (call, mut outcome) = match finished {
+            Ok(finished) => finished,
+            Err(error) => {
+                tracing::error!(chat = chat.id.as_str(), %error, "a tool's task panicked");
+                return None;
+            }
+        };
+        let files = &self.context.files;
+        if let Err(error) =
+            attachments::keep_outcome(files, chat, &mut outcome, &self.pictures).await
+        {
+            // The tool has run and its outcome must be reported, so the content stays in the message.
+            tracing::warn!(chat = chat.id.as_str(), %error, "a tool's file in chat {} cannot be stored", chat.id);
+        }
+        Some((call, outcome))
+    }
+
+    fn run_tool(&mut self, id: &CallId) {
+        let reply = self.current.as_ref().map(Driver::reply);
+        let Some(call) = reply.and_then(|reply| reply.calls().by_id(id)) else {
+            return;
+        };
+        let Some(tool) = self.context.tools.server_tool(&call.name) else {
+            // Approved before a restart that removed the tool.
+            let text = format!("there is no tool named {:?}", call.name);
+            let done = (id.to_owned(), Outcome::error(text));
+            self.tools.spawn(std::future::ready(done));
+            return;
+        };
+        let (store, chat) = (self.context.store.clone(), self.context.chat());
+        let run = ToolCall {
+            user: chat.user.to_owned(),
+            chat_id: chat.id.to_owned(),
+            call_id: id.to_owned(),
+            input: call.input.clone(),
+            state: Arc::new(StoreChatState::new(store, chat)),
+        };
+        let (id, limit) = (id.to_owned(), self.context.tool_timeout);
+        self.tools.spawn(async move {
+            failpoint("before", "tool");
+            // A tool may panic before it returns its future.
+            let run = AssertUnwindSafe(async { tool.run(run).await }).catch_unwind();
+            let outcome = match tokio::time::timeout(limit, run).await {
+                Ok(Ok(outcome)) => outcome,
+                // A call that is never settled would block its chat.
+                Ok(Err(_)) => Outcome::error("the tool crashed, and its outcome is unknown"),
+                Err(_) => Outcome::error(format!(
+                    "the tool returned no result within {} seconds",
+                    limit.as_secs()
+                )),
+            };
+            failpoint("after", "tool");
+            (id, outcome)
+        });
+    }
+}
+
+/// The context of every input: the time, ids, and the policy for its tools.
+fn input_context<'c>(ids: &'c mut ReplyIds, policy: &'c ChatPolicy) -> Context<'c> {
+    Context {
+        now: now(),
+        ids,
+        policy,
+    }
+}

@@ -1,0 +1,156 @@
+//! The turn of a chat, for the log, the metrics and the audit: which one, where it came from, how long it takes.
+
+use std::time::Duration;
+
+use adk_bridge_protocol::dialect::Dialect;
+use adk_bridge_protocol::outbox::{Audit, AuditKind, Commit};
+use adk_bridge_protocol::reply::Ended;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::context::ChatContext;
+use super::live::RequestOrigin;
+use super::task::new_id;
+use crate::metrics::result_of;
+use crate::store::AuditEntry;
+use adk_bridge_protocol::time::Timestamp;
+
+/// The turn that is open, or the last one.
+pub(super) struct TurnRecord {
+    id: String,
+    origin: Origin,
+    clock: Option<Clock>,
+    /// When the request for the next turn arrived.
+    arrived: Option<Instant>,
+}
+
+/// Where a turn came from.
+#[derive(Debug, Clone, Copy)]
+struct Origin {
+    transport: &'static str,
+    connection: Option<Uuid>,
+    dialect: Dialect,
+}
+
+/// What is measured of an open turn.
+struct Clock {
+    began: Instant,
+    /// Whether a first chunk has been sent.
+    has_spoken: bool,
+}
+
+impl TurnRecord {
+    pub(super) fn new() -> Self {
+        Self {
+            id: new_id("turn"),
+            origin: Origin {
+                transport: "none",
+                connection: None,
+                dialect: Dialect::Native,
+            },
+            clock: None,
+            arrived: None,
+        }
+    }
+
+    /// Notes when a request arrived that may begin a turn.
+    pub(super) fn request_arrived(&mut self) {
+        self.arrived = Some(Instant::now());
+    }
+
+    /// Names the next turn, and where it comes from.
+    pub(super) fn name(&mut self, origin: RequestOrigin, dialect: Dialect) {
+        self.id = new_id("turn");
+        self.origin = Origin {
+            transport: origin.transport,
+            connection: origin.connection,
+            dialect,
+        };
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    pub(super) fn begin(&mut self, context: &ChatContext) {
+        context.metrics.turn_started();
+        self.clock = Some(Clock {
+            began: self.arrived.take().unwrap_or_else(Instant::now),
+            has_spoken: false,
+        });
+    }
+
+    /// Notes that chunks are sent; the first of a turn is measured.
+    pub(super) fn chunk_sent(&mut self, context: &ChatContext) {
+        if let Some(clock) = self.clock.as_mut().filter(|clock| !clock.has_spoken) {
+            clock.has_spoken = true;
+            context.metrics.first_chunk(clock.began.elapsed());
+        }
+    }
+
+    pub(super) fn end(&mut self, ended: Option<Ended>, context: &ChatContext) {
+        // A turn that began and ended with the same input.
+        if self.clock.is_none() {
+            self.begin(context);
+        }
+        context.metrics.turn_ended(ended);
+        let (chat, turn, result) = (context.chat_id().as_str(), &self.id, result_of(ended));
+        let millis = self
+            .clock
+            .take()
+            .map(|clock| clock.began.elapsed().as_millis());
+        tracing::info!(
+            chat,
+            turn,
+            result,
+            millis,
+            "the turn {turn} of chat {chat} ended: {result}"
+        );
+    }
+
+    /// Forgets a turn that could not be stored.
+    pub(super) fn abandon(&mut self) {
+        self.clock = None;
+    }
+
+    /// When a turn with this time limit must be over.
+    pub(super) fn limit(&self, time: Duration) -> Option<Instant> {
+        self.clock.as_ref()?.began.checked_add(time)
+    }
+
+    /// Rows of the audit with where they came from.
+    pub(super) fn audit_entries(&self, audit: &[Audit], at: Timestamp) -> Vec<AuditEntry> {
+        audit
+            .iter()
+            .map(|audit| AuditEntry {
+                at,
+                turn_id: Some(self.id.clone()),
+                connection_id: self.origin.connection.map(|id| id.to_string()),
+                transport: Some(self.origin.transport.to_owned()),
+                dialect: Some(self.origin.dialect.as_str().to_owned()),
+                audit: audit.clone(),
+            })
+            .collect()
+    }
+}
+
+/// Names what a commit makes durable; tests kill the process before and after each.
+pub(super) fn step_of(commit: &Commit) -> &'static str {
+    let record = &commit.record;
+    let has = |kinds: &[AuditKind]| commit.audit.iter().any(|row| kinds.contains(&row.kind));
+    if has(&[AuditKind::ApprovalRequested]) {
+        "question"
+    } else if has(&[AuditKind::ApprovalApproved, AuditKind::ApprovalDenied]) {
+        "decision"
+    } else if has(&[AuditKind::ToolStarted]) {
+        "start"
+    } else if has(&[AuditKind::ToolFinished, AuditKind::ToolFailed]) {
+        "outcome"
+    } else if record.ended.is_some() {
+        "end"
+    } else if record.asking {
+        "asking"
+    } else {
+        "pause"
+    }
+}

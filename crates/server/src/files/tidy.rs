@@ -1,0 +1,209 @@
+//! What a start does with content that an earlier process left: nothing that may belong to a user is deleted.
+//!
+//! The directory of files carries the id of its database (`database-id`). With another database, one that knows none of
+//! the files, the start is refused. Content that the right database does not know (it was written just before a crash,
+//! or since the backup that the database comes from) is moved to `lost-files` next to the directory, and comes back
+//! when a database that knows it is started.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{is_id, place_in, sync_dir};
+use crate::store::{DataDir, PriorContents, StoreError, make_private};
+
+/// Where the directory of files carries the id of its database.
+const MARK: &str = "database-id";
+
+/// Where a start looks, and where it puts what it finds.
+pub(super) struct Places {
+    pub(super) files: PathBuf,
+    pub(super) incoming: PathBuf,
+    lost: PathBuf,
+}
+
+/// What the store knows.
+pub(super) struct KnownFiles {
+    pub(super) found: PriorContents,
+    /// Content that users have deleted.
+    pub(super) deleted: HashSet<String>,
+}
+
+/// Content by its id.
+struct Content {
+    id: String,
+    path: PathBuf,
+}
+
+impl Places {
+    pub(super) fn of(data_dir: &DataDir) -> Self {
+        let files = data_dir.path().join("files");
+        Self {
+            incoming: files.join("incoming"),
+            lost: data_dir.path().join("lost-files"),
+            files,
+        }
+    }
+
+    /// Refuses a database that cannot know any of the files, if there are any.
+    pub(super) fn check_none(&self, database: &Path) -> Result<(), StoreError> {
+        let here = contents(&self.files).map_err(StoreError::io("looking for files"))?;
+        if here.is_empty() {
+            return Ok(());
+        }
+        Err(self.refusal(database))
+    }
+
+    /// Refuses a database to which the files do not belong.
+    pub(super) fn check(&self, found: &PriorContents) -> Result<(), StoreError> {
+        let failed = || StoreError::io("looking for files");
+        let here = contents(&self.files).map_err(failed())?;
+        let away = contents(&self.lost).map_err(failed())?;
+        match self.are_of(found, &here, &away).map_err(failed())? {
+            true => Ok(()),
+            false => Err(self.refusal(&found.store.place)),
+        }
+    }
+
+    /// Tidies up the files, or refuses if they belong to another database.
+    pub(super) fn tidy(&self, known: &KnownFiles) -> Result<(), StoreError> {
+        let failed = || StoreError::io("putting the files in order");
+        for dir in [&self.files, &self.incoming] {
+            fs::create_dir_all(dir).map_err(failed())?;
+            make_private(dir);
+        }
+        let here = contents(&self.files).map_err(failed())?;
+        let away = contents(&self.lost).map_err(failed())?;
+        if !self.are_of(&known.found, &here, &away).map_err(failed())? {
+            return Err(self.refusal(&known.found.store.place));
+        }
+        self.sort(known, here, away).map_err(failed())
+    }
+
+    /// Whether the files belong to this database. A database that knows some of them is at least a copy of theirs; one
+    /// with the same id is theirs even if it was copied before there were files.
+    fn are_of(
+        &self,
+        known: &PriorContents,
+        here: &[Content],
+        away: &[Content],
+    ) -> io::Result<bool> {
+        let is_known = |content: &Content| known.files.contains(&content.id);
+        if here.is_empty() || here.iter().chain(away).any(is_known) {
+            return Ok(true);
+        }
+        Ok(match fs::read_to_string(self.files.join(MARK)) {
+            Ok(mark) => !known.store.id.is_empty() && mark.trim() == known.store.id,
+            // Older than marks: a database with chats is assumed to be theirs.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => !known.store.is_empty,
+            Err(error) => return Err(error),
+        })
+    }
+
+    fn sort(&self, known: &KnownFiles, here: Vec<Content>, away: Vec<Content>) -> io::Result<()> {
+        let mark = self.files.join(MARK);
+        if fs::read_to_string(&mark).ok().as_deref() != Some(&known.found.store.id) {
+            fs::write(&mark, &known.found.store.id)?;
+            sync_dir(&self.files)?;
+        }
+        make_private(&mark);
+        let (mut lost, mut found, mut deleted) = (0_usize, 0_usize, 0_usize);
+        for content in away {
+            if known.deleted.contains(&content.id) {
+                fs::remove_file(&content.path)?;
+                deleted += 1;
+            } else if known.found.files.contains(&content.id) {
+                found += usize::from(shift(&content, &self.files)?);
+            }
+        }
+        for content in here {
+            if known.found.files.contains(&content.id) {
+                continue;
+            }
+            if known.deleted.contains(&content.id) {
+                fs::remove_file(&content.path)?;
+                deleted += 1;
+            } else {
+                lost += usize::from(shift(&content, &self.lost)?);
+            }
+        }
+        // Unfinished uploads: no client was informed that they are stored.
+        for entry in fs::read_dir(&self.incoming)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file()
+                && entry.file_name().as_encoded_bytes().starts_with(b".tmp")
+            {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        let place = self.lost.display();
+        if lost > 0 {
+            tracing::warn!(
+                "{lost} files are not known to the database {}; they were moved to {place}, and are \
+                 restored by a start with a database that knows them",
+                known.found.store.place.display()
+            );
+        }
+        if found > 0 {
+            tracing::info!("{found} files that the database knows were restored from {place}");
+        }
+        if deleted > 0 {
+            tracing::info!("the content of {deleted} files of deleted chats was removed");
+        }
+        Ok(())
+    }
+
+    fn refusal(&self, database: &Path) -> StoreError {
+        StoreError::OtherFiles {
+            files: self.files.clone(),
+            database: database.to_owned(),
+        }
+    }
+}
+
+/// All content under a directory. Foreign files are skipped.
+fn contents(dir: &Path) -> io::Result<Vec<Content>> {
+    let mut found = Vec::new();
+    let shelves = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        shelves => shelves?,
+    };
+    for shelf in shelves {
+        let shelf = shelf?;
+        if !shelf.file_type()?.is_dir() {
+            continue;
+        }
+        make_private(&shelf.path());
+        for entry in fs::read_dir(shelf.path())? {
+            let entry = entry?;
+            if let Some(id) = entry.file_name().to_str().filter(|name| is_id(name))
+                && entry.file_type()?.is_file()
+            {
+                found.push(Content {
+                    id: id.to_owned(),
+                    path: entry.path(),
+                });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Moves content to another directory. Nothing there is overwritten; what cannot be moved stays and is logged.
+fn shift(content: &Content, to: &Path) -> io::Result<bool> {
+    let place = place_in(to, &content.id);
+    let shelf = place.parent().unwrap_or(to);
+    fs::create_dir_all(shelf)?;
+    make_private(to);
+    make_private(shelf);
+    if place.exists() {
+        return Ok(false);
+    }
+    if let Err(error) = fs::rename(&content.path, &place) {
+        let (from, to) = (content.path.display(), place.display());
+        tracing::warn!(%error, "the file {from} cannot be moved to {to}; it stays");
+        return Ok(false);
+    }
+    Ok(true)
+}

@@ -1,0 +1,146 @@
+//! How many bytes of files and messages each user has, and may have.
+//!
+//! Counted once at start and then kept in memory: only one process uses the data.
+
+use adk_bridge_protocol::id::UserId;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::FileError;
+
+/// How many bytes may be kept; see `[limits]` in the configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Quota {
+    pub in_all: u64,
+    pub per_user: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Usage {
+    quota: Quota,
+    counted: Mutex<StoredBytes>,
+}
+
+#[derive(Debug, Default)]
+struct StoredBytes {
+    in_all: u64,
+    users: HashMap<UserId, u64>,
+}
+
+impl Usage {
+    pub(super) fn new(quota: Quota, counted: Vec<(UserId, u64)>) -> Self {
+        let users: HashMap<UserId, u64> = counted.into_iter().collect();
+        Self {
+            quota,
+            counted: Mutex::new(StoredBytes {
+                in_all: users.values().sum(),
+                users,
+            }),
+        }
+    }
+
+    /// Whether a user may store this much more; 0: whether the user has not reached the limit.
+    pub(super) fn check(&self, user: &UserId, bytes: u64) -> Result<(), FileError> {
+        self.lock().check(self.quota, user, bytes)
+    }
+
+    /// Counts bytes for a user who may keep them.
+    pub(super) fn take(&self, user: &UserId, bytes: u64) -> Result<(), FileError> {
+        let mut counted = self.lock();
+        counted.check(self.quota, user, bytes)?;
+        counted.add(user, bytes);
+        Ok(())
+    }
+
+    /// Counts bytes that are kept in any case.
+    pub(super) fn add(&self, user: &UserId, bytes: u64) {
+        self.lock().add(user, bytes);
+    }
+
+    pub(super) fn remove(&self, user: &UserId, bytes: u64) {
+        let mut counted = self.lock();
+        counted.in_all = counted.in_all.saturating_sub(bytes);
+        if let Some(kept) = counted.users.get_mut(user) {
+            *kept = kept.saturating_sub(bytes);
+            if *kept == 0 {
+                counted.users.remove(user);
+            }
+        }
+    }
+
+    /// Counts something that has grown or shrunk.
+    pub(super) fn replace(&self, user: &UserId, before: u64, now: u64) {
+        if now > before {
+            self.add(user, now - before);
+        } else if before > now {
+            self.remove(user, before - now);
+        }
+    }
+
+    /// Poisoning is ignored: no critical section can leave the counters inconsistent.
+    fn lock(&self) -> MutexGuard<'_, StoredBytes> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StoredBytes {
+    fn check(&self, quota: Quota, user: &UserId, bytes: u64) -> Result<(), FileError> {
+        let kept = self.users.get(user).copied().unwrap_or(0);
+        // Without new bytes, only the limit itself is checked.
+        let more = bytes.max(1);
+        if kept.saturating_add(more) > quota.per_user {
+            return Err(FileError::UserFull {
+                kept,
+                limit: quota.per_user,
+            });
+        }
+        if bytes > 0 && self.in_all.saturating_add(bytes) > quota.in_all {
+            return Err(FileError::Full {
+                limit: quota.in_all,
+            });
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, user: &UserId, bytes: u64) {
+        self.in_all = self.in_all.saturating_add(bytes);
+        let kept = self.users.entry(user.to_owned()).or_default();
+        *kept = kept.saturating_add(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_bounded_for_each_user_and_in_all() {
+        let quota = Quota {
+            in_all: 100,
+            per_user: 60,
+        };
+        let usage = Usage::new(quota, vec![("alice".into(), 50)]);
+        assert!(usage.take(&UserId::literal("alice"), 10).is_ok());
+        assert!(matches!(
+            usage.take(&UserId::literal("alice"), 1),
+            Err(FileError::UserFull { kept: 60, .. })
+        ));
+        assert!(usage.check(&UserId::literal("alice"), 0).is_err());
+        assert!(matches!(
+            usage.take(&UserId::literal("bob"), 41),
+            Err(FileError::Full { limit: 100 })
+        ));
+        assert!(
+            usage.take(&UserId::literal("bob"), 40).is_ok()
+                && usage.check(&UserId::literal("bob"), 0).is_ok()
+        );
+        usage.remove(&UserId::literal("alice"), 60);
+        assert!(usage.take(&UserId::literal("bob"), 20).is_ok());
+        usage.replace(&UserId::literal("bob"), 20, 30);
+        usage.replace(&UserId::literal("bob"), 30, 25);
+        assert_eq!(usage.lock().users["bob"], 65);
+        usage.add(&UserId::literal("bob"), 1000);
+        usage.remove(&UserId::literal("bob"), 2000);
+        assert_eq!(usage.lock().in_all, 0);
+    }
+}

@@ -1,0 +1,145 @@
+//! What of the configuration is hidden in the log, and from users: the bridge's own secrets, and the agent's address.
+
+use std::net::IpAddr;
+
+use adk_bridge_agents::secrets::HiddenStrings;
+pub use adk_bridge_agents::secrets::{hide, hide_from_users};
+use adk_bridge_protocol::base64;
+
+use crate::agent_kinds::adk;
+use crate::config::Config;
+
+/// Hides what a configuration has to hide from now on, as well as that of other servers in this process.
+pub fn keep(config: &Config) {
+    adk_bridge_agents::secrets::keep(hidden_of(config));
+}
+
+fn hidden_of(config: &Config) -> HiddenStrings {
+    HiddenStrings::new(secrets_of(config), addresses_of(config))
+}
+
+fn secrets_of(config: &Config) -> Vec<String> {
+    let mut secrets: Vec<String> = Vec::new();
+    let keys = config.auth.api_keys.iter();
+    secrets.extend(keys.map(|key| key.key.clone()));
+    secrets.extend(std::env::var(&config.agent.api_key_env).ok());
+    for (_, value) in config.agent.headers.pairs() {
+        // `Bearer` and its like are no secret, and what follows may be quoted alone.
+        secrets.extend(value.split_once(' ').map(|(_, token)| token.to_owned()));
+        secrets.push(value);
+    }
+    let base_url = config.agent.base_url.as_deref();
+    if let Some((Some(user), _)) = base_url.and_then(authority_of) {
+        secrets.push(base64::encode(user.as_bytes()));
+        secrets.extend(
+            user.split_once(':')
+                .map(|(_, password)| password.to_owned()),
+        );
+        secrets.push(user.to_owned());
+    }
+    // As they look inside of JSON.
+    let escaped: Vec<String> = (secrets.iter())
+        .filter_map(|secret| serde_json::to_string(secret).ok())
+        .map(|json| json.trim_matches('"').to_owned())
+        .collect();
+    secrets.extend(escaped);
+    secrets
+}
+
+/// The names by which the agent is reached. A name without a port that may be an ordinary word is not hidden.
+fn addresses_of(config: &Config) -> Vec<String> {
+    let given = config.agent.base_url.as_deref();
+    let url = match config.agent.kind.as_str() {
+        "demo" => None,
+        "adk" => given.or(Some(adk::LOCAL)),
+        // Google's own address is no secret, and stands in advice of Google's.
+        _ => given,
+    };
+    let Some((_, address)) = url.and_then(authority_of) else {
+        return Vec::new();
+    };
+    let (host, port) = match address.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (host, port),
+        _ => (address, ""),
+    };
+    let bare = host.trim_matches(['[', ']']);
+    let is_plain = match bare.parse::<IpAddr>() {
+        Ok(ip) => ip.is_loopback() || ip.is_unspecified(),
+        Err(_) => !bare.contains('.'),
+    };
+    let mut addresses = Vec::new();
+    if !is_plain {
+        addresses.push(host.to_owned());
+    }
+    if !port.is_empty() {
+        addresses.push(address.to_owned());
+    }
+    addresses
+}
+
+/// The `user:password` of an address, and its `host:port`.
+fn authority_of(url: &str) -> Option<(Option<&str>, &str)> {
+    let (_, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    Some(match authority.rsplit_once('@') {
+        Some((user, address)) => (Some(user), address),
+        None => (None, authority),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ApiKey;
+
+    #[test]
+    fn secrets_are_hidden_wherever_they_stand() {
+        let mut config = Config::default();
+        config.auth.api_keys.push(ApiKey {
+            key: "a-key-of-alice-0123".into(),
+            user: "alice".into(),
+        });
+        config.agent.kind = "adk".into();
+        config.agent.base_url = Some("http://bridge:p4ssw0rd!@adk.internal:8000/x".into());
+        let headers = r#"{"authorization": "Bearer to\"ken-12345678", "x-short": "abc"}"#;
+        config.agent.headers = serde_json::from_str(headers).unwrap();
+        let hidden = hidden_of(&config);
+        let cases = [
+            ("nothing to hide, alice: abc", "nothing to hide, alice: abc"),
+            ("key=a-key-of-alice-0123.", "key=[hidden]."),
+            ("Bearer to\"ken-12345678", "[hidden]"),
+            ("bearer to\"ken-12345678", "bearer [hidden]"),
+            (r#"{"a":"Bearer to\"ken-12345678"}"#, r#"{"a":"[hidden]"}"#),
+            ("http://bridge:p4ssw0rd!@adk", "http://[hidden]@adk"),
+            ("Basic YnJpZGdlOnA0c3N3MHJkIQ==", "Basic [hidden]"),
+        ];
+        for (text, shown) in cases {
+            assert_eq!(hidden.hide(text), shown);
+        }
+    }
+
+    #[test]
+    fn the_address_of_an_agent_is_what_no_text_has_by_chance() {
+        let hidden = |url: &str| {
+            let mut config = Config::default();
+            config.agent.kind = "adk".into();
+            config.agent.base_url = Some(url.to_owned());
+            addresses_of(&config)
+        };
+        for (url, addresses) in [
+            ("http://127.0.0.1:8000", vec!["127.0.0.1:8000"]),
+            ("http://localhost:8000/x", vec!["localhost:8000"]),
+            ("http://localhost", vec![]),
+            ("http://u:p@adk:80/", vec!["adk:80"]),
+            ("http://[::1]:8000", vec!["[::1]:8000"]),
+            ("http://[fd00::1]/", vec!["[fd00::1]"]),
+            ("https://adk.example?x", vec!["adk.example"]),
+            ("http://10.0.0.7:8000", vec!["10.0.0.7", "10.0.0.7:8000"]),
+        ] {
+            assert_eq!(hidden(url), addresses, "{url}");
+        }
+        let mut google = Config::default();
+        google.agent.kind = "gemini".into();
+        assert!(addresses_of(&google).is_empty());
+    }
+}

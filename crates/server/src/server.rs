@@ -1,0 +1,471 @@
+//! The server: put together from its parts, started, and stopped in order.
+//!
+//! ```text
+//!   builder ── config, agent, tools, store ──▶ build ──▶ Server ── serve_until(stop) ──▶ stopped
+//!                                               │
+//!                             agent, tools, store, files, chats, listener
+//! ```
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use adk_bridge_agents::agent::{Agent, AgentInfo, MemoryModel};
+use adk_bridge_agents::error::AgentError;
+use adk_bridge_agents::tool::{ServerTool, ToolSpec};
+use adk_bridge_agents::tool_registry::{Offer, ToolRegistry, ToolRegistryError};
+use adk_bridge_protocol::reply::Limits;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::admission::{Admission, AdmissionLimits};
+use crate::agent_kinds::{AgentKinds, Constructed};
+use crate::auth::{self, Authenticator};
+use crate::budget;
+use crate::chat::loaded::LoadedMemory;
+use crate::chat::toolbox::{Toolbox, ToolboxError};
+use crate::chat::{Chats, Shared};
+use crate::config::{Config, ConfigError};
+use crate::connections::{self, Bounds, HEAD_TIME, Terms};
+use crate::descriptors::{self, Shares};
+use crate::files::address::Addresses;
+use crate::files::{Files, Quota};
+use crate::router::{INFORMING, router};
+use crate::sockets::Sockets;
+use crate::store::sqlite::{DATABASE, SqliteStore};
+use crate::store::{DataDir, Store, StoreError};
+use crate::transport::App;
+use crate::{secrets, shutdown};
+
+/// How long stopping may take in total; service managers commonly wait ten seconds.
+const GOING: Duration = Duration::from_secs(5);
+
+/// The share of a user's connections that may be WebSockets.
+const SOCKETS_SHARE: (usize, usize) = (3, 4);
+
+/// A bridge that listens; it answers requests once it is served.
+pub struct Server {
+    app: App,
+    listener: TcpListener,
+    store: Arc<dyn Store>,
+    data_dir: PathBuf,
+    connections: Bounds,
+    reopened: usize,
+}
+
+/// What a server is made of. The configuration decides everything that is not set here.
+///
+/// ```no_run
+/// use adk_bridge::Server;
+/// use adk_bridge::config::{Config, Overrides};
+///
+/// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = Config::load(None, &Overrides::default())?;
+/// Server::builder().config(config).serve().await?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct ServerBuilder {
+    config: Config,
+    kinds: AgentKinds,
+    agent: Option<Arc<dyn Agent>>,
+    tools: Vec<Arc<dyn ServerTool>>,
+    client_tools: Vec<ToolSpec>,
+    store: Option<Arc<dyn Store>>,
+    authenticator: Option<Arc<dyn Authenticator>>,
+}
+
+/// Why a server does not start; the message names what to change.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error(transparent)]
+    Tools(#[from] ToolRegistryError),
+    #[error(transparent)]
+    Toolbox(#[from] ToolboxError),
+    #[error("{0}: the agent runs its own tools, so it cannot be offered this one")]
+    OwnTools(String),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot listen on {address}")]
+    Listen {
+        address: SocketAddr,
+        source: std::io::Error,
+    },
+    #[error("the handlers for stop signals cannot be installed")]
+    Signals(#[source] std::io::Error),
+}
+
+impl Server {
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder {
+            config: Config::default(),
+            kinds: AgentKinds::built_in(),
+            agent: None,
+            tools: Vec::new(),
+            client_tools: Vec::new(),
+            store: None,
+            authenticator: None,
+        }
+    }
+
+    /// The address that it listens on, with the real port if the configuration leaves the choice to the system.
+    pub fn address(&self) -> SocketAddr {
+        self.app.config().server.listen
+    }
+
+    pub fn config(&self) -> &Config {
+        self.app.config()
+    }
+
+    /// The agent's description of itself.
+    pub fn agent(&self) -> AgentInfo {
+        self.app.chats().shared().agent.info()
+    }
+
+    /// The directory for all data.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// How many replies that a restart interrupted are being continued.
+    pub fn reopened(&self) -> usize {
+        self.reopened
+    }
+
+    /// Serves until the process is asked to stop, by Ctrl-C or by the system.
+    pub async fn serve(self) -> Result<(), StartError> {
+        let stop = shutdown::requested().map_err(StartError::Signals)?;
+        self.serve_until(stop).await
+    }
+
+    /// Serves until `stop` is ready, then stops everything in progress and stores the state of the chats.
+    pub async fn serve_until(self, stop: impl Future<Output = ()>) -> Result<(), StartError> {
+        let (chats, sockets) = (self.app.chats().clone(), self.app.sockets().clone());
+        let terms = Terms {
+            head_time: HEAD_TIME,
+            write_stall: self.app.config().limits.write_stall.0,
+            bounds: self.connections,
+            informing: INFORMING,
+        };
+        let (close, closed) = oneshot::channel::<()>();
+        let serving = tokio::spawn(connections::serve(
+            self.listener,
+            router(self.app),
+            terms,
+            async {
+                let _ = closed.await;
+            },
+        ));
+        stop.await;
+        tracing::info!("the server is shutting down");
+        let _ = close.send(());
+        let gone = async {
+            chats.shut_down().await;
+            sockets.close().await;
+            serving.await
+        };
+        match tokio::time::timeout(GOING, gone).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the task that serves connections failed"),
+            Err(_) => tracing::warn!("some connections did not end in time and are closed"),
+        }
+        self.store.close().await?;
+        Ok(())
+    }
+}
+
+impl ServerBuilder {
+    #[must_use]
+    pub fn config(self, config: Config) -> Self {
+        Self { config, ..self }
+    }
+
+    /// Uses this agent, whatever `agent.kind` says.
+    #[must_use]
+    pub fn agent(self, agent: impl Agent + 'static) -> Self {
+        Self {
+            agent: Some(Arc::new(agent)),
+            ..self
+        }
+    }
+
+    /// Adds a kind of agent that `agent.kind` can name.
+    #[must_use]
+    pub fn agent_kind(
+        mut self,
+        kind: impl Into<String>,
+        constructor: impl Fn(&Config) -> Constructed<'_> + Send + Sync + 'static,
+    ) -> Self {
+        self.kinds.register(kind, constructor);
+        self
+    }
+
+    /// Offers the agent a tool that runs in this process, unless `agent.tools` names others.
+    #[must_use]
+    pub fn tool(mut self, tool: impl ServerTool + 'static) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Offers the agent a tool that the front end runs, unless `agent.tools` names others.
+    #[must_use]
+    pub fn client_tool(mut self, spec: ToolSpec) -> Self {
+        self.client_tools.push(spec);
+        self
+    }
+
+    /// Keeps chats in this store instead of the SQLite database that `store.url` names. Files stay in the data directory.
+    #[must_use]
+    pub fn store(self, store: Arc<dyn Store>) -> Self {
+        Self {
+            store: Some(store),
+            ..self
+        }
+    }
+
+    /// Authenticates users with this instead of the configuration's `[auth]`.
+    #[must_use]
+    pub fn authenticator(self, authenticator: impl Authenticator + 'static) -> Self {
+        Self {
+            authenticator: Some(Arc::new(authenticator)),
+            ..self
+        }
+    }
+
+    /// Builds the server and serves it until the process is asked to stop.
+    pub async fn serve(self) -> Result<(), StartError> {
+        self.build().await?.serve().await
+    }
+
+    /// Opens what the server needs, and listens. Requests wait until it is served.
+    pub async fn build(self) -> Result<Server, StartError> {
+        let mut config = self.config;
+        config.check()?;
+        let authenticator = match self.authenticator {
+            Some(authenticator) => authenticator,
+            None => auth::configured(&config.auth),
+        };
+        config.check_address(authenticator.requires_credentials())?;
+        secrets::keep(&config);
+        let agent = match self.agent {
+            Some(agent) => agent,
+            None => self.kinds.make(&config).await?,
+        };
+        let info = agent.info();
+        for limitation in &info.limitations {
+            tracing::info!(agent = info.id, "the agent {} cannot {limitation}", info.id);
+        }
+        let shares = shares(&config, info.descriptors_per_turn);
+        let data = Arc::new(DataDir::open(&config.server.data_dir)?);
+        let registry = registry(self.tools, self.client_tools, &*agent, data.path())?;
+        let tools = toolbox(&config, &*agent, &registry)?;
+        let store = match self.store {
+            Some(store) => store,
+            None => open_store(&config, &data).await?,
+        };
+        let files = match open_files(&config, &data, &store).await {
+            Ok(files) => files,
+            Err(error) => {
+                // A log that is left behind would be applied to a database that is restored in its place.
+                store.close().await?;
+                return Err(error.into());
+            }
+        };
+        let addresses = Addresses::open(&*store, config.server.public_url.as_deref()).await?;
+        let chats = Chats::new(Shared {
+            store: store.clone(),
+            agent,
+            keep_recordings: config.live.keep_recordings,
+            tools: Arc::new(tools),
+            tool_timeout: config.tools.timeout.0,
+            files_per_request: config.limits.files_per_request,
+            files: Arc::new(files),
+            addresses: Arc::new(addresses),
+            metrics: Arc::default(),
+            admission: Admission::new(allowed(&config, &*authenticator, shares.turns)),
+            loaded: LoadedMemory::new(&config.limits),
+            turn_time: config.limits.turn_time.0,
+            unread: budget::unread(&config.limits),
+        });
+        let listening = TcpListener::bind(config.server.listen).await;
+        let listening = listening.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (address, listener) = listening.map_err(|source| StartError::Listen {
+            address: config.server.listen,
+            source,
+        })?;
+        config.server.listen = address;
+        let reopened = chats.boot().await?;
+        let connections = Bounds {
+            in_use: shares.connections,
+            per_user: (authenticator.requires_credentials())
+                .then_some(config.limits.connections_per_user),
+        };
+        let sockets = sockets_per_user(config.server.max_sockets, connections);
+        let sockets = Sockets::new(sockets, chats.shared().metrics.clone());
+        let app = App::new(Arc::new(config), chats, sockets, authenticator);
+        Ok(Server {
+            app,
+            listener,
+            store,
+            data_dir: data.path().to_owned(),
+            connections,
+            reopened,
+        })
+    }
+}
+
+/// How many connections and turns there may be; this depends on how many files may be open.
+fn shares(config: &Config, per_turn: usize) -> Shares {
+    let wanted = Shares {
+        connections: config.limits.connections,
+        turns: config.limits.turns,
+    };
+    let Some(limit) = descriptors::raise() else {
+        return wanted;
+    };
+    let shares = descriptors::shares(limit, wanted, per_turn.max(1));
+    if shares != wanted {
+        let Shares { connections, turns } = shares;
+        tracing::info!(
+            "only {limit} files may be open (ulimit -n): {connections} connections and {turns} turns at once are allowed, \
+             instead of limits.connections = {} and limits.turns = {}",
+            wanted.connections,
+            wanted.turns
+        );
+    }
+    shares
+}
+
+/// How many WebSockets one user may have; some connections are left for the user's requests.
+fn sockets_per_user(wanted: usize, connections: Bounds) -> usize {
+    let (part, of) = SOCKETS_SHARE;
+    let most = (connections.of_one_user().saturating_mul(part) / of).max(1);
+    if wanted > most {
+        tracing::info!(
+            "only {} connections may be in use: a user may have {most} WebSockets open, instead of \
+             server.max_sockets = {wanted}",
+            connections.in_use
+        );
+    }
+    wanted.min(most)
+}
+
+fn allowed(config: &Config, authenticator: &dyn Authenticator, turns: usize) -> AdmissionLimits {
+    AdmissionLimits {
+        turns,
+        // Without logins there is only one user.
+        turns_per_user: match authenticator.requires_credentials() {
+            true => config.limits.turns_per_user,
+            false => usize::MAX,
+        },
+        uploads_per_user: config.limits.uploads_per_user,
+        refused_answers_per_minute: config.limits.refused_answers_per_minute,
+    }
+}
+
+/// The SQLite database of the configuration.
+async fn open_store(config: &Config, data: &Arc<DataDir>) -> Result<Arc<dyn Store>, StartError> {
+    let place = match config.store.url.as_deref() {
+        None => data.path().join(DATABASE),
+        Some(url) => match url.strip_prefix("sqlite:") {
+            Some(path) => PathBuf::from(path),
+            // The URL of another database may hold a password.
+            None => {
+                let problem = "this is not a SQLite URL; write sqlite:PATH";
+                return Err(ConfigError::value("store.url", problem).into());
+            }
+        },
+    };
+    Files::check_new_database(data, &place)?;
+    let store = SqliteStore::open_if(data.clone(), Some(&place), |found| {
+        Files::check_database(data, found)
+    });
+    Ok(Arc::new(store.await?))
+}
+
+async fn open_files(
+    config: &Config,
+    data: &DataDir,
+    store: &Arc<dyn Store>,
+) -> Result<Files, StoreError> {
+    let quota = Quota {
+        in_all: config.limits.stored_bytes,
+        per_user: config.limits.stored_bytes_per_user,
+    };
+    let max_bytes = config.server.max_body_bytes as u64;
+    let files = Files::open(data, store.clone(), max_bytes).await?;
+    files.bounded(quota).await
+}
+
+/// All tools: those that the server was built with, and the demo's.
+#[cfg_attr(
+    not(feature = "demo"),
+    expect(unused_variables, reason = "only the demo's tools depend on them")
+)]
+fn registry(
+    tools: Vec<Arc<dyn ServerTool>>,
+    client_tools: Vec<ToolSpec>,
+    agent: &dyn Agent,
+    directory: &Path,
+) -> Result<ToolRegistry, ToolRegistryError> {
+    let mut registry = ToolRegistry::default();
+    for tool in tools {
+        registry.add(tool, Offer::ByDefault)?;
+    }
+    for spec in client_tools {
+        registry.add_client(spec, Offer::ByDefault)?;
+    }
+    #[cfg(feature = "demo")]
+    crate::agent_kinds::demo::register_tools(&mut registry, agent, directory)?;
+    Ok(registry)
+}
+
+/// The tools that the agent is offered, with their rules.
+fn toolbox(
+    config: &Config,
+    agent: &dyn Agent,
+    registry: &ToolRegistry,
+) -> Result<Toolbox, StartError> {
+    let limits = Limits {
+        approval_timeout: config.approval.timeout.0,
+        client_timeout: config.tools.client_timeout.0,
+        max_steps: config.agent.max_steps,
+        max_answer_bytes: config.server.max_answer_bytes,
+    };
+    let approval = &config.approval.tools;
+    let mut offered = registry
+        .offered(config.agent.tools.as_deref())
+        .map_err(|unknown| ConfigError::value("agent.tools", unknown.to_string()))?;
+    let own = config.agent.client_tools.iter().map(|tool| {
+        let spec = ToolSpec::client(
+            tool.name.clone(),
+            tool.description.clone(),
+            tool.input_schema.clone(),
+        );
+        ToolSpec {
+            needs_approval: tool.approval,
+            ..spec
+        }
+    });
+    offered.client.extend(own);
+    match agent.memory() {
+        MemoryModel::Stateless => Ok(Toolbox::new(
+            offered.server,
+            offered.client,
+            approval,
+            limits,
+        )?),
+        MemoryModel::Session => {
+            let server = offered.server.iter().map(|tool| tool.spec());
+            match server.chain(&offered.client).next() {
+                None => Ok(Toolbox::remote(approval.clone(), limits)),
+                Some(spec) => Err(StartError::OwnTools(spec.name.clone())),
+            }
+        }
+    }
+}

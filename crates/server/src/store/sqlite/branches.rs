@@ -1,0 +1,148 @@
+//! Branches: cut messages are kept, and a front end may return to them.
+
+use adk_bridge_protocol::id::MessageId;
+use adk_bridge_protocol::message::Message;
+use sqlx::{Row as _, SqliteConnection};
+
+use super::messages::decode_message;
+use super::statement_batch::StatementBatch;
+use super::{chats, from_sql, to_sql};
+use crate::store::{ChatRef, Conflict, MessageState, OutlineEntry, StoreError};
+
+pub(super) async fn outline(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+) -> Result<Vec<OutlineEntry>, StoreError> {
+    let key = chats::key_of(connection, chat).await?;
+    sqlx::query(
+        "SELECT seq, id, cut_in, state, reply IS NOT NULL AS is_reply,
+                NOT EXISTS (SELECT 1 FROM unseen WHERE unseen.seq = messages.seq) AS seen
+         FROM messages WHERE chat = ?1 ORDER BY seq",
+    )
+    .bind(key)
+    .fetch_all(connection)
+    .await?
+    .iter()
+    .map(|row| {
+        Ok(OutlineEntry {
+            place: from_sql(row.try_get("seq")?),
+            id: row.try_get::<String, _>("id")?.into(),
+            cut_in: row.try_get::<Option<i64>, _>("cut_in")?.map(from_sql),
+            state: MessageState::from_word(row.try_get("state")?)?,
+            is_reply: row.try_get("is_reply")?,
+            seen: row.try_get("seen")?,
+        })
+    })
+    .collect()
+}
+
+pub(super) async fn message_at(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    place: u64,
+) -> Result<Option<Message>, StoreError> {
+    let key = chats::key_of(connection, chat).await?;
+    let body: Option<String> =
+        sqlx::query_scalar("SELECT body FROM messages WHERE chat = ?1 AND seq = ?2")
+            .bind(key)
+            .bind(to_sql(place))
+            .fetch_optional(connection)
+            .await?;
+    body.map(|body| decode_message(&body, "a stored message"))
+        .transpose()
+}
+
+/// Adds a statement that marks a new message as received by no client.
+pub(super) fn note_unseen(
+    batch: StatementBatch,
+    chat: ChatRef<'_>,
+    id: &MessageId,
+) -> StatementBatch {
+    batch
+        .then(
+            "INSERT OR IGNORE INTO unseen (seq)
+             SELECT seq FROM chats JOIN messages ON chat = key
+             WHERE user = ? AND chats.id = ? AND messages.id = ? AND cut_in IS NULL",
+        )
+        .bind(chat.user.as_str())
+        .bind(chat.id.as_str())
+        .bind(id.as_str())
+}
+
+pub(super) async fn mark_seen(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    ids: &[MessageId],
+) -> Result<(), StoreError> {
+    let done = StatementBatch::new()
+        .then(
+            "DELETE FROM unseen WHERE seq IN
+                 (SELECT seq FROM chats JOIN messages ON chat = key
+                  WHERE user = ? AND chats.id = ? AND cut_in IS NULL
+                    AND messages.id IN (SELECT value FROM json_each(?)))",
+        )
+        .bind(chat.user.as_str())
+        .bind(chat.id.as_str())
+        .bind(serde_json::json!(ids).to_string())
+        .run(connection)
+        .await?;
+    if done.first().is_some_and(|deleted| deleted.changed > 0) {
+        return Ok(());
+    }
+    chats::key_of(connection, chat).await.map(|_| ())
+}
+
+/// Shows the messages at these places and hides all others. Returns the generation that begins with it.
+pub(super) async fn show(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    places: &[u64],
+) -> Result<Option<u64>, StoreError> {
+    let key = chats::key_of(connection, chat).await?;
+    let places: Vec<i64> = places.iter().map(|place| to_sql(*place)).collect();
+    let places = serde_json::json!(places).to_string();
+    let open = sqlx::query(
+        "SELECT 1 FROM messages WHERE chat = ?1 AND open = 1 AND cut_in IS NULL
+           AND seq NOT IN (SELECT value FROM json_each(?2))",
+    )
+    .bind(&key)
+    .bind(&places)
+    .fetch_optional(&mut *connection)
+    .await?;
+    if open.is_some() {
+        return Err(Conflict::ReplyOpen.into());
+    }
+    // Hidden first: one that is shown again may have the id of one that was shown.
+    let mut changed = 0;
+    for statement in [
+        "UPDATE messages
+         SET cut_in = (SELECT generation + 1 FROM chats WHERE key = messages.chat)
+         WHERE chat = ?1 AND cut_in IS NULL AND seq NOT IN (SELECT value FROM json_each(?2))",
+        "UPDATE messages SET cut_in = NULL
+         WHERE chat = ?1 AND cut_in IS NOT NULL AND seq IN (SELECT value FROM json_each(?2))",
+    ] {
+        let done = sqlx::query(statement)
+            .bind(&key)
+            .bind(&places)
+            .execute(&mut *connection)
+            .await?;
+        changed += done.rows_affected();
+    }
+    if changed == 0 {
+        return Ok(None);
+    }
+    next_generation(connection, &key).await.map(Some)
+}
+
+pub(super) async fn next_generation(
+    connection: &mut SqliteConnection,
+    key: &str,
+) -> Result<u64, StoreError> {
+    let generation: i64 = sqlx::query_scalar(
+        "UPDATE chats SET generation = generation + 1 WHERE key = ?1 RETURNING generation",
+    )
+    .bind(key)
+    .fetch_one(connection)
+    .await?;
+    Ok(from_sql(generation))
+}

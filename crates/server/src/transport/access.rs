@@ -1,0 +1,232 @@
+//! Checks before a handler: a request names one `Host`, comes from an allowed source, and has a user.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::rejection::ExtensionRejection;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, Method, Version, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::error::AppError;
+use crate::auth::{Authenticator, Identity, Refusal, SourceError, SourcePolicy, WrongKeys};
+use crate::config::Config;
+use crate::connections::{ConnectionPlace, Peer};
+
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
+/// Who may use the server, and from where.
+#[derive(Debug, Clone)]
+pub struct Access {
+    policy: Arc<SourcePolicy>,
+    authenticator: Arc<dyn Authenticator>,
+    wrong_keys: Arc<WrongKeys>,
+}
+
+impl Access {
+    pub fn new(config: &Config, authenticator: Arc<dyn Authenticator>) -> Self {
+        let policy = SourcePolicy::new(&config.server, authenticator.requires_credentials());
+        Self {
+            policy: Arc::new(policy),
+            authenticator,
+            wrong_keys: Arc::new(WrongKeys::new(config.limits.wrong_keys_per_minute)),
+        }
+    }
+
+    /// Refuses a WebSocket from a source that is not allowed.
+    pub(super) fn check_socket(&self, request: &Request) -> Result<(), SourceError> {
+        self.policy.check_source(request.headers())?;
+        self.policy.check_origin(request.headers())
+    }
+
+    pub(super) async fn authenticate(&self, request: &Parts) -> Result<Identity, Refusal> {
+        self.authenticator.authenticate(request).await
+    }
+
+    /// The answer to a request without an identity. An address that tries many wrong keys has to wait.
+    pub(super) fn refuse(&self, refusal: Refusal, request: &Parts) -> AppError {
+        if matches!(refusal, Refusal::WrongCredentials(_))
+            && let Some(Peer(peer)) = request.extensions.get()
+            && let Some(wait) = self.wrong_keys.note(*peer)
+        {
+            let message = "too many wrong keys came from your address (limits.wrong_keys_per_minute); wait, or use a valid one";
+            return AppError::too_many(message, wait);
+        }
+        refusal.into()
+    }
+}
+
+/// Refuses a request that does not name exactly one host: a proxy and this server could read different ones.
+pub async fn require_one_host(request: Request, next: Next) -> Result<Response, AppError> {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    // HTTP/1.0 has no such header.
+    let is_one = hosts == 1 || (hosts == 0 && request.version() < Version::HTTP_11);
+    if !is_one {
+        let message = "a request must have exactly one Host header";
+        return Err(AppError::bad_request("bad_host", message));
+    }
+    Ok(next.run(request).await)
+}
+
+/// Refuses pages that may not use the server. They may send read-only requests, since their browsers do not show them
+/// the answer.
+pub async fn check_origin(
+    State(access): State<Access>,
+    request: Request,
+    next: Next,
+) -> Result<Response, AppError> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        access.policy.check_origin(request.headers())?;
+    }
+    Ok(next.run(request).await)
+}
+
+/// Refuses requests under other host names, and those of clients that are not allowed.
+pub async fn check_source(
+    State(access): State<Access>,
+    request: Request,
+    next: Next,
+) -> Result<Response, AppError> {
+    access.policy.check_source(request.headers())?;
+    Ok(next.run(request).await)
+}
+
+/// Passes requests whose user is known and has not too many of them; handlers take the user as an [`Identity`].
+pub async fn authenticate(
+    State(access): State<Access>,
+    request: Request,
+    next: Next,
+) -> Result<Response, AppError> {
+    let (mut parts, body) = request.into_parts();
+    match access.authenticate(&parts).await {
+        Ok(identity) => {
+            tracing::trace!("a request is authenticated via {}", identity.via);
+            if let Some(connection) = parts.extensions.get::<Arc<ConnectionPlace>>() {
+                connection.claim(&identity.user)?;
+            }
+            parts.extensions.insert(identity);
+            Ok(next.run(Request::from_parts(parts, body)).await)
+        }
+        Err(refusal) => Err(access.refuse(refusal, &parts)),
+    }
+}
+
+/// The user that [`authenticate`] found.
+impl<S: Send + Sync> FromRequestParts<S> for Identity {
+    type Rejection = ExtensionRejection;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+        let Extension(identity) = Extension::from_request_parts(parts, state).await?;
+        Ok(identity)
+    }
+}
+
+/// Answers of the API are private: no cache keeps them, no browser guesses their type, and no page of another origin
+/// embeds them. Files set their own caching, and may be embedded.
+pub async fn keep_private(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let is_api = path.starts_with("/api/") || path == "/metrics";
+    let is_file = path.starts_with("/api/files/");
+    let mut response = next.run(request).await;
+    if is_api {
+        let headers = response.headers_mut();
+        let mut set_default = |name: HeaderName, value: &'static str| {
+            headers
+                .entry(name)
+                .or_insert(HeaderValue::from_static(value));
+        };
+        set_default(header::CACHE_CONTROL, "no-store");
+        set_default(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+        if !is_file {
+            set_default(RESOURCE_POLICY, "same-origin");
+        }
+    }
+    response
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use axum::Router;
+    use axum::body::{Body, to_bytes};
+    use axum::http::StatusCode;
+    use axum::middleware::from_fn_with_state;
+    use axum::routing::get;
+    use futures_util::future::{BoxFuture, ready};
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::sockets::Sockets;
+    use crate::transport::handshake::ticket;
+
+    /// Trusts the header of a proxy, as a user of the library may.
+    #[derive(Debug)]
+    struct ProxyHeader;
+
+    impl Authenticator for ProxyHeader {
+        fn authenticate<'a>(
+            &'a self,
+            request: &'a Parts,
+        ) -> BoxFuture<'a, Result<Identity, Refusal>> {
+            let user = request.headers.get("x-user");
+            let user = user.map(|user| user.to_str().unwrap_or_default());
+            Box::pin(ready(match user {
+                None => Err(Refusal::NoCredentials("log in at the proxy".into())),
+                Some("") => Err(Refusal::WrongCredentials("not a user".into())),
+                Some("?") => Err(Refusal::Unavailable("the directory is away".into())),
+                Some(user) => Ok(Identity::new(user, "proxy")),
+            }))
+        }
+    }
+
+    async fn send(router: &Router, path: &str, user: Option<&str>) -> Response {
+        let mut request = Request::get(path);
+        if let Some(user) = user {
+            request = request.header("x-user", user);
+        }
+        let mut request = request.body(Body::empty()).unwrap();
+        request
+            .extensions_mut()
+            .insert(Peer("192.0.2.1".parse().unwrap()));
+        router.clone().oneshot(request).await.unwrap()
+    }
+
+    async fn body(response: Response) -> String {
+        let bytes = to_bytes(response.into_body(), 1000).await.unwrap();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn any_authenticator_finds_the_user_and_its_tickets_carry_the_identity() {
+        let mut config = Config::default();
+        config.limits.wrong_keys_per_minute = 1;
+        let access = Access::new(&config, Arc::new(ProxyHeader));
+        let sockets = Sockets::new(1, Arc::default());
+        let router = Router::new()
+            .route(
+                "/",
+                get(|identity: Identity| async move { identity.user.to_string() }),
+            )
+            .route("/ticket", get(ticket).with_state(sockets.clone()))
+            .layer(from_fn_with_state(access, authenticate));
+
+        let answer = send(&router, "/", Some("alice")).await;
+        assert_eq!(body(answer).await, "alice");
+        let refused = send(&router, "/", None).await;
+        assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+        assert_eq!(refused.headers()[header::WWW_AUTHENTICATE], "Bearer");
+        assert!(body(refused).await.contains("log in at the proxy"));
+        let away = send(&router, "/", Some("?")).await;
+        assert_eq!(away.status(), StatusCode::SERVICE_UNAVAILABLE);
+        for status in [StatusCode::UNAUTHORIZED, StatusCode::TOO_MANY_REQUESTS] {
+            assert_eq!(send(&router, "/", Some("")).await.status(), status);
+        }
+        // Requests with valid credentials are not affected.
+        let issued = body(send(&router, "/ticket", Some("alice")).await).await;
+        let issued: serde_json::Value = serde_json::from_str(&issued).unwrap();
+        let redeemed = sockets.redeem(issued["ticket"].as_str().unwrap());
+        assert_eq!(redeemed, Some(Identity::new("alice", "proxy")));
+    }
+}

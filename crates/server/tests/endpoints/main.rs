@@ -1,0 +1,38 @@
+//! The endpoints of a real bridge, in a process of its own, reached as any client reaches them.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `plain` | what every endpoint answers |
+//! | `addresses` | where browsers find files: signed addresses, pages of other origins |
+//! | `bad_input` | what is refused, with which code |
+//! | `crowd` | limits: of connections, turns, files, wrong answers and wrong keys; and a log that nobody can forge |
+//! | `full` | chats and users that have as much as they may have |
+//! | `forms` | the forms in which requests are taken |
+//! | `mutated` | requests gone wrong in every way that a seeded generator finds |
+//! | `security` | keys, users, origins, hosts, and what is refused at start |
+//! | `same_id` | two users with chats of the same id |
+//! | `proxied` | requests that come through proxies, and upstreams in spite of them |
+//! | `stock` | what stock clients and older front ends meet |
+//! | `held` | posts without news: how long they are held, and how many |
+//! | `late` | answers that ride along with a later message |
+//! | `readers` | clients that are slow, absent, many, or leave |
+
+#![cfg(feature = "demo")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use adk_bridge_testkit as support;
+
+mod addresses;
+mod bad_input;
+mod crowd;
+mod forms;
+mod full;
+mod held;
+mod late;
+mod mutated;
+mod plain;
+mod proxied;
+mod readers;
+mod same_id;
+mod security;
+mod stock;

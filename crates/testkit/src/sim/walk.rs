@@ -1,0 +1,408 @@
+//! Walks: random sequences of what can happen to a reply, performed in the simulation.
+
+use std::time::Duration;
+
+use adk_bridge_protocol::approval::ApprovalState;
+use adk_bridge_protocol::calls::{Call, CallState, RunsOn, Settled};
+use adk_bridge_protocol::event::REQUEST_CONFIRMATION;
+use adk_bridge_protocol::id::{ApprovalId, CallId};
+use adk_bridge_protocol::outbox::AuditKind;
+use adk_bridge_protocol::reply::{Answer, CloseReason, Runner};
+use serde_json::{Value, json};
+
+use super::{AgentQuestion, Bridge, MINUTE, TOOLS};
+
+/// One event of a walk. Numbers choose among what is possible at that moment.
+#[derive(Debug, Clone)]
+pub enum Act {
+    Agent,
+    RunFails,
+    ToolEnds {
+        nth: usize,
+        fails: bool,
+    },
+    Respond {
+        nth: usize,
+        approved: bool,
+    },
+    ClientTool {
+        nth: usize,
+        fails: bool,
+    },
+    AutoSend,
+    /// Posts without a reason, as a second tab or an impatient user does.
+    Post,
+    Forge {
+        nth: usize,
+    },
+    Contradict {
+        nth: usize,
+    },
+    ForgeOutput {
+        nth: usize,
+    },
+    SideOutput {
+        nth: usize,
+    },
+    Wait {
+        seconds: u64,
+    },
+    Crash,
+    /// Crashes in the middle of the next event, after this many effects.
+    CrashDuring {
+        effects: usize,
+    },
+    Reload,
+    Stop,
+    Supersede,
+    /// The user sends another message, with answers in the copy that were not sent before.
+    WriteOn {
+        answers: Vec<(usize, bool)>,
+    },
+}
+
+pub fn perform(bridge: &mut Bridge, act: &Act) {
+    match *act {
+        Act::Agent => {
+            bridge.agent_step();
+        }
+        Act::RunFails => {
+            bridge.fail_run();
+        }
+        Act::ToolEnds { nth, fails } => {
+            bridge.finish_tool(nth, fails);
+        }
+        Act::Respond { nth, approved } => respond(bridge, nth, approved),
+        Act::ClientTool { nth, fails } => {
+            if let Some(call) = pick(&bridge.client.tools_to_run(), nth) {
+                bridge.client.put_output(&call, fails);
+            }
+        }
+        Act::AutoSend => {
+            auto_send(bridge);
+        }
+        Act::Post => {
+            if !bridge.client.streaming {
+                bridge.post();
+            }
+        }
+        Act::Forge { nth } => {
+            let refused = bridge.audited(AuditKind::AnswerRefused);
+            bridge.answer(&[Answer::Decision {
+                approval_id: format!("forged-{nth}").into(),
+                approved: true,
+                reason: None,
+                payload: None,
+                part: None,
+            }]);
+            assert!(bridge.crashed() || bridge.audited(AuditKind::AnswerRefused) == refused + 1);
+        }
+        Act::Contradict { nth } => contradict(bridge, nth),
+        Act::ForgeOutput { nth } => forge_output(bridge, nth),
+        Act::SideOutput { nth } => {
+            if let Some(call) = pick(&bridge.client.tools_to_run(), nth) {
+                bridge.answer(&[Answer::Output {
+                    call_id: &call,
+                    output: &json!({"from": call}).into(),
+                }]);
+            }
+        }
+        Act::Wait { seconds } => bridge.pass_time(Duration::from_secs(seconds)),
+        Act::Crash => bridge.crash(),
+        Act::CrashDuring { effects } => bridge.fuse = Some(effects),
+        Act::Reload => bridge.reload(),
+        Act::Stop => bridge.close(CloseReason::Stopped),
+        Act::Supersede => bridge.close(CloseReason::Superseded),
+        Act::WriteOn { ref answers } => write_on(bridge, answers),
+    }
+}
+
+fn respond(bridge: &mut Bridge, nth: usize, approved: bool) {
+    if let Some(id) = pick(&bridge.client.requests_open(), nth) {
+        if approved {
+            bridge.consents.insert(id.clone());
+        }
+        bridge.client.respond(&id, approved);
+    }
+}
+
+/// Answers some questions and immediately sends another message: each of these answers counts, and what was approved
+/// runs.
+fn write_on(bridge: &mut Bridge, answers: &[(usize, bool)]) {
+    for (nth, approved) in answers {
+        respond(bridge, *nth, *approved);
+    }
+    let open = bridge.driver.reply().ended().is_none();
+    let decided: Vec<(ApprovalId, bool)> = bridge
+        .client
+        .answered()
+        .into_iter()
+        .filter(|(id, _)| open && bridge.approval_state(id) == Some(&ApprovalState::Requested))
+        .collect();
+    bridge.write_on();
+    if bridge.crashed() {
+        return;
+    }
+    for (id, approved) in &decided {
+        let call = bridge.driver.reply().calls().iter().find(|call| {
+            let approval = call.approval.as_ref();
+            approval.is_some_and(|approval| approval.id == *id)
+        });
+        let call = call.expect("a call that was asked about");
+        let approval = call.approval.as_ref().expect("it was asked about");
+        assert_eq!(approval.verdict(), Some(*approved), "{call:#?}");
+        let superseded = call.settled() == Some(Settled::Superseded);
+        assert!(!superseded || call.runs_on == RunsOn::Client, "{call:#?}");
+        if *approved && call.runs_on == RunsOn::Server {
+            assert_eq!(call.state, CallState::Running, "{call:#?}");
+        }
+    }
+    // Nothing waits any more, except for running tools, and for a remote agent that must be informed.
+    let calls = || bridge.driver.reply().calls().iter();
+    assert!(bridge.runner == Runner::Remote || bridge.driver.reply().ended().is_some());
+    assert!(bridge.script.is_some() || !calls().any(Call::waits_for_client));
+}
+
+/// Contradicts a decision: nothing may change.
+fn contradict(bridge: &mut Bridge, nth: usize) {
+    let decided: Vec<(ApprovalId, bool)> = bridge
+        .driver
+        .reply()
+        .calls()
+        .iter()
+        .filter_map(|call| {
+            let approval = call.approval.as_ref()?;
+            Some((approval.id.clone(), approval.verdict()?))
+        })
+        .collect();
+    if let Some((id, verdict)) = pick(&decided, nth) {
+        let before = bridge.driver.reply().record();
+        let refused = bridge.audited(AuditKind::AnswerRefused);
+        bridge.answer(&[Answer::Decision {
+            approval_id: id.clone(),
+            approved: !verdict,
+            reason: None,
+            payload: None,
+            part: None,
+        }]);
+        assert!(bridge.crashed() || bridge.audited(AuditKind::AnswerRefused) == refused + 1);
+        assert!(bridge.crashed() || bridge.driver.reply().record().calls == before.calls);
+    }
+}
+
+/// Supplies an output for a call that the client may not answer, or that was answered before.
+fn forge_output(bridge: &mut Bridge, nth: usize) {
+    let foreign: Vec<CallId> = bridge
+        .driver
+        .reply()
+        .calls()
+        .iter()
+        .filter(|call| !call.name.starts_with("client") || !call.is_open())
+        .map(|call| call.id.clone())
+        .collect();
+    if let Some(id) = pick(&foreign, nth) {
+        let before = bridge.driver.reply().record();
+        bridge.answer(&[Answer::Output {
+            call_id: &id,
+            output: &json!("forged").into(),
+        }]);
+        assert!(bridge.crashed() || bridge.driver.reply().record().calls == before.calls);
+        assert!(bridge.crashed() || bridge.driver.reply().record().message == before.message);
+    }
+}
+
+fn auto_send(bridge: &mut Bridge) -> bool {
+    let sends = !bridge.client.streaming
+        && !bridge.client.failed
+        && bridge.client.would_send(bridge.dialect);
+    if sends {
+        bridge.post();
+    }
+    sends
+}
+
+pub fn check(bridge: &Bridge) {
+    if bridge.client.streaming || bridge.client.failed {
+        return;
+    }
+    // A client that was cut off, or that lags behind the bridge, may ask again; `drain` excludes loops.
+    let up_to_date = bridge
+        .streams
+        .last()
+        .and_then(|stream| stream.stored.as_ref())
+        == Some(bridge.driver.reply().message());
+    if up_to_date && bridge.client.would_send(bridge.dialect) {
+        assert!(
+            bridge.client_has_news(),
+            "the client would send without anything to say:\n{:#?}",
+            serde_json::to_value(&bridge.client.message)
+        );
+    }
+}
+
+/// Lets every part of the simulation act: the reply must end within a bounded number of requests.
+pub fn drain(bridge: &mut Bridge) {
+    let before = bridge.client.requests;
+    for round in 0..600 {
+        if bridge.driver.reply().ended().is_some()
+            && bridge.running.is_empty()
+            && !bridge.client.streaming
+        {
+            break;
+        }
+        while bridge.agent_step() || bridge.finish_tool(0, false) {}
+        if let Some(until) = bridge.driver.reply().hold_until() {
+            bridge.pass_time(until.since(bridge.now));
+            continue;
+        }
+        if !bridge.client.streaming && bridge.client.failed {
+            bridge.reload();
+        }
+        respond(bridge, 0, round % 2 == 0);
+        if let Some(call) = pick(&bridge.client.tools_to_run(), 0) {
+            bridge.client.put_output(&call, false);
+        }
+        if !auto_send(bridge)
+            && !bridge.client.streaming
+            && bridge.client.requests_open().is_empty()
+        {
+            // This client cannot do anything, since it lost its place. Time settles what is open.
+            bridge.pass_time(MINUTE);
+            bridge.reload();
+        } else if bridge.client.streaming && bridge.script.is_none() && bridge.running.is_empty() {
+            bridge.pass_time(MINUTE);
+        }
+    }
+    assert!(
+        bridge.driver.reply().ended().is_some(),
+        "stuck:\n{:#?}\n{:#?}",
+        bridge.driver.reply().calls(),
+        serde_json::to_value(&bridge.client.message)
+    );
+    bridge.check_decisions();
+    let requests = bridge.client.requests - before;
+    assert!(requests < 200, "{requests} requests to come to an end");
+    // The reply has ended: no predicate sends it again once the client is up to date.
+    if !bridge.client.failed {
+        for _ in 0..3 {
+            auto_send(bridge);
+        }
+        assert!(
+            !bridge.client.would_send(bridge.dialect),
+            "it sends without end"
+        );
+        bridge.reload();
+        assert!(
+            !bridge.client.would_send(bridge.dialect),
+            "{:#?}",
+            serde_json::to_value(&bridge.client.message)
+        );
+        bridge.check_agreement();
+    }
+}
+
+fn pick<T: Clone>(from: &[T], nth: usize) -> Option<T> {
+    from.get(nth % from.len().max(1)).cloned()
+}
+
+/// An agent that follows its plan and then says goodbye. A remote agent runs its own tools and asks for confirmation.
+pub fn agent(
+    runner: Runner,
+    plan: Vec<(u8, Vec<usize>)>,
+) -> impl FnMut(&AgentQuestion) -> Vec<String> {
+    let mut plan = plan.into_iter();
+    let mut made = 0;
+    let mut confirming: Vec<(String, String, String)> = Vec::new();
+    move |asked| {
+        let mut script = Vec::new();
+        for response in &asked.responses {
+            if let Some(position) = confirming.iter().position(|(id, ..)| *id == response.id) {
+                let (_, call, name) = confirming.remove(position);
+                let result = if response.response.get("confirmed") == Some(true.into()) {
+                    json!({"done": call})
+                } else {
+                    json!({"error": "This tool call is rejected."})
+                };
+                script.push(responded(&call, &name, result, None));
+            }
+        }
+        if !confirming.is_empty() {
+            script.push(said("I should have waited.", true));
+            return script;
+        }
+        let (words, tools) = plan.next().unwrap_or((1, Vec::new()));
+        let mut whole = String::new();
+        for word in 0..words {
+            let text = format!("word {word} ");
+            whole.push_str(&text);
+            script.push(said(&text, true));
+        }
+        let mut parts = Vec::new();
+        let mut long_running = Vec::new();
+        let mut remote = Vec::new();
+        if !whole.is_empty() {
+            parts.push(json!({"text": whole}));
+        }
+        for tool in tools {
+            made += 1;
+            let (id, name) = (format!("fc-{made}"), TOOLS[tool]);
+            parts.push(json!({"functionCall": {"id": id, "name": name, "args": {"n": made}}}));
+            if name.starts_with("client") {
+                long_running.push(id);
+            } else {
+                remote.push((id, name));
+            }
+        }
+        script.push(
+            json!({
+                "content": {"role": "model", "parts": parts}, "partial": false, "finishReason": "STOP",
+                "longRunningToolIds": long_running, "id": format!("e-{made}-{}", asked.step), "author": "agent",
+            })
+            .to_string(),
+        );
+        if runner == Runner::Remote {
+            for (id, name) in remote {
+                if name.ends_with("_ask") {
+                    let confirmation = format!("confirm-{id}");
+                    script.push(confirmation_request(&confirmation, &id, name));
+                    script.push(responded(
+                        &id,
+                        name,
+                        json!({"error": "This tool call requires confirmation, please approve or reject."}),
+                        Some(&id),
+                    ));
+                    confirming.push((confirmation, id, name.to_owned()));
+                } else {
+                    script.push(responded(&id, name, json!({"done": id}), None));
+                }
+            }
+        }
+        script
+    }
+}
+
+fn said(text: &str, partial: bool) -> String {
+    json!({"content": {"role": "model", "parts": [{"text": text}]}, "partial": partial, "author": "agent"}).to_string()
+}
+
+fn responded(id: &str, name: &str, response: Value, placeholder: Option<&str>) -> String {
+    let mut event = json!({
+        "content": {"role": "user", "parts": [{"functionResponse": {"id": id, "name": name, "response": response}}]},
+        "author": "agent",
+    });
+    if let Some(id) = placeholder {
+        event["actions"] = json!({"requestedToolConfirmations": {id: {"confirmed": false}}});
+    }
+    event.to_string()
+}
+
+fn confirmation_request(id: &str, call: &str, name: &str) -> String {
+    json!({
+        "content": {"role": "model", "parts": [{"functionCall": {
+            "id": id, "name": REQUEST_CONFIRMATION,
+            "args": {"originalFunctionCall": {"id": call, "name": name, "args": {}}, "toolConfirmation": {"hint": "", "confirmed": false}},
+        }}]},
+        "longRunningToolIds": [id], "author": "agent",
+    })
+    .to_string()
+}

@@ -1,0 +1,149 @@
+//! A stand-in for an ADK server, as bytes: an answer may be as invalid as a test needs.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// The request that it received.
+#[derive(Debug, Clone)]
+pub struct ReceivedRequest {
+    pub path: String,
+    pub head: String,
+    pub body: Value,
+}
+
+/// Returns the bytes that answer a request, before the connection is closed.
+type Answers = dyn Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync;
+
+#[derive(Clone)]
+pub struct StandIn {
+    pub address: SocketAddr,
+    asked: Arc<Mutex<Vec<ReceivedRequest>>>,
+}
+
+impl StandIn {
+    pub async fn start(
+        answers: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_at("127.0.0.1:0".parse().unwrap(), answers).await
+    }
+
+    pub async fn start_at(
+        address: SocketAddr,
+        answers: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (answers, seen): (Arc<Answers>, _) = (Arc::new(answers), asked.clone());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, answers.clone(), seen.clone()));
+            }
+        });
+        Self { address, asked }
+    }
+
+    /// The bridge's configuration for this server.
+    pub fn toml(&self) -> String {
+        toml(self.address)
+    }
+
+    pub fn asked(&self, path: &str) -> Vec<ReceivedRequest> {
+        let asked = self.asked.lock().unwrap();
+        let of_path = asked.iter().filter(|asked| asked.path.contains(path));
+        of_path.cloned().collect()
+    }
+}
+
+/// The bridge's configuration for a server at this address.
+pub fn toml(address: SocketAddr) -> String {
+    format!("[agent]\nkind = \"adk\"\nbase_url = \"http://{address}\"\napp = \"app\"\n")
+}
+
+/// The answer of a well-behaved server.
+pub fn well(asked: &ReceivedRequest) -> Vec<u8> {
+    match asked.path.as_str() {
+        "/run_sse" => events(fine()),
+        path if path.ends_with("/sessions") => {
+            let id = asked.body.get("sessionId").cloned();
+            ok(&json!({"id": id.unwrap_or_else(|| json!("chosen"))}))
+        }
+        _ => refused(404, "application/json", r#"{"detail":"Not Found"}"#),
+    }
+}
+
+/// A stream that says "fine".
+pub fn fine() -> String {
+    let event = json!({"author": "app", "id": "e", "content": {"role": "model", "parts": [{"text": "fine"}]}});
+    format!("data: {event}\n\n")
+}
+
+pub fn events(stream: impl AsRef<[u8]>) -> Vec<u8> {
+    http("200 OK", "text/event-stream", stream.as_ref())
+}
+
+pub fn ok(body: &Value) -> Vec<u8> {
+    http("200 OK", "application/json", body.to_string().as_bytes())
+}
+
+pub fn refused(status: u16, kind: &str, body: &str) -> Vec<u8> {
+    http(&format!("{status} Refused"), kind, body.as_bytes())
+}
+
+fn http(status: &str, kind: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// The user's text in a request to run.
+pub fn text_of(asked: &ReceivedRequest) -> &str {
+    let text = asked.body.pointer("/newMessage/parts/0/text");
+    text.and_then(Value::as_str).unwrap_or_default()
+}
+
+async fn answer(
+    mut stream: TcpStream,
+    answers: Arc<Answers>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
+) {
+    let mut bytes = Vec::new();
+    let asked = loop {
+        let mut piece = [0; 16 * 1024];
+        match stream.read(&mut piece).await {
+            Ok(0) | Err(_) => return,
+            Ok(read) => bytes.extend_from_slice(&piece[..read]),
+        }
+        if let Some(asked) = whole(&bytes) {
+            break asked;
+        }
+    };
+    let said = answers(&asked);
+    seen.lock().unwrap().push(asked);
+    let _ = stream.write_all(&said).await;
+    let _ = stream.shutdown().await;
+}
+
+/// The request, if it is complete.
+fn whole(bytes: &[u8]) -> Option<ReceivedRequest> {
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .map_or(0, |length| length.parse().unwrap());
+    let body = bytes[end + 4..].get(..length)?;
+    let path = String::from_utf8_lossy(&bytes[..end]);
+    let path = path.split(' ').nth(1).unwrap_or_default().to_owned();
+    Some(ReceivedRequest {
+        path,
+        head,
+        body: serde_json::from_slice(body).unwrap_or(Value::Null),
+    })
+}

@@ -1,0 +1,15 @@
+// Where `cargo` puts what it builds, and what the tests use of it. `cargo xtask test` makes all of it.
+
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+
+/** Cargo's target directory; a relative one is taken from the project, as the xtask takes it. */
+export const TARGET = resolve(root, process.env.CARGO_TARGET_DIR ?? 'target');
+
+/** The server that is tested. */
+export const BINARY = process.env.ADK_BRIDGE_BINARY ?? join(TARGET, 'debug/adk-bridge');
+
+/** A Python that has Google's packages. */
+export const PYTHON = process.env.ADK_BRIDGE_PYTHON ?? join(TARGET, 'venv/bin/python');
