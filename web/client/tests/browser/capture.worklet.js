@@ -2,6 +2,11 @@
 registerProcessor(
   'capture',
   class extends AudioWorkletProcessor {
+    constructor() {
+      super();
+      this.port.onmessage = () => this.port.postMessage('end');
+    }
+
     process([input], [output]) {
       const channel = input[0];
       if (channel !== undefined) {
