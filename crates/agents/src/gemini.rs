@@ -49,6 +49,8 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 pub struct Gemini {
     client: reqwest::Client,
     settings: Settings,
+    /// Where the model is called.
+    url: Url,
     silence: Duration,
     live: Option<GeminiLive>,
 }
@@ -66,7 +68,7 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct GeminiRun {
     response: reqwest::Response,
-    url: String,
+    url: Url,
     patience: Patience,
     parser: SseParser,
     assembly: Assembly,
@@ -91,9 +93,21 @@ impl Gemini {
                 error.to_string(),
             )
         })?;
+        let url = format!(
+            "{}/v1beta/models/{}:streamGenerateContent?alt=sse",
+            settings.base_url.trim_end_matches('/'),
+            settings.model
+        );
+        let url = Url::parse(&url).map_err(|error| {
+            AgentError::rejected(
+                "the address of the model is not a URL; correct agent.base_url",
+                format!("{}: {error}", settings.base_url),
+            )
+        })?;
         Ok(Self {
             client,
             settings,
+            url,
             silence: SILENCE_TIMEOUT,
             live: None,
         })
@@ -124,11 +138,7 @@ impl Gemini {
         request: ConversationRequest<'_>,
     ) -> impl Future<Output = Result<GeminiRun, AgentError>> + Send + use<> {
         let body = request::body(request, &self.settings);
-        let url = format!(
-            "{}/v1beta/models/{}:streamGenerateContent?alt=sse",
-            self.settings.base_url.trim_end_matches('/'),
-            self.settings.model
-        );
+        let url = self.url.clone();
         let (client, key) = (self.client.clone(), self.settings.api_key.clone());
         let model = self.settings.model.clone();
         let silence = self.silence;
@@ -255,13 +265,13 @@ struct Failure {
 
 async fn send(
     client: &reqwest::Client,
-    url: &str,
+    url: &Url,
     key: &str,
     model: &str,
     body: Bytes,
 ) -> Result<reqwest::Response, Failure> {
     let response = client
-        .post(url)
+        .post(url.clone())
         .header("x-goog-api-key", key)
         .header("content-type", "application/json")
         .body(body)
@@ -334,7 +344,7 @@ async fn read_error_body(mut response: reqwest::Response) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn silence_of(SilenceError(time): &SilenceError, url: &str) -> AgentError {
+fn silence_of(SilenceError(time): &SilenceError, url: &Url) -> AgentError {
     AgentError::unreachable(
         format!(
             "the model sent nothing for {} seconds; try again",

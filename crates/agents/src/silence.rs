@@ -1,9 +1,11 @@
 //! How long an agent may be silent: only content counts, not bytes that keep the connection alive.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The remaining patience with an agent. It shrinks only while the run is read: a run that waits for its readers is not
 /// silent.
@@ -11,6 +13,9 @@ use tokio::time::{Instant, timeout};
 pub(crate) struct Patience {
     whole: Duration,
     left: Duration,
+    /// One for all waits. It may ring too early and is then set again: every piece that an agent sends moves the
+    /// deadline, and setting a timer costs more than reading the clock.
+    alarm: Option<Pin<Box<Sleep>>>,
 }
 
 /// The agent has said nothing for too long.
@@ -19,7 +24,11 @@ pub(crate) struct SilenceError(pub(crate) Duration);
 
 impl Patience {
     pub(crate) fn new(whole: Duration) -> Self {
-        Self { whole, left: whole }
+        Self {
+            whole,
+            left: whole,
+            alarm: None,
+        }
     }
 
     /// Starts again, because the agent said something.
@@ -32,33 +41,53 @@ impl Patience {
         &mut self,
         something: impl Future<Output = T>,
     ) -> Result<T, SilenceError> {
-        let whole = self.whole;
+        let since = Instant::now();
+        let deadline = since + self.left;
         let waiting = WaitTimer {
-            since: Instant::now(),
-            patience: self,
+            since,
+            left: &mut self.left,
         };
-        timeout(waiting.patience.left, something)
-            .await
-            .map_err(|_| SilenceError(whole))
+        let mut something = pin!(something);
+        let alarm = &mut self.alarm;
+        let done = poll_fn(|context| {
+            if let Poll::Ready(done) = something.as_mut().poll(context) {
+                return Poll::Ready(Some(done));
+            }
+            let alarm = alarm.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+            if alarm.deadline() > deadline {
+                alarm.as_mut().reset(deadline);
+            }
+            while alarm.as_mut().poll(context).is_ready() {
+                if alarm.deadline() >= deadline {
+                    return Poll::Ready(None);
+                }
+                alarm.as_mut().reset(deadline);
+            }
+            Poll::Pending
+        });
+        let done = done.await;
+        drop(waiting);
+        done.ok_or(SilenceError(self.whole))
     }
 }
 
 /// Subtracts its lifetime from the patience.
 struct WaitTimer<'p> {
     since: Instant,
-    patience: &'p mut Patience,
+    left: &'p mut Duration,
 }
 
 impl Drop for WaitTimer<'_> {
     fn drop(&mut self) {
-        let left = self.patience.left;
-        self.patience.left = left.saturating_sub(self.since.elapsed());
+        *self.left = self.left.saturating_sub(self.since.elapsed());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::{pending, ready};
+
+    use tokio::time::timeout;
 
     use super::*;
 
@@ -78,5 +107,9 @@ mod tests {
         assert!(runs_out(&mut patience, 6 * SECOND).await);
         patience.renew();
         assert!(!runs_out(&mut patience, 6 * SECOND).await);
+        // The alarm of an earlier wait rings before the deadline of this one.
+        patience.renew();
+        assert!(!runs_out(&mut patience, 9 * SECOND).await);
+        assert!(runs_out(&mut patience, 2 * SECOND).await);
     }
 }

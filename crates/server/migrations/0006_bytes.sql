@@ -8,20 +8,8 @@ UPDATE chats SET bytes =
     (SELECT coalesce(sum(octet_length(body) + coalesce(octet_length(reply), 0)), 0) FROM messages WHERE chat = key)
     + (SELECT coalesce(sum(octet_length(body)), 0) FROM events WHERE chat = key);
 
--- Rows go only with their chat, and so does the number.
-CREATE TRIGGER message_is_counted AFTER INSERT ON messages
-BEGIN
-    UPDATE chats SET bytes = bytes + octet_length(NEW.body) + coalesce(octet_length(NEW.reply), 0) WHERE key = NEW.chat;
-END;
-
--- Before, so that the old row is still there and only its head is read.
-CREATE TRIGGER message_is_counted_again BEFORE UPDATE OF reply, body ON messages
-BEGIN
-    UPDATE chats SET bytes = bytes + octet_length(NEW.body) + coalesce(octet_length(NEW.reply), 0)
-        - (SELECT octet_length(body) + coalesce(octet_length(reply), 0) FROM messages WHERE seq = OLD.seq)
-    WHERE key = NEW.chat;
-END;
-
+-- Rows go only with their chat, and so does the number. Messages are counted by the statement that marks their chat as
+-- changed.
 CREATE TRIGGER event_is_counted AFTER INSERT ON events
 BEGIN
     UPDATE chats SET bytes = bytes + octet_length(NEW.body) WHERE key = NEW.chat;

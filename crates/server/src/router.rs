@@ -1,35 +1,32 @@
 //! All endpoints in one place.
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
-use axum::middleware::{from_fn, from_fn_with_state, map_response};
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use tower::ServiceBuilder;
 
-use crate::telemetry;
-use crate::transport::{
-    App, access, ai_sdk_ws, chat, chats, cors, error_body, files, handshake, live, page,
-};
+use crate::telemetry::RequestLine;
+use crate::transport::access::Privacy;
+use crate::transport::error_body::ErrorForm;
+use crate::transport::{App, access, ai_sdk_ws, chat, chats, cors, files, handshake, live, page};
 
 /// The endpoints that report the state of the server: they are answered however many connections are in use.
 pub const INFORMING: &[&str] = &["/health", "/ready", "/metrics"];
 
 pub fn router(app: App) -> Router {
-    let check_source = from_fn_with_state(app.clone(), access::check_source);
-    let authenticate = from_fn_with_state(app.clone(), access::authenticate);
+    let check_source = from_fn_with_state(app.access().clone(), access::check_source);
+    let authenticate = from_fn_with_state(app.access().clone(), access::authenticate);
     // For requests of pages and programs. CORS wraps the refusals too, so that a page can read the reason.
+    let cors =
+        cors::layer(app.allowed_origins()).map(|cors| (map_response(cors::empty_preflight), cors));
     let shared = ServiceBuilder::new()
-        .layer(from_fn_with_state(app.clone(), access::check_origin))
-        .layer(map_response(cors::empty_preflight))
-        .option_layer(cors::layer(app.allowed_origins()))
-        .layer(check_source.clone());
-
-    // One layer of the router: each of its own would box every route once more, for every request.
-    let around_all = ServiceBuilder::new()
-        .layer(from_fn(access::keep_private))
-        .layer(from_fn(telemetry::log))
-        .layer(from_fn(error_body::normalize))
-        .layer(from_fn(access::require_one_host));
+        .layer(from_fn_with_state(
+            app.access().clone(),
+            access::check_origin,
+        ))
+        .option_layer(cors);
 
     let api = Router::new()
         // Chat. Front ends with `trailingSlash` add a slash to the paths of the AI SDK.
@@ -57,7 +54,10 @@ pub fn router(app: App) -> Router {
         .route("/metrics", get(chats::metrics))
         .layer(authenticate.clone())
         // Needs a key or a signed URL.
-        .route("/api/files/{id}", get(files::download))
+        .route(
+            "/api/files/{id}",
+            get(files::download).layer(check_source.clone()),
+        )
         .layer(shared.clone());
 
     // The AI SDK's documentation uses the same path for requests and for the WebSocket.
@@ -83,6 +83,22 @@ pub fn router(app: App) -> Router {
         .route("/health", get(page::health))
         .route("/ready", get(page::ready))
         .fallback(page::not_found)
-        .layer(around_all)
+        .layer(from_fn(around_all))
         .with_state(app)
+}
+
+/// What happens to every request. One middleware: each of its own would clone and box all that is inside it, for every
+/// request.
+async fn around_all(request: Request, next: Next) -> Response {
+    let line = RequestLine::begin(&request);
+    let form = ErrorForm::of_answer_to(&request);
+    let privacy = Privacy::of_answer_to(&request);
+    let response = match access::require_one_host(&request) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    let mut response = form.apply(response).await;
+    line.end(&mut response);
+    privacy.apply(response.headers_mut());
+    response
 }

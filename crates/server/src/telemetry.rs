@@ -9,8 +9,7 @@ use std::io::IsTerminal as _;
 use std::time::Instant;
 
 use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue};
-use axum::middleware::Next;
+use axum::http::{HeaderName, HeaderValue, Method};
 use axum::response::Response;
 
 use tracing_subscriber::EnvFilter;
@@ -135,41 +134,63 @@ fn is_format(found: char) -> bool {
     )
 }
 
-/// Logs a request when its answer begins; the chat logs the result of a turn.
-pub async fn log(request: Request, next: Next) -> Response {
-    let started = Instant::now();
-    let id = request
-        .headers()
-        .get(REQUEST_ID)
-        .and_then(|id| id.to_str().ok())
-        .filter(|id| is_safe_request_id(id))
-        .map_or_else(|| new_id("req"), str::to_owned);
-    let method = request.method().clone();
-    // Without the query, which may hold a ticket.
-    let path = request.uri().path();
-    let path = path[..path.floor_char_boundary(MAX_PATH_BYTES)].to_owned();
-    tracing::trace!(request = id, "{method} {path} arrived");
-    let mut response = next.run(request).await;
-    let status = response.status().as_u16();
-    let millis = started.elapsed().as_millis();
-    let refusal = response.extensions().get::<AppError>();
-    let code = refusal
-        .map(|refusal| format!(" {}", refusal.code))
-        .unwrap_or_default();
-    if matches!(path.as_str(), "/health" | "/ready" | "/metrics") {
-        tracing::debug!(request = id, status, "{method} {path}: {status}{code}");
-    } else {
-        tracing::info!(
-            request = id,
-            status,
-            millis,
-            "{method} {path}: {status}{code}"
-        );
+/// The line of a request in the log, written when its answer begins; the chat logs the result of a turn.
+pub struct RequestLine {
+    started: Instant,
+    id: String,
+    method: Method,
+    path: String,
+}
+
+impl RequestLine {
+    pub fn begin(request: &Request) -> Self {
+        let id = request
+            .headers()
+            .get(REQUEST_ID)
+            .and_then(|id| id.to_str().ok())
+            .filter(|id| is_safe_request_id(id))
+            .map_or_else(|| new_id("req"), str::to_owned);
+        let method = request.method().clone();
+        // Without the query, which may hold a ticket.
+        let path = request.uri().path();
+        let path = path[..path.floor_char_boundary(MAX_PATH_BYTES)].to_owned();
+        tracing::trace!(request = id, "{method} {path} arrived");
+        Self {
+            started: Instant::now(),
+            id,
+            method,
+            path,
+        }
     }
-    if let Ok(id) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert(REQUEST_ID, id);
+
+    /// Writes the line, and puts the id of the request into its answer.
+    pub fn end(self, response: &mut Response) {
+        let Self {
+            started,
+            id,
+            method,
+            path,
+        } = self;
+        let status = response.status().as_u16();
+        let millis = started.elapsed().as_millis();
+        let refusal = response.extensions().get::<AppError>();
+        let code = refusal
+            .map(|refusal| format!(" {}", refusal.code))
+            .unwrap_or_default();
+        if matches!(path.as_str(), "/health" | "/ready" | "/metrics") {
+            tracing::debug!(request = id, status, "{method} {path}: {status}{code}");
+        } else {
+            tracing::info!(
+                request = id,
+                status,
+                millis,
+                "{method} {path}: {status}{code}"
+            );
+        }
+        if let Ok(id) = HeaderValue::from_str(&id) {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
     }
-    response
 }
 
 /// A client's request id is logged only if it can be nothing but an id.

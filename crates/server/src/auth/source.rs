@@ -93,7 +93,7 @@ impl SourcePolicy {
         if self.checks_host && !host.is_empty() {
             self.check_host(host)?;
         }
-        if self.is_local_only {
+        if self.is_local_only && is_forwarded(headers) {
             self.check_forwarded(headers)?;
         }
         Ok(())

@@ -39,7 +39,7 @@ use super::turn::{TurnRecord, step_of};
 use crate::failpoint::failpoint;
 use crate::files::FileError;
 use crate::files::address::Base;
-use crate::store::{AuditEntry, Opening, StoreChatState, StoreError, WriteProblem};
+use crate::store::{AuditEntry, CommittedSize, Opening, StoreChatState, StoreError, WriteProblem};
 
 /// How often a streaming message is stored, so that a crash keeps the partial answer.
 const CHECKPOINT: Duration = Duration::from_secs(1);
@@ -60,6 +60,8 @@ pub(super) struct ReplyEngine {
     refusals: Vec<Refusal>,
     /// When the growing message is stored next.
     checkpoint_at: Instant,
+    /// The last commit of the current reply, if it was begun here.
+    committed: Option<CommittedSize>,
     /// Whether a commit failed, so that the state in memory must not be used.
     abandoned: bool,
 }
@@ -122,6 +124,7 @@ impl ReplyEngine {
             pictures: Arc::default(),
             refusals: Vec::new(),
             checkpoint_at: Instant::now(),
+            committed: None,
             abandoned: false,
         }
     }
@@ -142,11 +145,18 @@ impl ReplyEngine {
 
     /// Makes another reply the current one. Returns the one before.
     pub(super) fn replace(&mut self, reply: Option<Reply>) -> Option<Reply> {
+        self.committed = None;
         std::mem::replace(&mut self.current, reply.map(Driver::new)).map(Driver::into_reply)
+    }
+
+    /// What the last commit of the current reply has stored.
+    pub(super) fn committed(&self) -> Option<CommittedSize> {
+        self.committed
     }
 
     /// Releases the reply and its images: the store has them.
     pub(super) fn release(&mut self) {
+        self.committed = None;
         self.current = None;
         self.pictures.clear();
     }
@@ -335,6 +345,7 @@ impl ReplyEngine {
             .await?;
         failpoint("after", step);
         self.checkpoint_at = Instant::now() + CHECKPOINT;
+        self.committed = None;
         self.pictures.clear();
         let before = self.current.replace(driver);
         Ok(before.map(Driver::into_reply))
@@ -468,10 +479,11 @@ impl ReplyEngine {
         failpoint("before", step);
         let (store, chat) = (&self.context.store, self.context.chat());
         let stored = store.commit(chat, &commit.record, &entries, at).await;
-        stored.map_err(|error| {
+        let stored = stored.map_err(|error| {
             tracing::error!(chat = chat.id.as_str(), %error, "the chat {} cannot be stored", chat.id);
             Abandoned(error.trouble())
         })?;
+        self.committed = Some(stored);
         failpoint("after", step);
         Ok(())
     }

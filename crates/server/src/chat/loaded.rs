@@ -24,7 +24,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use super::request::ChatRequest;
 use crate::budget::{self, Budget, BudgetError, Hold, LOADED_COPIES};
 use crate::config::Limits;
-use crate::store::HistorySize;
+use crate::store::{CommittedSize, HistorySize};
 use sent_files::Exceptions;
 pub(super) use sent_files::{FilePurpose, FileRoom};
 
@@ -144,11 +144,19 @@ enum State {
         wanted: bool,
     },
     Here {
-        /// Whether the stored size has changed.
-        changed: bool,
+        changed: Change,
         /// Whether the answer has to wait for room.
         short: bool,
     },
+}
+
+/// How the stored size has changed since it was last known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    None,
+    /// By a question and its answer at the end of the history.
+    Turn,
+    Any,
 }
 
 /// The growth of the current answer, in bytes of its content.
@@ -272,7 +280,7 @@ impl Loaded {
             to: content,
         };
         self.state = State::Here {
-            changed: false,
+            changed: Change::None,
             short: false,
         };
     }
@@ -302,13 +310,34 @@ impl Loaded {
 
     /// Notes that the stored size has changed.
     pub(super) fn note_change(&mut self) {
-        if let State::Here { changed, .. } = &mut self.state {
-            *changed = true;
+        if let State::Here { changed, .. } = &mut self.state
+            && *changed == Change::None
+        {
+            *changed = Change::Any;
         }
     }
 
     pub(super) fn has_changed(&self) -> bool {
-        matches!(self.state, State::Here { changed: true, .. })
+        matches!(self.state, State::Here { changed, .. } if changed != Change::None)
+    }
+
+    /// The stored size after a turn, if nothing else has changed it: what the last commit of the answer has stored is
+    /// known, and no query is needed.
+    pub(super) fn size_after(&self, answer: CommittedSize) -> Option<HistorySize> {
+        let State::Here {
+            changed: Change::Turn,
+            ..
+        } = self.state
+        else {
+            return None;
+        };
+        Some(HistorySize {
+            messages: self.size.messages + 1,
+            bytes: self.size.bytes.saturating_add(answer.message),
+            largest: self.size.largest.max(answer.message),
+            kept: answer.kept,
+            open: self.size.open,
+        })
     }
 
     /// Notes the stored size of the chat. `content`: bytes of content of its current reply.
@@ -321,13 +350,19 @@ impl Loaded {
         self.memory.freed.notify_waiters();
     }
 
-    /// Notes that messages of this many bytes were stored and an answer to them begins.
-    pub(super) fn note_begun(&mut self, bytes: usize) {
+    /// Notes that messages of this many bytes were stored and an answer to them begins. `is_one`: whether it is a single
+    /// message, and no other was removed.
+    pub(super) fn note_begun(&mut self, bytes: usize, is_one: bool) {
         self.size.messages += 1;
         self.size.bytes = self.size.bytes.saturating_add(bytes);
         self.size.kept = self.size.kept.saturating_add(bytes as u64);
         self.answer = Growth::default();
-        self.note_change();
+        if let State::Here { changed, .. } = &mut self.state {
+            *changed = match changed {
+                Change::None if is_one => Change::Turn,
+                _ => Change::Any,
+            };
+        }
     }
 
     /// How much content the answer may have before the chat is full.
@@ -529,7 +564,7 @@ mod tests {
         let memory = memory(30 * MIB, 30 * MIB);
         let mut chat = here(&memory, "alice", MIB).unwrap();
         assert_eq!(chat.answer_limit(), 3 * MIB);
-        chat.note_begun(MIB);
+        chat.note_begun(MIB, false);
         assert_eq!((chat.size().bytes, chat.answer_limit()), (2 * MIB, 2 * MIB));
         assert!(chat.has_changed());
         // The reply continues in another turn: its content so far is part of the history.

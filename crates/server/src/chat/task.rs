@@ -205,7 +205,10 @@ impl Task {
 
     /// Feeds one input to the reply and performs its effects. Returns the answers that were refused.
     async fn feed(&mut self, input: Input<'_>) -> Vec<Refusal> {
-        self.loaded.note_change();
+        // An ended reply only refuses.
+        if self.engine.is_unfinished() {
+            self.loaded.note_change();
+        }
         let pre_attached = match self.live.attached() {
             Some(_) => self.pre_attach(&input).await,
             None => None,

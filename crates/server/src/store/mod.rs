@@ -140,7 +140,7 @@ pub trait Store: Send + Sync {
         record: &'a Record,
         audit: &'a [AuditEntry],
         now: Timestamp,
-    ) -> Pending<'a, ()>;
+    ) -> Pending<'a, CommittedSize>;
 
     /// Stores a growing reply, so that a crash keeps the partial answer. As durable as a commit without audit rows.
     fn checkpoint<'a>(&'a self, chat: ChatRef<'a>, record: &'a Record) -> Pending<'a, ()>;
@@ -284,6 +284,15 @@ pub struct HistorySize {
     pub open: usize,
     /// All stored bytes of the chat without its files: shown and cut messages, the records of replies, and a remote
     /// agent's events.
+    pub kept: u64,
+}
+
+/// What a commit has stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommittedSize {
+    /// The message of the reply, as JSON.
+    pub message: usize,
+    /// [`HistorySize::kept`] of the chat.
     pub kept: u64,
 }
 

@@ -31,13 +31,21 @@ pub fn title_from(text: &str) -> Option<String> {
 /// One line, cut at a word boundary if possible.
 fn shorten(text: &str) -> Option<String> {
     let mut line = String::new();
+    // In plain ASCII every byte is a character.
+    let count = |line: &str| match line.is_ascii() {
+        true => line.len(),
+        false => line.graphemes(true).count(),
+    };
     for word in words(text) {
         if !line.is_empty() {
             line.push(' ');
         }
         // A word may be as long as a message; one character beyond the limit shows that it is too long.
-        line.extend(word.graphemes(true).take(MAX_TITLE + 1));
-        if line.graphemes(true).count() > MAX_TITLE {
+        match word.len() <= MAX_TITLE {
+            true => line.push_str(word),
+            false => line.extend(word.graphemes(true).take(MAX_TITLE + 1)),
+        }
+        if count(&line) > MAX_TITLE {
             return Some(cut(&line));
         }
     }

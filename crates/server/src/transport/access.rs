@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::extract::rejection::ExtensionRejection;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderName, HeaderValue, Method, Version, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
@@ -18,20 +18,19 @@ use crate::connections::{ConnectionPlace, Peer};
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Who may use the server, and from where.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Access {
-    policy: Arc<SourcePolicy>,
+    policy: SourcePolicy,
     authenticator: Arc<dyn Authenticator>,
-    wrong_keys: Arc<WrongKeys>,
+    wrong_keys: WrongKeys,
 }
 
 impl Access {
     pub fn new(config: &Config, authenticator: Arc<dyn Authenticator>) -> Self {
-        let policy = SourcePolicy::new(&config.server, authenticator.requires_credentials());
         Self {
-            policy: Arc::new(policy),
+            policy: SourcePolicy::new(&config.server, authenticator.requires_credentials()),
             authenticator,
-            wrong_keys: Arc::new(WrongKeys::new(config.limits.wrong_keys_per_minute)),
+            wrong_keys: WrongKeys::new(config.limits.wrong_keys_per_minute),
         }
     }
 
@@ -59,7 +58,7 @@ impl Access {
 }
 
 /// Refuses a request that does not name exactly one host: a proxy and this server could read different ones.
-pub async fn require_one_host(request: Request, next: Next) -> Result<Response, AppError> {
+pub fn require_one_host(request: &Request) -> Result<(), AppError> {
     let hosts = request.headers().get_all(header::HOST).iter().count();
     // HTTP/1.0 has no such header.
     let is_one = hosts == 1 || (hosts == 0 && request.version() < Version::HTTP_11);
@@ -67,13 +66,13 @@ pub async fn require_one_host(request: Request, next: Next) -> Result<Response, 
         let message = "a request must have exactly one Host header";
         return Err(AppError::bad_request("bad_host", message));
     }
-    Ok(next.run(request).await)
+    Ok(())
 }
 
 /// Refuses pages that may not use the server. They may send read-only requests, since their browsers do not show them
 /// the answer.
 pub async fn check_origin(
-    State(access): State<Access>,
+    State(access): State<Arc<Access>>,
     request: Request,
     next: Next,
 ) -> Result<Response, AppError> {
@@ -85,7 +84,7 @@ pub async fn check_origin(
 
 /// Refuses requests under other host names, and those of clients that are not allowed.
 pub async fn check_source(
-    State(access): State<Access>,
+    State(access): State<Arc<Access>>,
     request: Request,
     next: Next,
 ) -> Result<Response, AppError> {
@@ -93,12 +92,14 @@ pub async fn check_source(
     Ok(next.run(request).await)
 }
 
-/// Passes requests whose user is known and has not too many of them; handlers take the user as an [`Identity`].
+/// Like [`check_source`], and passes only requests whose user is known and has not too many of them; handlers take the
+/// user as an [`Identity`].
 pub async fn authenticate(
-    State(access): State<Access>,
+    State(access): State<Arc<Access>>,
     request: Request,
     next: Next,
 ) -> Result<Response, AppError> {
+    access.policy.check_source(request.headers())?;
     let (mut parts, body) = request.into_parts();
     match access.authenticate(&parts).await {
         Ok(identity) => {
@@ -125,25 +126,36 @@ impl<S: Send + Sync> FromRequestParts<S> for Identity {
 
 /// Answers of the API are private: no cache keeps them, no browser guesses their type, and no page of another origin
 /// embeds them. Files set their own caching, and may be embedded.
-pub async fn keep_private(request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let is_api = path.starts_with("/api/") || path == "/metrics";
-    let is_file = path.starts_with("/api/files/");
-    let mut response = next.run(request).await;
-    if is_api {
-        let headers = response.headers_mut();
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Privacy {
+    Public,
+    File,
+    Private,
+}
+
+impl Privacy {
+    pub fn of_answer_to(request: &Request) -> Self {
+        match request.uri().path() {
+            path if path.starts_with("/api/files/") => Self::File,
+            path if path.starts_with("/api/") || path == "/metrics" => Self::Private,
+            _ => Self::Public,
+        }
+    }
+
+    pub fn apply(self, headers: &mut HeaderMap) {
         let mut set_default = |name: HeaderName, value: &'static str| {
             headers
                 .entry(name)
                 .or_insert(HeaderValue::from_static(value));
         };
-        set_default(header::CACHE_CONTROL, "no-store");
-        set_default(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-        if !is_file {
+        if self != Self::Public {
+            set_default(header::CACHE_CONTROL, "no-store");
+            set_default(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+        }
+        if self == Self::Private {
             set_default(RESOURCE_POLICY, "same-origin");
         }
     }
-    response
 }
 
 #[cfg(test)]
@@ -202,7 +214,7 @@ mod tests {
     async fn any_authenticator_finds_the_user_and_its_tickets_carry_the_identity() {
         let mut config = Config::default();
         config.limits.wrong_keys_per_minute = 1;
-        let access = Access::new(&config, Arc::new(ProxyHeader));
+        let access = Arc::new(Access::new(&config, Arc::new(ProxyHeader)));
         let sockets = Sockets::new(1, Arc::default());
         let router = Router::new()
             .route(

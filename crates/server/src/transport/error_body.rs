@@ -3,7 +3,6 @@
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::error::AppError;
@@ -11,18 +10,36 @@ use super::error::AppError;
 /// A refusal of the framework is a sentence; a longer text is cut off.
 const MAX_REASON_BYTES: usize = 1024;
 
-pub async fn normalize(request: Request, next: Next) -> Response {
-    let as_text = is_shown_to_users(&request) && !accepts(request.headers(), "application/json");
-    let mut response = as_app_error(next.run(request).await).await;
-    if as_text && let Some(error) = response.extensions().get::<AppError>() {
-        let body = Body::from(error.message.clone());
-        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, plain);
-        headers.remove(header::CONTENT_LENGTH);
-        *response.body_mut() = body;
+/// The form of the body if a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorForm {
+    Json,
+    Text,
+}
+
+impl ErrorForm {
+    pub fn of_answer_to(request: &Request) -> Self {
+        match is_shown_to_users(request) && !accepts(request.headers(), "application/json") {
+            true => Self::Text,
+            false => Self::Json,
+        }
     }
-    response
+
+    /// Gives an answer this form, if it is a refusal.
+    pub async fn apply(self, response: Response) -> Response {
+        let mut response = as_app_error(response).await;
+        if self == Self::Text
+            && let Some(error) = response.extensions().get::<AppError>()
+        {
+            let body = Body::from(error.message.clone());
+            let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_TYPE, plain);
+            headers.remove(header::CONTENT_LENGTH);
+            *response.body_mut() = body;
+        }
+        response
+    }
 }
 
 /// Whether an `Accept` header names this media type.

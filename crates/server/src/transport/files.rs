@@ -1,5 +1,7 @@
 //! `/api/files`: binary content of a chat, in and out.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::multipart::MultipartError;
@@ -71,7 +73,7 @@ pub enum Reader {
 
 impl<S> FromRequestParts<S> for Reader
 where
-    Access: FromRef<S>,
+    Arc<Access>: FromRef<S>,
     Chats: FromRef<S>,
     S: Send + Sync,
 {
@@ -87,7 +89,7 @@ where
             checked?;
             return Ok(Self::Anybody);
         }
-        let access = Access::from_ref(state);
+        let access = Arc::<Access>::from_ref(state);
         match access.authenticate(parts).await {
             Ok(identity) => Ok(Self::Owner(identity)),
             Err(refusal) => Err(access.refuse(refusal, parts)),

@@ -61,14 +61,19 @@ pub async fn ticket(
 /// Opens WebSockets.
 #[derive(Debug, Clone)]
 pub struct Upgrades {
-    access: Access,
+    access: Arc<Access>,
     sockets: Arc<Sockets>,
     intake: Intake,
     heartbeat: Duration,
 }
 
 impl Upgrades {
-    pub fn new(config: &Config, access: Access, sockets: Arc<Sockets>, intake: Intake) -> Self {
+    pub fn new(
+        config: &Config,
+        access: Arc<Access>,
+        sockets: Arc<Sockets>,
+        intake: Intake,
+    ) -> Self {
         Self {
             access,
             sockets,

@@ -13,13 +13,15 @@ use crate::chat::Chats;
 use crate::config::Config;
 use crate::sockets::Sockets;
 
-/// The parts of the server.
-#[derive(Clone, FromRef)]
-pub struct App {
+/// The parts of the server, behind one pointer: every request clones it several times.
+#[derive(Clone)]
+pub struct App(Arc<Parts>);
+
+struct Parts {
     config: Arc<Config>,
     chats: Chats,
     sockets: Arc<Sockets>,
-    access: Access,
+    access: Arc<Access>,
     intake: Intake,
     upgrades: Upgrades,
     /// Counts the bytes of unread answers.
@@ -33,9 +35,9 @@ impl App {
         sockets: Arc<Sockets>,
         authenticator: Arc<dyn Authenticator>,
     ) -> Self {
-        let access = Access::new(&config, authenticator);
+        let access = Arc::new(Access::new(&config, authenticator));
         let intake = Intake::new(&config);
-        Self {
+        Self(Arc::new(Parts {
             upgrades: Upgrades::new(&config, access.clone(), sockets.clone(), intake.clone()),
             unread: chats.shared().unread.clone(),
             config,
@@ -43,22 +45,47 @@ impl App {
             sockets,
             access,
             intake,
-        }
+        }))
     }
 
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.0.config
     }
 
     pub fn chats(&self) -> &Chats {
-        &self.chats
+        &self.0.chats
     }
 
     pub fn sockets(&self) -> &Arc<Sockets> {
-        &self.sockets
+        &self.0.sockets
+    }
+
+    pub fn access(&self) -> &Arc<Access> {
+        &self.0.access
     }
 
     pub fn allowed_origins(&self) -> &[String] {
-        &self.config.server.allowed_origins
+        &self.0.config.server.allowed_origins
     }
+}
+
+/// Lets handlers take a part as `State`.
+macro_rules! parts {
+    ($($part:ident: $type:ty),* $(,)?) => {
+        $(impl FromRef<App> for $type {
+            fn from_ref(app: &App) -> Self {
+                app.0.$part.clone()
+            }
+        })*
+    };
+}
+
+parts! {
+    config: Arc<Config>,
+    chats: Chats,
+    sockets: Arc<Sockets>,
+    access: Arc<Access>,
+    intake: Intake,
+    upgrades: Upgrades,
+    unread: Arc<Budget>,
 }

@@ -26,8 +26,10 @@ pub(crate) async fn are_counted_with_every_change(home: &impl Home) {
     let mut kept = first.kept;
     for words in ["one", "one two", "one two three"] {
         let record = reply("m2", words);
-        store.commit(CHAT, &record, &[], at(2)).await.unwrap();
+        let committed = store.commit(CHAT, &record, &[], at(2)).await.unwrap();
         let size = store.history_size(CHAT).await.unwrap();
+        assert_eq!(committed.message, length(&record.message));
+        assert_eq!(committed.kept, size.kept);
         assert_eq!(size.bytes, length(&short) + length(&record.message));
         assert!(size.kept > kept, "{words}");
         assert_eq!(size.open, 1);
@@ -35,10 +37,13 @@ pub(crate) async fn are_counted_with_every_change(home: &impl Home) {
     }
     store.checkpoint(CHAT, &reply("m2", "one")).await.unwrap();
     assert!(store.history_size(CHAT).await.unwrap().kept < kept);
-    store
-        .commit(CHAT, &finished("m2", "one"), &[], at(3))
-        .await
-        .unwrap();
+    // With audit rows it is stored in another way.
+    let ended = finished("m2", "one");
+    let entry = [audit(AuditKind::AnswerRefused, "late")];
+    let committed = store.commit(CHAT, &ended, &entry, at(3)).await.unwrap();
+    let size = store.history_size(CHAT).await.unwrap();
+    assert_eq!(committed.message, length(&ended.message));
+    assert_eq!(committed.kept, size.kept);
     store
         .append(CHAT, std::slice::from_ref(&long), Cut::Nothing, at(4))
         .await

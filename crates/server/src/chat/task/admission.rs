@@ -162,9 +162,9 @@ impl Task {
     }
 
     /// Counts stored messages, and limits the answer to the room that is left.
-    pub(super) fn note_begun(&mut self, bytes: usize) {
+    pub(super) fn note_begun(&mut self, bytes: usize, is_one: bool) {
         let before = self.loaded.size().kept;
-        self.loaded.note_begun(bytes);
+        self.loaded.note_begun(bytes, is_one);
         let (files, kept) = (&self.context.files, self.loaded.size().kept);
         files.count_messages(self.context.user(), before, kept);
         self.engine.limit_answer(self.loaded.answer_limit());

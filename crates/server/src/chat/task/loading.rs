@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use adk_bridge_agents::agent::MemoryModel;
 use adk_bridge_protocol::calls::Call;
 use adk_bridge_protocol::message::Role;
 use adk_bridge_protocol::reply::{CloseReason, Input, LONGEST_HOLD, Record, Reply};
@@ -13,7 +14,7 @@ use crate::chat::command::Command;
 use crate::chat::error::ChatError;
 use crate::chat::live::{LiveAsk, LiveCommand};
 use crate::chat::loaded::NoRoom;
-use crate::store::{Entity, MessageState, StoreError};
+use crate::store::{Entity, HistorySize, MessageState, StoreError};
 
 /// How long a live client waits for its chat before it is refused.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -252,13 +253,27 @@ impl Task {
         self.loaded.leave(waits, deadline);
     }
 
+    /// The size of the chat after a turn, unless it has to be measured: agents with a session store events as well,
+    /// and a voice conversation has several replies.
+    fn size_after_turn(&self) -> Option<HistorySize> {
+        let is_plain = self.context.agent.memory() == MemoryModel::Stateless
+            && self.voice.is_none()
+            && self.waiting.is_empty();
+        let answer = self.engine.committed().filter(|_| is_plain)?;
+        self.loaded.size_after(answer)
+    }
+
     /// Measures the stored chat, if it has changed.
     pub(super) async fn count(&mut self) {
         if !self.loaded.has_changed() {
             return;
         }
         let chat = self.context.chat();
-        match self.context.store.history_size(chat).await {
+        let size = match self.size_after_turn() {
+            Some(size) => Ok(size),
+            None => self.context.store.history_size(chat).await,
+        };
+        match size {
             Ok(size) => {
                 let (files, before) = (&self.context.files, self.loaded.size().kept);
                 files.count_messages(chat.user, before, size.kept);

@@ -393,8 +393,9 @@ impl Task {
             heard: spoken,
         };
         let bytes = json_bytes(&messages);
+        let is_one = messages.len() == 1 && cut.is_none();
         let before = self.engine.begin(&id, mode, opening).await?;
-        self.note_begun(bytes);
+        self.note_begun(bytes, is_one);
         let before = before.map(Reply::into_message);
         self.conversation
             .begin_reply(&id, before, cut, messages, spoken);

@@ -52,6 +52,11 @@ pub(super) async fn message_at(
         .transpose()
 }
 
+/// Adds a statement that marks the message that the statement before it has inserted as received by no client.
+pub(super) fn note_inserted_unseen(batch: StatementBatch) -> StatementBatch {
+    batch.then("INSERT INTO unseen (seq) SELECT last_insert_rowid() WHERE changes() = 1")
+}
+
 /// Adds a statement that marks a new message as received by no client.
 pub(super) fn note_unseen(
     batch: StatementBatch,

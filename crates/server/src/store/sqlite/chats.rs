@@ -47,46 +47,56 @@ pub(super) async fn create(
     Ok(found_in(done.get(1))?.chat)
 }
 
-/// Adds a statement that creates the chat if it does not exist, marks it as changed, and sets its title if it has none.
-/// [`found_in`] reads its result.
+/// What changes in a chat when messages are added to it.
+#[derive(Clone, Copy)]
+pub(super) struct Addition<'a> {
+    /// Its title, if it has none.
+    pub(super) title: Option<&'a str>,
+    /// How many bytes are added.
+    pub(super) bytes: usize,
+    pub(super) now: Timestamp,
+}
+
+/// Adds a statement that creates the chat if it does not exist, and marks it as changed. [`found_in`] reads its result.
 pub(super) fn make_or_touch(
     batch: StatementBatch,
     chat: ChatRef<'_>,
-    title: Option<&str>,
-    now: Timestamp,
+    addition: Addition<'_>,
 ) -> StatementBatch {
     batch
         .then(
-            "INSERT INTO chats (key, user, id, title, created_at, updated_at)
-             VALUES (lower(hex(randomblob(8))), ?, ?, ?, ?, ?)
+            "INSERT INTO chats (key, user, id, title, created_at, updated_at, bytes)
+             VALUES (lower(hex(randomblob(8))), ?, ?, ?, ?, ?, ?)
              ON CONFLICT (user, id) DO UPDATE
              SET updated_at = max(updated_at, excluded.updated_at),
-                 title = coalesce(title, excluded.title)
+                 title = coalesce(title, excluded.title),
+                 bytes = bytes + excluded.bytes
              RETURNING key, id, title, created_at, updated_at, generation",
         )
         .bind(chat.user.as_str())
         .bind(chat.id.as_str())
-        .bind(title)
-        .bind(to_sql(now.as_millis()))
-        .bind(to_sql(now.as_millis()))
+        .bind(addition.title)
+        .bind(to_sql(addition.now.as_millis()))
+        .bind(to_sql(addition.now.as_millis()))
+        .bind(to_sql(addition.bytes as u64))
 }
 
 /// Like [`make_or_touch`], but creates no chat.
 pub(super) fn touch(
     batch: StatementBatch,
     chat: ChatRef<'_>,
-    title: Option<&str>,
-    now: Timestamp,
+    addition: Addition<'_>,
 ) -> StatementBatch {
     // A clock that was set back does not move a chat down the list.
     batch
         .then(
-            "UPDATE chats SET updated_at = max(updated_at, ?), title = coalesce(title, ?)
+            "UPDATE chats SET updated_at = max(updated_at, ?), title = coalesce(title, ?), bytes = bytes + ?
              WHERE user = ? AND id = ?
              RETURNING key, id, title, created_at, updated_at, generation",
         )
-        .bind(to_sql(now.as_millis()))
-        .bind(title)
+        .bind(to_sql(addition.now.as_millis()))
+        .bind(addition.title)
+        .bind(to_sql(addition.bytes as u64))
         .bind(chat.user.as_str())
         .bind(chat.id.as_str())
 }

@@ -1,5 +1,7 @@
 //! The history of a chat: added to at its end, cut, read in order.
 
+use std::sync::Arc;
+
 use adk_bridge_protocol::id::MessageId;
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::time::Timestamp;
@@ -8,8 +10,8 @@ use serde::de::DeserializeOwned;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
-use super::chats::FoundChat;
-use super::replies::{NewReply, constraint};
+use super::chats::{Addition, FoundChat};
+use super::replies::{NewReply, constraint, is_constraint};
 use super::statement_batch::{StatementBatch, StatementResult};
 use super::{branches, chats, from_sql, to_sql};
 use crate::parsing::{self, ParsingError, Room};
@@ -208,11 +210,19 @@ pub(super) async fn revise(
     .fetch_optional(&mut *connection)
     .await?
     .ok_or(StoreError::NotFound(Entity::Message))?;
-    let before = decode_message(before.try_get("body")?, "a stored message")?;
+    let before: String = before.try_get("body")?;
+    let body = encode(message)?;
+    let change = body.len() as i64 - before.len() as i64;
+    let before = decode_message(&before, "a stored message")?;
     sqlx::query("UPDATE messages SET body = ?3 WHERE chat = ?1 AND id = ?2")
         .bind(&key)
         .bind(message.id.as_str())
-        .bind(encode(message)?)
+        .bind(body)
+        .execute(&mut *connection)
+        .await?;
+    sqlx::query("UPDATE chats SET bytes = bytes + ?2 WHERE key = ?1")
+        .bind(&key)
+        .bind(change)
         .execute(&mut *connection)
         .await?;
     if let Some(title) = title_of(message) {
@@ -227,6 +237,31 @@ pub(super) async fn revise(
     Ok(())
 }
 
+/// A message as it is stored.
+pub(super) struct EncodedMessage<'m> {
+    id: &'m MessageId,
+    /// Shared with the statements that store it.
+    body: Arc<str>,
+}
+
+impl<'m> EncodedMessage<'m> {
+    fn all(messages: &'m [Message]) -> Result<Vec<Self>, StoreError> {
+        messages
+            .iter()
+            .map(|message| {
+                Ok(Self {
+                    id: &message.id,
+                    body: encode(message)?.into(),
+                })
+            })
+            .collect()
+    }
+
+    fn bytes(messages: &[Self]) -> usize {
+        messages.iter().map(|message| message.body.len()).sum()
+    }
+}
+
 /// Begins a transaction, marks the chat as changed, cuts its history and adds messages.
 pub(super) async fn append(
     connection: &mut SqliteConnection,
@@ -236,38 +271,118 @@ pub(super) async fn append(
     now: Timestamp,
 ) -> Result<Chat, StoreError> {
     let title = messages.iter().find_map(title_of);
-    let begin = chats::touch(StatementBatch::begin(), chat, title.as_deref(), now);
-    let (found, _) = add(connection, begin, chat, messages, cut, |batch| batch).await?;
+    let messages = EncodedMessage::all(messages)?;
+    let addition = Addition {
+        title: title.as_deref(),
+        bytes: EncodedMessage::bytes(&messages),
+        now,
+    };
+    let begin = chats::touch(StatementBatch::begin(), chat, addition);
+    let (found, _) = add(connection, begin, chat, &messages, cut, |batch| batch).await?;
     Ok(found.chat)
 }
 
-/// Like [`append`], with the first commit of a reply at the end; creates the chat if it does not exist.
+/// What begins a reply, ready to be stored.
+pub(super) struct EncodedOpening<'o> {
+    messages: Vec<EncodedMessage<'o>>,
+    title: Option<String>,
+    cut: Cut<'o>,
+    heard: bool,
+    reply: NewReply<'o>,
+}
+
+impl<'o> EncodedOpening<'o> {
+    pub(super) fn new(opening: Opening<'o>, reply: NewReply<'o>) -> Result<Self, StoreError> {
+        Ok(Self {
+            messages: EncodedMessage::all(opening.messages)?,
+            title: opening.messages.iter().find_map(title_of),
+            cut: opening.cut,
+            heard: opening.heard,
+            reply,
+        })
+    }
+
+    fn addition(&self, now: Timestamp) -> Addition<'_> {
+        Addition {
+            title: self.title.as_deref(),
+            bytes: EncodedMessage::bytes(&self.messages) + self.reply.bytes(),
+            now,
+        }
+    }
+
+    /// Adds the statements that store the reply, after its messages.
+    fn insert_reply(
+        &self,
+        batch: StatementBatch,
+        chat: ChatRef<'_>,
+        if_taken: IfTaken,
+    ) -> StatementBatch {
+        let reply = self.reply.insert(batch, chat, if_taken);
+        let mut batch = branches::note_inserted_unseen(reply);
+        for message in self.messages.iter().filter(|_| self.heard) {
+            batch = branches::note_unseen(batch, chat, message.id);
+        }
+        batch
+    }
+}
+
+/// What a statement does if the id of a new message is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum IfTaken {
+    /// It fails, and so does its batch.
+    Fail,
+    /// It stores nothing.
+    Skip,
+}
+
+/// Like [`append`], with the first commit of a reply at the end, and commits the transaction, all in one batch; creates
+/// the chat if it does not exist. `None` if that is not possible: then nothing has changed, and [`begin`] says why.
+pub(super) async fn begin_at_once(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    opening: &EncodedOpening<'_>,
+    now: Timestamp,
+) -> Result<Option<Chat>, StoreError> {
+    if opening.messages.len() > TOGETHER || opening.cut != Cut::Nothing {
+        return Ok(None);
+    }
+    let begin = chats::make_or_touch(StatementBatch::begin(), chat, opening.addition(now));
+    let batch = insert(begin, chat, &opening.messages, IfTaken::Fail);
+    let batch = opening.insert_reply(batch, chat, IfTaken::Fail);
+    match batch.then("COMMIT").run(connection).await {
+        Ok(done) => Ok(Some(chats::found_in(done.get(1))?.chat)),
+        Err(error) if is_constraint(&error) => {
+            sqlx::query("ROLLBACK").execute(connection).await?;
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The same for every opening, without the commit.
 pub(super) async fn begin(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
-    opening: Opening<'_>,
-    reply: NewReply<'_>,
+    opening: &EncodedOpening<'_>,
     now: Timestamp,
 ) -> Result<FoundChat, StoreError> {
-    let title = opening.messages.iter().find_map(title_of);
-    let begin = chats::make_or_touch(StatementBatch::begin(), chat, title.as_deref(), now);
-    let id = reply.id;
-    let Opening {
-        messages,
-        cut,
-        heard,
-    } = opening;
-    let insert = |batch| {
-        let mut batch = branches::note_unseen(reply.insert(batch, chat), chat, id);
-        for message in messages.iter().filter(|_| heard) {
-            batch = branches::note_unseen(batch, chat, &message.id);
-        }
-        batch
-    };
-    let (found, last) = add(connection, begin, chat, messages, cut, insert).await?;
+    let begin = chats::make_or_touch(StatementBatch::begin(), chat, opening.addition(now));
+    let insert = |batch| opening.insert_reply(batch, chat, IfTaken::Skip);
+    let (found, last) = add(
+        connection,
+        begin,
+        chat,
+        &opening.messages,
+        opening.cut,
+        insert,
+    )
+    .await?;
     match last {
         Some(done) if done.changed == 1 => Ok(found),
-        _ => Err(Conflict::MessageExists { id: id.to_owned() }.into()),
+        _ => {
+            let id = opening.reply.id.to_owned();
+            Err(Conflict::MessageExists { id }.into())
+        }
     }
 }
 
@@ -277,7 +392,7 @@ async fn add(
     connection: &mut SqliteConnection,
     begin: StatementBatch,
     chat: ChatRef<'_>,
-    messages: &[Message],
+    messages: &[EncodedMessage<'_>],
     cut: Cut<'_>,
     then: impl FnOnce(StatementBatch) -> StatementBatch,
 ) -> Result<(FoundChat, Option<StatementResult>), StoreError> {
@@ -296,11 +411,11 @@ async fn add(
     };
     let (rest, last) = messages.split_at(messages.len().saturating_sub(TOGETHER));
     for some in rest.chunks(TOGETHER) {
-        let batch = insert(StatementBatch::new(), chat, some)?;
+        let batch = insert(StatementBatch::new(), chat, some, IfTaken::Skip);
         let done = batch.run(connection).await.map_err(constraint)?;
         check_inserted(some, done.first())?;
     }
-    let mut done = then(insert(batch, chat, last)?)
+    let mut done = then(insert(batch, chat, last, IfTaken::Skip))
         .run(connection)
         .await
         .map_err(constraint)?
@@ -323,27 +438,33 @@ async fn add(
 fn insert(
     batch: StatementBatch,
     chat: ChatRef<'_>,
-    messages: &[Message],
-) -> Result<StatementBatch, StoreError> {
+    messages: &[EncodedMessage<'_>],
+    if_taken: IfTaken,
+) -> StatementBatch {
     if messages.is_empty() {
-        return Ok(batch);
+        return batch;
     }
     let rows = vec!["((SELECT key FROM found), ?, 'done', ?)"; messages.len()].join(", ");
+    let skip = match if_taken {
+        IfTaken::Fail => "",
+        IfTaken::Skip => "ON CONFLICT DO NOTHING RETURNING id",
+    };
     let batch = batch
         .then(&format!(
             "WITH found AS (SELECT key FROM chats WHERE user = ? AND id = ?)
-             INSERT INTO messages (chat, id, state, body) VALUES {rows}
-             ON CONFLICT DO NOTHING RETURNING id"
+             INSERT INTO messages (chat, id, state, body) VALUES {rows} {skip}"
         ))
         .bind(chat.user.as_str())
         .bind(chat.id.as_str());
-    messages.iter().try_fold(batch, |batch, message| {
-        let body = encode(message)?;
-        Ok(batch.bind(message.id.as_str()).bind(body))
+    messages.iter().fold(batch, |batch, message| {
+        batch.bind(message.id.as_str()).bind(message.body.clone())
     })
 }
 
-fn check_inserted(messages: &[Message], done: Option<&StatementResult>) -> Result<(), StoreError> {
+fn check_inserted(
+    messages: &[EncodedMessage<'_>],
+    done: Option<&StatementResult>,
+) -> Result<(), StoreError> {
     let inserted: Vec<&str> = done
         .into_iter()
         .flat_map(|done| &done.rows)
@@ -354,7 +475,7 @@ fn check_inserted(messages: &[Message], done: Option<&StatementResult>) -> Resul
         .find(|message| !inserted.contains(&message.id.as_str()))
     {
         Some(message) => {
-            let id = message.id.clone();
+            let id = message.id.to_owned();
             Err(Conflict::MessageExists { id }.into())
         }
         None if inserted.len() < messages.len() => {

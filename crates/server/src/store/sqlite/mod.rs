@@ -28,11 +28,14 @@ use serde_json::Value;
 use crate::parsing::{self, Room};
 
 use super::{
-    AuditEntry, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatRef, Cut, DataDir, FileRow,
-    HistorySize, Identity, ListedChat, MessagePage, OpenReply, Opening, OutlineEntry, Pending,
-    PriorContents, Store, StoreError, StoredEvent, StoredMessage, WriteProblem, make_private,
+    AuditEntry, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatRef, CommittedSize, Cut,
+    DataDir, FileRow, HistorySize, Identity, ListedChat, MessagePage, OpenReply, Opening,
+    OutlineEntry, Pending, PriorContents, Store, StoreError, StoredEvent, StoredMessage,
+    WriteProblem, make_private,
 };
 use connection::{Durability, Readers, STORE, Writer};
+use messages::EncodedOpening;
+use replies::{EncodedRecord, NewReply};
 use reserve::{Released, Reserve, log_pages};
 
 /// The name of the database in the data directory.
@@ -320,11 +323,19 @@ impl Store for SqliteStore {
         now: Timestamp,
     ) -> Pending<'a, Chat> {
         Box::pin(async move {
-            let encoded = replies::EncodedRecord::new(record)?;
+            // Long messages are serialised before the writer is taken.
+            let reply = NewReply::new(record, EncodedRecord::new(record)?);
+            let opening = EncodedOpening::new(opening, reply)?;
             let mut writing = self.writer.turn(chat.user, durable(record, audit)).await?;
             let connection = writing.connection();
-            let result =
-                replies::begin(connection, chat, opening, record, encoded, audit, now).await;
+            if replies::is_plain(record, audit) {
+                let done = messages::begin_at_once(connection, chat, &opening, now).await;
+                if let Some(done) = done.transpose() {
+                    return writing.release_after(done);
+                }
+            }
+            let connection = writing.connection();
+            let result = replies::begin(connection, chat, &opening, record, audit, now).await;
             writing.end(result).await
         })
     }
@@ -335,18 +346,17 @@ impl Store for SqliteStore {
         record: &'a Record,
         audit: &'a [AuditEntry],
         now: Timestamp,
-    ) -> Pending<'a, ()> {
+    ) -> Pending<'a, CommittedSize> {
         Box::pin(async move {
             // Long messages are serialised before the writer is taken.
-            let mut encoded = replies::EncodedRecord::new(record)?;
+            let encoded = EncodedRecord::new(record)?;
             let mut writing = self.writer.turn(chat.user, durable(record, audit)).await?;
             if replies::is_plain(record, audit) {
                 let connection = writing.connection();
-                let done = replies::rewrite(connection, chat, record, encoded, now).await;
-                if !matches!(done, Ok(false)) {
-                    return writing.release_after(done.map(|_| ()));
+                let done = replies::rewrite(connection, chat, record, &encoded, now).await;
+                if let Some(done) = done.transpose() {
+                    return writing.release_after(done);
                 }
-                encoded = replies::EncodedRecord::new(record)?;
             }
             let result =
                 replies::commit(writing.connection(), chat, record, encoded, audit, now).await;
@@ -356,9 +366,9 @@ impl Store for SqliteStore {
 
     fn checkpoint<'a>(&'a self, chat: ChatRef<'a>, record: &'a Record) -> Pending<'a, ()> {
         Box::pin(async move {
-            let encoded = replies::EncodedRecord::new(record)?;
+            let encoded = EncodedRecord::new(record)?;
             let mut writing = self.writer.turn(chat.user, Durability::Process).await?;
-            let result = replies::checkpoint(writing.connection(), chat, record, encoded).await;
+            let result = replies::checkpoint(writing.connection(), chat, record, &encoded).await;
             writing.release_after(result)
         })
     }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use adk_bridge_protocol::approval::{Approval, ApprovalState};
 use adk_bridge_protocol::calls::{Call, CallState, Calls, RunsOn, Settled};
@@ -13,18 +14,18 @@ use sqlx::error::ErrorKind;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
-use super::messages::{decode, decode_message, encode};
+use super::messages::{EncodedOpening, IfTaken, decode, decode_message, encode};
 use super::statement_batch::StatementBatch;
-use super::{audit, branches, chats, messages, to_sql};
+use super::{audit, branches, chats, from_sql, messages, to_sql};
 use crate::store::{
-    AuditEntry, Chat, ChatRef, Conflict, Entity, MessageState, OpenReply, Opening, StoreError,
+    AuditEntry, Chat, ChatRef, CommittedSize, Conflict, Entity, MessageState, OpenReply, StoreError,
 };
 
 /// A record as it is stored.
-#[derive(Clone)]
 pub(super) struct EncodedRecord {
-    body: String,
-    reply: String,
+    /// Shared with the statements that store it.
+    body: Arc<str>,
+    reply: Arc<str>,
 }
 
 /// A record without its message, which is stored with the other messages of the chat.
@@ -51,17 +52,36 @@ impl EncodedRecord {
             ended,
         } = record;
         Ok(Self {
-            body: encode(message)?,
+            body: encode(message)?.into(),
             reply: encode(&RecordFields {
                 calls: Cow::Borrowed(calls),
                 asking: *asking,
                 steps: *steps,
                 retried: *retried,
                 ended: *ended,
-            })?,
+            })?
+            .into(),
         })
     }
 }
+
+impl EncodedRecord {
+    fn bytes(&self) -> usize {
+        self.body.len() + self.reply.len()
+    }
+
+    /// What was committed; the first column of the row is how much is kept of the chat.
+    fn committed(&self, row: &SqliteRow) -> Result<CommittedSize, StoreError> {
+        Ok(CommittedSize {
+            message: self.body.len(),
+            kept: from_sql(row.try_get(0)?),
+        })
+    }
+}
+
+/// The rows of a stored reply; the parameter is its id.
+const STORED: &str = "FROM messages
+     WHERE chat = key AND messages.id = ? AND cut_in IS NULL AND reply IS NOT NULL";
 
 /// A reply that is not stored yet.
 pub(super) struct NewReply<'r> {
@@ -81,21 +101,37 @@ impl<'r> NewReply<'r> {
         }
     }
 
-    /// Adds a statement that puts it at the end of the chat; it changes nothing if the id is taken, or if there is no
-    /// such chat.
-    pub(super) fn insert(self, batch: StatementBatch, chat: ChatRef<'_>) -> StatementBatch {
+    pub(super) fn bytes(&self) -> usize {
+        self.encoded.bytes()
+    }
+
+    /// Adds a statement that puts it at the end of the chat.
+    pub(super) fn insert(
+        &self,
+        batch: StatementBatch,
+        chat: ChatRef<'_>,
+        if_taken: IfTaken,
+    ) -> StatementBatch {
+        // No chat is found if it has a message of this id, shown or cut.
         batch
-            .then(
-                "INSERT INTO messages (chat, id, state, open, reply, body)
-                 SELECT key, ?, ?, ?, ?, ? FROM chats
-                 WHERE user = ? AND chats.id = ?
-                   AND NOT EXISTS (SELECT 1 FROM messages WHERE chat = key AND messages.id = ?)",
-            )
+            .then(match if_taken {
+                IfTaken::Skip => {
+                    "INSERT INTO messages (id, state, open, reply, body, chat)
+                     SELECT ?, ?, ?, ?, ?, key FROM chats WHERE user = ? AND chats.id = ? AND NOT EXISTS
+                         (SELECT 1 FROM messages WHERE chat = key AND messages.id = ?)"
+                }
+                // And messages belong to a chat.
+                IfTaken::Fail => {
+                    "INSERT INTO messages (id, state, open, reply, body, chat) VALUES (?, ?, ?, ?, ?,
+                         (SELECT key FROM chats WHERE user = ? AND id = ? AND NOT EXISTS
+                             (SELECT 1 FROM messages WHERE chat = key AND messages.id = ?)))"
+                }
+            })
             .bind(self.id.as_str())
             .bind(self.state.word())
             .bind(self.open)
-            .bind(self.encoded.reply)
-            .bind(self.encoded.body)
+            .bind(self.encoded.reply.clone())
+            .bind(self.encoded.body.clone())
             .bind(chat.user.as_str())
             .bind(chat.id.as_str())
             .bind(self.id.as_str())
@@ -111,14 +147,12 @@ pub(super) fn must_last(record: &Record, audit: &[AuditEntry]) -> bool {
 pub(super) async fn begin(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
-    opening: Opening<'_>,
+    opening: &EncodedOpening<'_>,
     record: &Record,
-    encoded: EncodedRecord,
     audit: &[AuditEntry],
     now: Timestamp,
 ) -> Result<Chat, StoreError> {
-    let reply = NewReply::new(record, encoded);
-    let found = messages::begin(connection, chat, opening, reply, now).await?;
+    let found = messages::begin(connection, chat, opening, now).await?;
     store_approvals(connection, &found.key, record).await?;
     journal_runs(connection, &found.key, record, now).await?;
     audit::insert(connection, chat, audit).await?;
@@ -131,27 +165,35 @@ pub(super) fn is_plain(record: &Record, audit: &[AuditEntry]) -> bool {
     audit.is_empty() && record.calls.iter().all(bare)
 }
 
-/// Commits a plain reply that is stored already, in one batch. Returns false, and changes nothing, if it is not stored.
+/// Commits a plain reply that is stored already, in one batch. Returns `None`, and changes nothing, if it is not stored.
 pub(super) async fn rewrite(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
     record: &Record,
-    encoded: EncodedRecord,
+    encoded: &EncodedRecord,
     now: Timestamp,
-) -> Result<bool, StoreError> {
-    let done = update(StatementBatch::begin(), chat, record, encoded)
-        .then(
-            "UPDATE chats SET updated_at = max(updated_at, ?)
-             WHERE user = ? AND id = ? AND changes() > 0",
-        )
+) -> Result<Option<CommittedSize>, StoreError> {
+    let id = record.message.id.as_str();
+    let batch = StatementBatch::begin()
+        .then(&format!(
+            "UPDATE chats SET updated_at = max(updated_at, ?),
+                 bytes = bytes + ? - (SELECT octet_length(body) + octet_length(reply) {STORED})
+             WHERE user = ? AND id = ? AND EXISTS (SELECT 1 {STORED})
+             RETURNING bytes"
+        ))
         .bind(to_sql(now.as_millis()))
+        .bind(to_sql(encoded.bytes() as u64))
+        .bind(id)
         .bind(chat.user.as_str())
         .bind(chat.id.as_str())
+        .bind(id);
+    let done = update(batch, chat, record, encoded)
         .then("COMMIT")
         .run(connection)
         .await
         .map_err(constraint)?;
-    Ok(done.get(1).is_some_and(|updated| updated.changed > 0))
+    let touched = done.get(1).and_then(|done| done.rows.first());
+    touched.map(|row| encoded.committed(row)).transpose()
 }
 
 /// Begins a transaction and writes into it.
@@ -162,32 +204,59 @@ pub(super) async fn commit(
     encoded: EncodedRecord,
     audit: &[AuditEntry],
     now: Timestamp,
-) -> Result<(), StoreError> {
-    let batch = chats::touch(StatementBatch::begin(), chat, None, now);
-    let done = update(batch, chat, record, encoded.clone())
+) -> Result<CommittedSize, StoreError> {
+    let batch = StatementBatch::begin()
+        .then(&format!(
+            "UPDATE chats SET updated_at = max(updated_at, ?),
+                 bytes = bytes + ? - coalesce((SELECT octet_length(body) + octet_length(reply) {STORED}), 0)
+             WHERE user = ? AND id = ?
+             RETURNING bytes, key"
+        ))
+        .bind(to_sql(now.as_millis()))
+        .bind(to_sql(encoded.bytes() as u64))
+        .bind(record.message.id.as_str())
+        .bind(chat.user.as_str())
+        .bind(chat.id.as_str());
+    let done = update(batch, chat, record, &encoded)
         .run(connection)
         .await
         .map_err(constraint)?;
-    let key = chats::found_in(done.get(1))?.key;
+    let touched = done.get(1).and_then(|done| done.rows.first());
+    let touched = touched.ok_or(StoreError::NotFound(Entity::Chat))?;
+    let key: &str = touched.try_get(1)?;
+    let committed = encoded.committed(touched)?;
     if done.get(2).is_none_or(|updated| updated.changed == 0) {
-        insert(connection, chat, &key, record, encoded).await?;
+        insert(connection, chat, key, record, encoded).await?;
     }
-    store_approvals(connection, &key, record).await?;
-    journal_runs(connection, &key, record, now).await?;
-    audit::insert(connection, chat, audit).await
+    store_approvals(connection, key, record).await?;
+    journal_runs(connection, key, record, now).await?;
+    audit::insert(connection, chat, audit).await?;
+    Ok(committed)
 }
 
 pub(super) async fn checkpoint(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
     record: &Record,
-    encoded: EncodedRecord,
+    encoded: &EncodedRecord,
 ) -> Result<(), StoreError> {
-    let done = update(StatementBatch::new(), chat, record, encoded)
+    let id = record.message.id.as_str();
+    let batch = StatementBatch::begin()
+        .then(&format!(
+            "UPDATE chats SET bytes = bytes + ? - (SELECT octet_length(body) + octet_length(reply) {STORED})
+             WHERE user = ? AND id = ? AND EXISTS (SELECT 1 {STORED})"
+        ))
+        .bind(to_sql(encoded.bytes() as u64))
+        .bind(id)
+        .bind(chat.user.as_str())
+        .bind(chat.id.as_str())
+        .bind(id);
+    let done = update(batch, chat, record, encoded)
+        .then("COMMIT")
         .run(connection)
         .await
         .map_err(constraint)?;
-    if done.first().is_some_and(|updated| updated.changed > 0) {
+    if done.get(1).is_some_and(|counted| counted.changed > 0) {
         return Ok(());
     }
     chats::key_of(connection, chat).await?;
@@ -271,7 +340,7 @@ fn update(
     batch: StatementBatch,
     chat: ChatRef<'_>,
     record: &Record,
-    encoded: EncodedRecord,
+    encoded: &EncodedRecord,
 ) -> StatementBatch {
     batch
         .then(
@@ -281,8 +350,8 @@ fn update(
         )
         .bind(state_of(record).word())
         .bind(is_open(record))
-        .bind(encoded.reply)
-        .bind(encoded.body)
+        .bind(encoded.reply.clone())
+        .bind(encoded.body.clone())
         .bind(chat.user.as_str())
         .bind(chat.id.as_str())
         .bind(record.message.id.as_str())
@@ -296,8 +365,8 @@ async fn insert(
     record: &Record,
     encoded: EncodedRecord,
 ) -> Result<(), StoreError> {
-    let insert = NewReply::new(record, encoded).insert(StatementBatch::new(), chat);
-    let done = branches::note_unseen(insert, chat, &record.message.id)
+    let insert = NewReply::new(record, encoded).insert(StatementBatch::new(), chat, IfTaken::Skip);
+    let done = branches::note_inserted_unseen(insert)
         .run(connection)
         .await
         .map_err(constraint)?;
@@ -488,6 +557,13 @@ fn contradiction(approval: &Approval, stored: &str) -> Conflict {
         id: approval.id.clone(),
         stored: stored.to_owned(),
     }
+}
+
+/// Whether a statement was refused because of what is stored already.
+pub(super) fn is_constraint(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|violated| {
+        violated.is_unique_violation() || violated.kind() == ErrorKind::NotNullViolation
+    })
 }
 
 /// Errors of the database's own constraints: a second open reply in a chat, and messages without a chat.
