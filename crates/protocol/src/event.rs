@@ -351,14 +351,15 @@ impl<'a> Part<'a> {
     }
 }
 
-/// `#[serde(borrow)]` on `Option<Cow<str>>` would copy; this borrows.
-fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Str<'a>>, D::Error> {
+/// Reads a string for `deserialize_with`: `#[serde(borrow)]` on `Option<Cow<str>>` would copy, this borrows.
+pub fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Str<'a>>, D::Error> {
     #[derive(Deserialize)]
     struct Borrowed<'a>(#[serde(borrow)] Cow<'a, str>);
     Ok(Option::<Borrowed<'a>>::deserialize(from)?.map(|text| text.0))
 }
 
-fn raw<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Raw<'a>>, D::Error> {
+/// The same for a value that is not looked into; `null` is none.
+pub fn raw<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Raw<'a>>, D::Error> {
     let raw = <&'a RawValue>::deserialize(from)?;
     Ok((raw.get() != "null").then_some(Cow::Borrowed(raw)))
 }

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use adk_bridge_protocol::args;
 use adk_bridge_protocol::chunk::FinishReason;
-use adk_bridge_protocol::event::{Content, Event, FunctionCall, Part, Raw};
+use adk_bridge_protocol::event::{Content, Event, FunctionCall, Part, Raw, raw, text};
 use adk_bridge_protocol::wire::json::check;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::agent::EventSink;
 use crate::error::{AgentError, AgentErrorKind, place_of, shortened, withheld};
@@ -38,7 +37,7 @@ struct Chunk<'a> {
     candidates: Vec<Candidate<'a>>,
     #[serde(borrow, deserialize_with = "raw")]
     usage_metadata: Option<Raw<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     model_version: Option<Cow<'a, str>>,
     prompt_feedback: Option<PromptFeedback>,
     error: Option<GoogleError>,
@@ -49,9 +48,9 @@ struct Chunk<'a> {
 struct Candidate<'a> {
     #[serde(borrow)]
     content: Option<Content<'a>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     finish_reason: Option<Cow<'a, str>>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "text")]
     finish_message: Option<Cow<'a, str>>,
     #[serde(borrow, deserialize_with = "raw")]
     grounding_metadata: Option<Raw<'a>>,
@@ -323,8 +322,4 @@ impl GoogleError {
             Duration::try_from_secs_f64(seconds).ok()
         })
     }
-}
-
-fn raw<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Raw<'a>>, D::Error> {
-    Ok(Some(Cow::Borrowed(<&'a RawValue>::deserialize(from)?)))
 }
