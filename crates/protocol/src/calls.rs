@@ -77,13 +77,14 @@ pub enum CallState {
         expires: Timestamp,
     },
     Settled {
-        how: Settled,
+        how: Settlement,
     },
 }
 
+/// How a call was settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Settled {
+pub enum Settlement {
     Output,
     Error,
     Denied,
@@ -169,11 +170,11 @@ impl Call {
             && self.approval.as_ref().and_then(Approval::verdict) == Some(true)
     }
 
-    pub(crate) fn settle(&mut self, how: Settled) {
+    pub(crate) fn settle(&mut self, how: Settlement) {
         self.state = CallState::Settled { how };
     }
 
-    pub fn settled(&self) -> Option<Settled> {
+    pub fn settled(&self) -> Option<Settlement> {
         match self.state {
             CallState::Settled { how } => Some(how),
             _ => None,

@@ -5,11 +5,11 @@
     reason = "the number of cases may come from outside"
 )]
 
-use adk_bridge_protocol::calls::{Call, Settled};
+use adk_bridge_protocol::calls::{Call, Settlement};
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::outbox::{Ask, AuditKind};
-use adk_bridge_protocol::reply::{Audience, Ended, Runner};
+use adk_bridge_protocol::reply::{Audience, EndReason, Runner};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -106,7 +106,7 @@ fn a_remote_agent_gets_one_decision_and_runs_that_call() {
             "the agent has to act first"
         );
         while bridge.agent_step() {}
-        assert_eq!(bridge.driver.reply().ended(), Some(Ended::Superseded));
+        assert_eq!(bridge.driver.reply().ended(), Some(EndReason::Superseded));
         let confirmed: Vec<_> = bridge.asked[asked..]
             .iter()
             .flat_map(|ask| match ask {
@@ -117,7 +117,10 @@ fn a_remote_agent_gets_one_decision_and_runs_that_call() {
             .collect();
         assert_eq!(confirmed, [json!(true), json!(false)]);
         let settled = bridge.settled("server_ask");
-        assert_eq!(settled, [Some(Settled::Output), Some(Settled::Superseded)]);
+        assert_eq!(
+            settled,
+            [Some(Settlement::Output), Some(Settlement::Superseded)]
+        );
         for kind in [AuditKind::ApprovalApproved, AuditKind::ApprovalSuperseded] {
             assert_eq!(bridge.audited(kind), 1, "{kind:?}");
         }
@@ -144,7 +147,7 @@ fn a_remote_agent_gets_what_was_decided_before_the_user_wrote() {
         assert_eq!(bridge.asked.len(), asked, "not all is answered yet");
         perform(&mut bridge, &Act::WriteOn { answers: vec![] });
         while bridge.agent_step() {}
-        assert_eq!(bridge.driver.reply().ended(), Some(Ended::Superseded));
+        assert_eq!(bridge.driver.reply().ended(), Some(EndReason::Superseded));
         bridge.check_decisions();
         let sent = bridge.asked[asked..].iter().flat_map(|ask| match ask {
             Ask::Responses(responses) => responses.as_slice(),
@@ -156,8 +159,8 @@ fn a_remote_agent_gets_what_was_decided_before_the_user_wrote() {
             .collect();
         assert_eq!(sent, [json!(approved)], "{dialect:?} {other}");
         let expected = match approved {
-            true => Settled::Output,
-            false => Settled::Denied,
+            true => Settlement::Output,
+            false => Settlement::Denied,
         };
         let settled = bridge.driver.reply().calls().iter().next();
         let settled = settled.and_then(Call::settled);

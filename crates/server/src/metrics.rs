@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use adk_bridge_protocol::outbox::AuditKind;
-use adk_bridge_protocol::reply::Ended;
+use adk_bridge_protocol::reply::EndReason;
 
 /// Upper bounds of the buckets for the first-chunk delay, in milliseconds: from a fast local model to one that thinks.
 const DELAYS: [u64; 11] = [
@@ -45,7 +45,7 @@ pub struct Metrics {
 }
 
 /// The label for how a turn ended; a turn that waits for its client has not ended its reply.
-pub fn result_of(ended: Option<Ended>) -> &'static str {
+pub fn result_of(ended: Option<EndReason>) -> &'static str {
     RESULTS[result_index(ended)]
 }
 
@@ -54,7 +54,7 @@ impl Metrics {
         self.turns_started.fetch_add(1, Relaxed);
     }
 
-    pub fn turn_ended(&self, ended: Option<Ended>) {
+    pub fn turn_ended(&self, ended: Option<EndReason>) {
         self.turns_ended[result_index(ended)].fetch_add(1, Relaxed);
     }
 
@@ -199,15 +199,15 @@ impl Metrics {
     }
 }
 
-fn result_index(ended: Option<Ended>) -> usize {
+fn result_index(ended: Option<EndReason>) -> usize {
     match ended {
-        Some(Ended::Finished) => 0,
+        Some(EndReason::Finished) => 0,
         None => 1,
-        Some(Ended::Failed) => 2,
-        Some(Ended::Stopped) => 3,
-        Some(Ended::Superseded) => 4,
-        Some(Ended::TooLong) => 5,
-        Some(Ended::Interrupted | Ended::Cut) => 6,
+        Some(EndReason::Failed) => 2,
+        Some(EndReason::Stopped) => 3,
+        Some(EndReason::Superseded) => 4,
+        Some(EndReason::TooLong) => 5,
+        Some(EndReason::Interrupted | EndReason::Cut) => 6,
     }
 }
 

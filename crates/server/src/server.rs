@@ -25,7 +25,7 @@ use crate::auth::{self, Authenticator};
 use crate::budget;
 use crate::chat::loaded::LoadedMemory;
 use crate::chat::toolbox::{Toolbox, ToolboxError};
-use crate::chat::{Chats, Shared};
+use crate::chat::{Capacity, ChatSettings, Chats, Shared};
 use crate::config::{Config, ConfigError};
 use crate::connections::{self, Bounds, HEAD_TIME, Terms};
 use crate::descriptors::{self, Shares};
@@ -280,17 +280,21 @@ impl ServerBuilder {
         let chats = Chats::new(Shared {
             store: store.clone(),
             agent,
-            keep_recordings: config.live.keep_recordings,
             tools: Arc::new(tools),
-            tool_timeout: config.tools.timeout.0,
-            files_per_request: config.limits.files_per_request,
             files: Arc::new(files),
             addresses: Arc::new(addresses),
             metrics: Arc::default(),
-            admission: Admission::new(allowed(&config, &*authenticator, shares.turns)),
-            loaded: LoadedMemory::new(&config.limits),
-            turn_time: config.limits.turn_time.0,
-            unread: budget::unread(&config.limits),
+            capacity: Capacity {
+                admission: Admission::new(allowed(&config, &*authenticator, shares.turns)),
+                loaded: LoadedMemory::new(&config.limits),
+                unread: budget::unread(&config.limits),
+            },
+            settings: ChatSettings {
+                keep_recordings: config.live.keep_recordings,
+                tool_timeout: config.tools.timeout.0,
+                turn_time: config.limits.turn_time.0,
+                files_per_request: config.limits.files_per_request,
+            },
         });
         let listening = TcpListener::bind(config.server.listen).await;
         let listening = listening.and_then(|listener| Ok((listener.local_addr()?, listener)));

@@ -17,7 +17,7 @@ use adk_bridge::chat::loaded::LoadedMemory;
 use adk_bridge::chat::readers::Answer;
 use adk_bridge::chat::request::ChatRequest;
 use adk_bridge::chat::toolbox::Toolbox;
-use adk_bridge::chat::{ChatError, Chats, Command, Shared};
+use adk_bridge::chat::{Capacity, ChatError, ChatSettings, Chats, Command, Shared};
 use adk_bridge::files::Files;
 use adk_bridge::files::address::Addresses;
 use adk_bridge::store::DataDir;
@@ -141,25 +141,30 @@ async fn chats(directory: &std::path::Path, fault: Fault, tool_timeout: Duration
         instruction: None,
     });
     let addresses = Addresses::open(&*store, None).await.unwrap();
+    let defaults = adk_bridge::config::Limits::default();
     Chats::new(Shared {
         store,
         agent: Arc::new(gemini.unwrap()),
-        keep_recordings: false,
         tools: Arc::new(tools.unwrap()),
-        tool_timeout,
-        files_per_request: 100,
         files: Arc::new(files),
         addresses: Arc::new(addresses),
         metrics: Arc::default(),
-        admission: Admission::new(AdmissionLimits {
-            turns: 100,
-            turns_per_user: 100,
-            uploads_per_user: 8,
-            refused_answers_per_minute: 100,
-        }),
-        loaded: LoadedMemory::new(&adk_bridge::config::Limits::default()),
-        turn_time: Duration::from_secs(600),
-        unread: adk_bridge::budget::unread(&adk_bridge::config::Limits::default()),
+        capacity: Capacity {
+            admission: Admission::new(AdmissionLimits {
+                turns: 100,
+                turns_per_user: 100,
+                uploads_per_user: 8,
+                refused_answers_per_minute: 100,
+            }),
+            loaded: LoadedMemory::new(&defaults),
+            unread: adk_bridge::budget::unread(&defaults),
+        },
+        settings: ChatSettings {
+            keep_recordings: false,
+            tool_timeout,
+            turn_time: Duration::from_secs(600),
+            files_per_request: 100,
+        },
     })
 }
 

@@ -4,7 +4,7 @@ use adk_bridge_protocol::chunk::{Chunk, FinishReason, Sdk};
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::message::replay::replay;
 use adk_bridge_protocol::message::{Message, Part, ToolState};
-use adk_bridge_protocol::reply::{Ended, Reply};
+use adk_bridge_protocol::reply::{EndReason, Reply};
 use adk_bridge_protocol::wire::sse;
 use serde_json::json;
 
@@ -102,11 +102,11 @@ pub(crate) fn carried(message: &Message, sdk: Sdk) -> Message {
 }
 
 /// The last chunk of a turn that left the reply in this state.
-pub(crate) fn terminal(ended: Option<Ended>) -> &'static str {
+pub(crate) fn terminal(ended: Option<EndReason>) -> &'static str {
     match ended {
-        None | Some(Ended::Finished | Ended::TooLong | Ended::Cut) => "finish",
-        Some(Ended::Failed) => "error",
-        Some(Ended::Stopped | Ended::Superseded | Ended::Interrupted) => "abort",
+        None | Some(EndReason::Finished | EndReason::TooLong | EndReason::Cut) => "finish",
+        Some(EndReason::Failed) => "error",
+        Some(EndReason::Stopped | EndReason::Superseded | EndReason::Interrupted) => "abort",
     }
 }
 

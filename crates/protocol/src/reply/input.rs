@@ -1,6 +1,6 @@
 //! The inputs of a reply, and the context that comes with each of them.
 
-use super::{Answer, Ended, Policy};
+use super::{Answer, EndReason, Policy};
 use crate::calls::{IdSource, Outcome};
 use crate::event::Event;
 use crate::id::CallId;
@@ -85,7 +85,7 @@ pub enum Ignored {
     AlreadyEnded,
 }
 
-impl From<CloseReason> for Ended {
+impl From<CloseReason> for EndReason {
     fn from(why: CloseReason) -> Self {
         match why {
             CloseReason::Stopped => Self::Stopped,

@@ -3,7 +3,7 @@
 use super::answers::Answer;
 use super::stance::confirmed_by;
 use crate::approval::{Answered, Refusal};
-use crate::calls::{Call, CallState, RunsOn, Settled};
+use crate::calls::{Call, CallState, RunsOn, Settlement};
 use crate::id::{ApprovalId, CallId};
 use crate::json_text::is_same;
 use crate::message::{Message, Part, ToolPart, ToolState};
@@ -118,10 +118,10 @@ fn judge_outcome(
             Some(_) => Err(Refusal::AlreadySettled),
         },
         CallState::Settled {
-            how: Settled::Expired,
+            how: Settlement::Expired,
         } => Err(Refusal::Expired),
         CallState::Settled {
-            how: Settled::Superseded,
+            how: Settlement::Superseded,
         } => Err(Refusal::Superseded),
         _ => Err(Refusal::AlreadySettled),
     }

@@ -37,7 +37,7 @@ pub use input::{Audience, CloseReason, Context, Ignored, Input, RunEnd};
 pub use judge::{Verdict, judge, judge_by_message, part_of};
 use phase::{Channel, Phase, Run, Turn};
 pub use policy::{Limits, Policy, Runner, ToolRule};
-pub use record::{Ended, Record};
+pub use record::{EndReason, Record};
 use settle::Question;
 pub(crate) use settle::default_hint;
 pub use stance::{Stance, stance_in, stance_of, stance_of_fields, stance_of_result};
@@ -128,7 +128,7 @@ impl Reply {
         &self.calls
     }
 
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<EndReason> {
         match self.phase {
             Phase::Ended(how) => Some(how),
             _ => None,
@@ -298,10 +298,10 @@ impl Reply {
             self.fact(fact, channel, context, out);
         }
         if self.is_superseding() && self.has_acted_on_answers() {
-            self.close(Ended::Superseded, None, out);
+            self.close(EndReason::Superseded, None, out);
         }
         if self.translator.bytes() > context.policy.limits().max_answer_bytes {
-            self.close(Ended::TooLong, None, out);
+            self.close(EndReason::TooLong, None, out);
         }
     }
 
@@ -367,7 +367,7 @@ impl Reply {
             |call: &Call| call.is_pending() || call.runs_on == RunsOn::Client && call.is_open();
         let premature = run == Run::Results || self.calls.iter().any(waits);
         match failure {
-            Some(message) if !premature => self.close(Ended::Failed, Some(message), out),
+            Some(message) if !premature => self.close(EndReason::Failed, Some(message), out),
             _ => {
                 self.start_or_ask_calls(context, out);
                 self.continue_or_close(context, out);
@@ -410,7 +410,7 @@ impl Reply {
                 self.durably(out, |_, out| out.want(Effect::Ask(Ask::History)));
             }
             (true, false) if !self.calls.iter().any(Call::is_pending) => {
-                self.close(Ended::Interrupted, None, out);
+                self.close(EndReason::Interrupted, None, out);
             }
             _ => self.continue_or_close(context, out),
         }
@@ -438,7 +438,7 @@ impl Reply {
             return;
         }
         if superseding {
-            return self.close(Ended::Superseded, None, out);
+            return self.close(EndReason::Superseded, None, out);
         }
         if self.calls.any_open() {
             self.phase = Phase::Waiting { cut };
@@ -449,8 +449,8 @@ impl Reply {
             self.ask_model(context, out);
         } else {
             let how = match cut {
-                true => Ended::Cut,
-                false => Ended::Finished,
+                true => EndReason::Cut,
+                false => EndReason::Finished,
             };
             self.close(how, None, out);
         }
@@ -462,7 +462,7 @@ impl Reply {
                 "the agent called tools in {} steps without reaching an answer; try again with a more specific question",
                 self.steps
             );
-            return self.close(Ended::Failed, Some(message), out);
+            return self.close(EndReason::Failed, Some(message), out);
         }
         self.open_turn_if_none();
         self.steps += 1;

@@ -1,6 +1,6 @@
 //! The phase of a reply, and the turn in which a piece of it is sent.
 
-use super::{Audience, Ended};
+use super::{Audience, EndReason};
 use crate::time::Timestamp;
 
 /// The phase of a reply: the states of the diagram in the parent module.
@@ -17,7 +17,7 @@ pub(super) enum Phase {
     /// A newer message waits until a remote agent has acted on the last answers.
     Superseding { run: Option<Run> },
     /// The model is never asked again; tools that were started may still finish.
-    Ended(Ended),
+    Ended(EndReason),
 }
 
 /// What a run of the agent is for.

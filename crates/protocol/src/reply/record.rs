@@ -16,13 +16,13 @@ pub struct Record {
     pub steps: u32,
     pub retried: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended: Option<Ended>,
+    pub ended: Option<EndReason>,
 }
 
 /// How a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Ended {
+pub enum EndReason {
     Finished,
     Failed,
     Stopped,
@@ -35,7 +35,7 @@ pub enum Ended {
     Cut,
 }
 
-impl Ended {
+impl EndReason {
     /// The value of `metadata.ended` for an answer that is not complete.
     pub(super) fn word(self) -> Option<&'static str> {
         match self {

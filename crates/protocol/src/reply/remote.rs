@@ -1,10 +1,10 @@
 //! The calls of a remote ADK server: what it says about them, and how results and decisions are reported to it.
 
 use super::settle::Question;
-use super::{Context, Ended, Reply, Run};
+use super::{Context, EndReason, Reply, Run};
 use crate::approval::Approval;
 use crate::base64;
-use crate::calls::{Call, CallState, File, Outcome, RunsOn, Settled};
+use crate::calls::{Call, CallState, File, Outcome, RunsOn, Settlement};
 use crate::event::{FunctionResponse, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL};
 use crate::history::{DENIED, as_response, error};
 use crate::json_text::Json;
@@ -93,7 +93,10 @@ impl Reply {
         let name = response.name.as_deref().unwrap_or_default();
         let call = &self.calls[index];
         let verdict = call.approval.as_ref().and_then(Approval::verdict);
-        let not_answered = matches!(call.settled(), Some(Settled::Expired | Settled::Superseded));
+        let not_answered = matches!(
+            call.settled(),
+            Some(Settlement::Expired | Settlement::Superseded)
+        );
         let denied = verdict == Some(false) || not_answered;
         if denied && !is_rejection(response.response.as_ref()) {
             let row = self.audit(AuditKind::ToolRanDespiteDenial, call, None);
@@ -130,7 +133,7 @@ impl Reply {
                 "the ADK server ran {name} without asking, although it is configured to need approval; \
                  give the tool require_confirmation on the server"
             );
-            self.close(Ended::Failed, Some(message), out);
+            self.close(EndReason::Failed, Some(message), out);
         }
     }
 
@@ -173,7 +176,7 @@ impl Reply {
             let call = &reply.calls[index];
             let row = reply.audit(AuditKind::ApprovalUnsupported, call, Some(CANNOT_ASK));
             out.audit.push(row);
-            reply.settle_failed(index, Settled::Error, CANNOT_ASK, out);
+            reply.settle_failed(index, Settlement::Error, CANNOT_ASK, out);
         });
     }
 
@@ -247,7 +250,8 @@ impl Reply {
                 .is_some_and(|approval| approval.remote_id.is_some() && !approval.is_open())
                 && matches!(
                     (&call.state, call.settled()),
-                    (CallState::Decided, _) | (_, Some(Settled::Expired | Settled::Superseded))
+                    (CallState::Decided, _)
+                        | (_, Some(Settlement::Expired | Settlement::Superseded))
                 )
         });
         (results, confirmations)

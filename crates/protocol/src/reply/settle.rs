@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{Context, Reply, Runner};
 use crate::approval::{Approval, ApprovalState, input_hash};
-use crate::calls::{Call, CallState, Outcome, RunsOn, Settled};
+use crate::calls::{Call, CallState, Outcome, RunsOn, Settlement};
 use crate::chunk::Chunk;
 use crate::json_text::Json;
 use crate::outbox::{AuditKind, Effect, Outbox};
@@ -212,7 +212,7 @@ impl Reply {
     /// Settles a denied call. The front end is informed only when the client tools of the same step are settled: a
     /// denied call in the step would keep the stock predicate from sending their output.
     pub(super) fn settle_denied(&mut self, index: usize, out: &mut Outbox) {
-        self.calls[index].settle(Settled::Denied);
+        self.calls[index].settle(Settlement::Denied);
         let defer = self.calls.open().any(|call| call.runs_on == RunsOn::Client);
         if !defer {
             self.announce_denial(index, out);
@@ -259,7 +259,7 @@ impl Reply {
         }
         match outcome {
             Outcome::Output { value, files } => {
-                self.calls[index].settle(Settled::Output);
+                self.calls[index].settle(Settlement::Output);
                 self.calls[index].announced = true;
                 self.draft.emit(
                     &Chunk::ToolOutputAvailable {
@@ -278,7 +278,7 @@ impl Reply {
                         .emit(&file_chunk(&file.url, &file.media_type), out);
                 }
             }
-            Outcome::Error { text } => self.settle_failed(index, Settled::Error, &text, out),
+            Outcome::Error { text } => self.settle_failed(index, Settlement::Error, &text, out),
         }
     }
 
@@ -286,7 +286,7 @@ impl Reply {
     pub(super) fn settle_failed(
         &mut self,
         index: usize,
-        how: Settled,
+        how: Settlement,
         text: &str,
         out: &mut Outbox,
     ) {
@@ -337,7 +337,7 @@ impl Reply {
                         &reply.calls[index],
                         None,
                     ));
-                    reply.settle_failed(index, Settled::Expired, EXPIRED, out);
+                    reply.settle_failed(index, Settlement::Expired, EXPIRED, out);
                 } else {
                     reply.settle_with(index, Outcome::error(NO_OUTPUT), out);
                 }
@@ -375,9 +375,9 @@ impl Reply {
                     CallState::Running => {
                         out.audit
                             .push(reply.audit(AuditKind::ToolOutcomeUnknown, call, None));
-                        reply.settle_failed(index, Settled::Unknown, UNKNOWN_OUTCOME, out);
+                        reply.settle_failed(index, Settlement::Unknown, UNKNOWN_OUTCOME, out);
                     }
-                    _ => reply.settle_failed(index, Settled::Error, UNFINISHED, out),
+                    _ => reply.settle_failed(index, Settlement::Error, UNFINISHED, out),
                 }
             }
         });
@@ -412,7 +412,7 @@ impl Outcome {
 }
 
 fn is_kept_back(call: &Call) -> bool {
-    call.settled() == Some(Settled::Denied) && !call.announced
+    call.settled() == Some(Settlement::Denied) && !call.announced
 }
 
 /// The hint that a human sees if the tool has none.

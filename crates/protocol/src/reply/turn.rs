@@ -6,9 +6,9 @@ use super::settle::{
     NO_OUTPUT_BEFORE, NO_OUTPUT_BEFORE_STOP, NOT_ANSWERED, NOT_REPORTED, RUN_OVER, STOPPED,
     UNFINISHED,
 };
-use super::{Answer, Audience, Context, Ended, Phase, Reply};
+use super::{Answer, Audience, Context, EndReason, Phase, Reply};
 use crate::approval::Approval;
-use crate::calls::{Call, CallState, RunsOn, Settled};
+use crate::calls::{Call, CallState, RunsOn, Settlement};
 use crate::chunk::{Chunk, FinishReason};
 use crate::json_text::Json;
 use crate::outbox::{AuditKind, Commit, Effect, Outbox};
@@ -81,7 +81,7 @@ impl Reply {
     }
 
     /// Ends the reply. Started tools continue and their outcomes are stored; nothing else happens after this.
-    pub(super) fn close(&mut self, how: Ended, failure: Option<String>, out: &mut Outbox) {
+    pub(super) fn close(&mut self, how: EndReason, failure: Option<String>, out: &mut Outbox) {
         if self.ended().is_some() {
             return;
         }
@@ -94,7 +94,7 @@ impl Reply {
             }
             reply.settle_all(how, out);
             let reason = match how {
-                Ended::TooLong => FinishReason::Length,
+                EndReason::TooLong => FinishReason::Length,
                 _ => reply.translator.finish_reason(),
             };
             if let Some(word) = how.word() {
@@ -102,15 +102,17 @@ impl Reply {
             }
             reply.seal(out);
             let terminal = match (how, &failure) {
-                (Ended::Failed, failure) => Chunk::error(
+                (EndReason::Failed, failure) => Chunk::error(
                     failure
                         .as_deref()
                         .unwrap_or("the agent failed without saying why"),
                 ),
-                (Ended::Stopped | Ended::Superseded | Ended::Interrupted, _) => {
+                (EndReason::Stopped | EndReason::Superseded | EndReason::Interrupted, _) => {
                     Chunk::Abort { reason: None }
                 }
-                (Ended::Finished | Ended::TooLong | Ended::Cut, _) => Chunk::finish(reason),
+                (EndReason::Finished | EndReason::TooLong | EndReason::Cut, _) => {
+                    Chunk::finish(reason)
+                }
             };
             reply.end_turn(&terminal, out);
         });
@@ -128,7 +130,7 @@ impl Reply {
         self.start_decided(context, out);
         // Answers of earlier requests count too: none of them may have been reported to a remote agent yet.
         if !self.is_remote(context) || self.has_acted_on_answers() {
-            return self.close(Ended::Superseded, None, out);
+            return self.close(EndReason::Superseded, None, out);
         }
         self.phase = Phase::Superseding { run: self.run() };
         self.continue_or_close(context, out);
@@ -143,14 +145,14 @@ impl Reply {
         self.durably(out, |reply, out| {
             for index in 0..reply.calls.len() {
                 if reply.calls[index].waits_for_client() {
-                    reply.settle_open(index, Ended::Superseded, out);
+                    reply.settle_open(index, EndReason::Superseded, out);
                 }
             }
         });
     }
 
     /// Settles every open call, except started server tools.
-    fn settle_all(&mut self, how: Ended, out: &mut Outbox) {
+    fn settle_all(&mut self, how: EndReason, out: &mut Outbox) {
         for index in 0..self.calls.len() {
             self.settle_open(index, how, out);
         }
@@ -158,7 +160,7 @@ impl Reply {
     }
 
     /// Settles an open call, unless it is a started server tool.
-    fn settle_open(&mut self, index: usize, how: Ended, out: &mut Outbox) {
+    fn settle_open(&mut self, index: usize, how: EndReason, out: &mut Outbox) {
         let call = &mut self.calls[index];
         let superseded = call.approval.as_mut().is_some_and(Approval::supersede);
         if superseded {
@@ -173,20 +175,20 @@ impl Reply {
         match call.state {
             CallState::Running if call.runs_on == RunsOn::Server => {}
             CallState::Running if verdict == Some(false) => self.settle_denied(index, out),
-            CallState::Running => self.settle_failed(index, Settled::Unknown, RUN_OVER, out),
+            CallState::Running => self.settle_failed(index, Settlement::Unknown, RUN_OVER, out),
             CallState::Streaming | CallState::Received => {
-                self.settle_failed(index, Settled::Error, UNFINISHED, out);
+                self.settle_failed(index, Settlement::Error, UNFINISHED, out);
             }
             CallState::Decided if verdict == Some(false) => self.settle_denied(index, out),
             CallState::Asked | CallState::Decided | CallState::AwaitingClient { .. } => {
                 let text = match how {
-                    Ended::Stopped if call.is_half_answered() => NO_OUTPUT_BEFORE_STOP,
-                    Ended::Stopped => STOPPED,
+                    EndReason::Stopped if call.is_half_answered() => NO_OUTPUT_BEFORE_STOP,
+                    EndReason::Stopped => STOPPED,
                     _ if call.is_half_answered() => NO_OUTPUT_BEFORE,
                     _ if call.state == CallState::Decided => NOT_REPORTED,
                     _ => NOT_ANSWERED,
                 };
-                self.settle_failed(index, Settled::Superseded, text, out);
+                self.settle_failed(index, Settlement::Superseded, text, out);
             }
             CallState::Settled { .. } => {}
         }

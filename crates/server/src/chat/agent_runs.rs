@@ -151,13 +151,16 @@ impl AgentRuns {
         before.is_some_and(|before| before.elapsed() < HURRY)
     }
 
-    /// Feeds the events of a piece to the reply, until there are no more or they cannot be read.
-    pub(super) async fn feed_piece(
+    /// Feeds the events of pieces to the reply, until there are no more or they cannot be read.
+    pub(super) async fn feed_pieces(
         &mut self,
-        piece: &[u8],
+        pieces: &[Bytes],
         engine: &mut ReplyEngine,
     ) -> Result<(), AgentError> {
-        self.feed(engine, |run, sink| run.events(piece, sink)).await
+        let read = |run: &mut dyn AgentRun, sink: EventSink<'_>| {
+            pieces.iter().try_for_each(|piece| run.events(piece, sink))
+        };
+        self.feed(engine, read).await
     }
 
     /// Feeds what an ended run still holds.

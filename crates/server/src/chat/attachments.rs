@@ -288,7 +288,7 @@ pub(super) async fn inline(
 ) -> FileRoom {
     let mut contents = Contents::new(&context.files, context.chat());
     let bytes = inlined_bytes(&mut contents, messages).await;
-    let (memory, user) = (&context.loaded, context.user());
+    let (memory, user) = (&context.capacity.loaded, context.user());
     let room = memory.room_for_files(user, bytes, purpose).await;
     fill(&mut contents, messages, bytes).await;
     room
@@ -301,7 +301,7 @@ pub(super) async fn inline_now(
 ) -> Option<FileRoom> {
     let mut contents = Contents::new(&context.files, context.chat());
     let bytes = inlined_bytes(&mut contents, messages).await;
-    let (memory, user) = (&context.loaded, context.user());
+    let (memory, user) = (&context.capacity.loaded, context.user());
     let room = memory.try_room_for_files(user, bytes, FilePurpose::Question);
     if room.is_none() {
         let chat = context.chat_id().as_str();

@@ -35,7 +35,7 @@ impl ChatContext {
 
     /// An empty set of readers for the chat.
     pub(super) fn new_readers(&self) -> Readers {
-        let unread = UnreadAnswers::new(self.unread.clone(), self.user.clone());
+        let unread = UnreadAnswers::new(self.capacity.unread.clone(), self.user.clone());
         Readers::new(self.metrics.clone(), unread)
     }
 

@@ -191,7 +191,7 @@ impl ReplyEngine {
     }
 
     pub(super) fn turn_limit(&self) -> Option<Instant> {
-        self.turn.limit(self.context.turn_time)
+        self.turn.limit(self.context.settings.turn_time)
     }
 
     pub(super) fn is_in_turn(&self) -> bool {
@@ -495,7 +495,7 @@ impl ReplyEngine {
         }
         let is_refusal = |row: &&Audit| row.kind == AuditKind::AnswerRefused;
         let refused = audit.iter().filter(is_refusal).count();
-        let admission = &self.context.admission;
+        let admission = &self.context.capacity.admission;
         admission.note_refused(self.context.user(), refused);
         self.turn.audit_entries(audit, at)
     }
@@ -576,7 +576,7 @@ impl ReplyEngine {
             input: call.input.clone(),
             state: Arc::new(StoreChatState::new(store, chat)),
         };
-        let (id, limit) = (id.to_owned(), self.context.tool_timeout);
+        let (id, limit) = (id.to_owned(), self.context.settings.tool_timeout);
         self.tools.spawn(async move {
             failpoint("before", "tool");
             // A tool may panic before it returns its future.

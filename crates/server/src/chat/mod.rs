@@ -84,21 +84,32 @@ pub struct AgentSummary {
 pub struct Shared {
     pub store: Arc<dyn Store>,
     pub agent: Arc<dyn Agent>,
-    pub keep_recordings: bool,
     pub tools: Arc<Toolbox>,
-    pub tool_timeout: Duration,
-    /// How many files the messages of one request may add to a chat.
-    pub files_per_request: usize,
     pub files: Arc<Files>,
     pub addresses: Arc<Addresses>,
     pub metrics: Arc<Metrics>,
+    pub capacity: Capacity,
+    pub settings: ChatSettings,
+}
+
+/// What all chats together may use.
+pub struct Capacity {
     pub admission: Arc<Admission>,
     /// The memory of all chats.
     pub loaded: Arc<LoadedMemory>,
-    /// How long one turn may take.
-    pub turn_time: Duration,
     /// Counts the bytes of unread answers.
     pub unread: Arc<Budget>,
+}
+
+/// What the configuration says about chats.
+#[derive(Debug, Clone, Copy)]
+pub struct ChatSettings {
+    pub keep_recordings: bool,
+    pub tool_timeout: Duration,
+    /// How long one turn may take.
+    pub turn_time: Duration,
+    /// How many files the messages of one request may add to a chat.
+    pub files_per_request: usize,
 }
 
 /// The chats that are in use.
@@ -187,7 +198,7 @@ impl Chats {
                 }
                 Ok(())
             }
-            Command::ToolOutput { .. } => Ok(self.shared.admission.check_refused(user)?),
+            Command::ToolOutput { .. } => Ok(self.shared.capacity.admission.check_refused(user)?),
             _ => Ok(()),
         }
     }
@@ -195,10 +206,10 @@ impl Chats {
     fn admit_live(&self, user: &UserId, ask: &mut LiveAsk) -> Result<(), ChatError> {
         match ask {
             LiveAsk::Message(request) => {
-                self.shared.admission.check_refused(user)?;
-                Ok(self.shared.loaded.admit_request(user, request)?)
+                self.shared.capacity.admission.check_refused(user)?;
+                Ok(self.shared.capacity.loaded.admit_request(user, request)?)
             }
-            LiveAsk::ToolResult(_) => Ok(self.shared.admission.check_refused(user)?),
+            LiveAsk::ToolResult(_) => Ok(self.shared.capacity.admission.check_refused(user)?),
             LiveAsk::Refused(_) | LiveAsk::Interrupt | LiveAsk::Input(_) => Ok(()),
         }
     }
@@ -209,16 +220,16 @@ impl Chats {
         chat_id: &ChatId,
         request: &mut ChatRequest,
     ) -> Result<(), ChatError> {
-        self.shared.admission.check_refused(user)?;
+        self.shared.capacity.admission.check_refused(user)?;
         let begins = match request.last().role {
             Role::Assistant => TurnStart::Answer,
             Role::User | Role::System => TurnStart::Message,
         };
         // A chat in use may have a turn under way already, which this request takes over.
         if !self.is_in_use(user, chat_id) {
-            self.shared.admission.has_room(user, begins)?;
+            self.shared.capacity.admission.has_room(user, begins)?;
         }
-        Ok(self.shared.loaded.admit_request(user, request)?)
+        Ok(self.shared.capacity.loaded.admit_request(user, request)?)
     }
 
     /// Stores the state of every chat and ends it; running tools get a moment to finish.
@@ -462,7 +473,9 @@ impl Chats {
     /// Counters for Prometheus.
     pub fn metrics(&self) -> String {
         let open = self.lock().len();
-        self.shared.metrics.text(open, self.shared.loaded.held())
+        self.shared
+            .metrics
+            .text(open, self.shared.capacity.loaded.held())
     }
 
     pub async fn audit(
@@ -521,21 +534,25 @@ mod tests {
             addresses: Arc::new(Addresses::open(&*store, None).await.unwrap()),
             store,
             agent: Arc::new(gemini.unwrap()),
-            keep_recordings: false,
             tools: Arc::new(tools.unwrap()),
-            tool_timeout: Duration::from_secs(60),
-            files_per_request: 100,
             files: Arc::new(files),
             metrics: Arc::default(),
-            admission: Admission::new(AdmissionLimits {
-                turns: 10,
-                turns_per_user: 10,
-                uploads_per_user: 10,
-                refused_answers_per_minute: 10,
-            }),
-            loaded: LoadedMemory::new(&limits),
-            turn_time: Duration::from_secs(600),
-            unread: crate::budget::unread(&limits),
+            capacity: Capacity {
+                admission: Admission::new(AdmissionLimits {
+                    turns: 10,
+                    turns_per_user: 10,
+                    uploads_per_user: 10,
+                    refused_answers_per_minute: 10,
+                }),
+                loaded: LoadedMemory::new(&limits),
+                unread: crate::budget::unread(&limits),
+            },
+            settings: ChatSettings {
+                keep_recordings: false,
+                tool_timeout: Duration::from_secs(60),
+                turn_time: Duration::from_secs(600),
+                files_per_request: 100,
+            },
         })
     }
 }

@@ -343,6 +343,10 @@ impl Readers {
     /// Notes which readers take nothing, and drops those that have done so for too long; the turn continues without
     /// them.
     fn drop_stalled(&mut self) {
+        let is_reading = |it: &AttachedReader| it.full_since.is_none() && it.sink.capacity() > 0;
+        if self.all.iter().all(is_reading) {
+            return;
+        }
         let (now, stall) = (Instant::now(), self.stall);
         self.all.retain_mut(|attached| {
             if attached.sink.capacity() > 0 {

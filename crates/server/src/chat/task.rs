@@ -187,7 +187,7 @@ impl Task {
     fn new(context: ChatContext) -> Self {
         Self {
             engine: ReplyEngine::new(context.clone()),
-            loaded: Loaded::new(context.loaded.clone(), context.user()),
+            loaded: Loaded::new(context.capacity.loaded.clone(), context.user()),
             conversation: Conversation::default(),
             waiting: WaitingReplies::default(),
             runs: AgentRuns::new(context.clone()),
@@ -331,24 +331,27 @@ impl Task {
     /// Feeds all pieces that are ready from the agent's socket, and sends their chunks in one write.
     async fn pieces(&mut self, first: Bytes) {
         let hurried = self.runs.is_hurried();
-        let (mut piece, mut joined) = (first, 0);
-        let after = loop {
-            let fed = self.runs.feed_piece(&piece, &mut self.engine).await;
-            self.perform_unsent().await;
-            failpoint("in", "model");
-            if let Err(error) = fed {
-                break Some(Progress::Failed(error));
-            }
-            joined += piece.len();
-            if !hurried || joined >= MAX_JOINED {
-                break None;
-            }
+        let mut joined = first.len();
+        let mut pieces = vec![first];
+        let mut after = None;
+        while hurried && joined < MAX_JOINED {
             match self.runs.at_hand().await {
-                Some(Progress::Piece(next)) => piece = next,
-                other => break other,
+                Some(Progress::Piece(next)) => {
+                    joined += next.len();
+                    pieces.push(next);
+                }
+                other => {
+                    after = other;
+                    break;
+                }
             }
-        };
-        self.engine.flush();
+        }
+        let fed = self.runs.feed_pieces(&pieces, &mut self.engine).await;
+        self.perform().await;
+        failpoint("in", "model");
+        if let Err(error) = fed {
+            after = Some(Progress::Failed(error));
+        }
         match after {
             None | Some(Progress::Started(_) | Progress::Piece(_)) => self.checkpoint().await,
             Some(Progress::Over) => self.run_over().await,
@@ -506,6 +509,6 @@ fn finished_reply(message: Message) -> Reply {
         asking: false,
         steps: 0,
         retried: false,
-        ended: Some(adk_bridge_protocol::reply::Ended::Finished),
+        ended: Some(adk_bridge_protocol::reply::EndReason::Finished),
     })
 }

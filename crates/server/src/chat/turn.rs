@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::outbox::{Audit, AuditKind, Commit};
-use adk_bridge_protocol::reply::Ended;
+use adk_bridge_protocol::reply::EndReason;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -88,7 +88,7 @@ impl TurnRecord {
         }
     }
 
-    pub(super) fn end(&mut self, ended: Option<Ended>, context: &ChatContext) {
+    pub(super) fn end(&mut self, ended: Option<EndReason>, context: &ChatContext) {
         // A turn that began and ended with the same input.
         if self.clock.is_none() {
             self.begin(context);

@@ -43,7 +43,7 @@ pub async fn post(
     request: Request,
 ) -> Result<Response, AppError> {
     // Before the body is read: it may be large.
-    chats.shared().admission.check_refused(&user)?;
+    chats.shared().capacity.admission.check_refused(&user)?;
     check_json(&headers)?;
     let written = written_to(&headers, request.extensions());
     let had = written.so_far();

@@ -46,7 +46,7 @@ pub async fn upload(
         AppError::unprocessable("missing_field", "name the chat: /api/files?chat=ID")
     })?;
     check_id("chat", chat.as_str())?;
-    let _permit = chats.shared().admission.upload(&user)?;
+    let _permit = chats.shared().capacity.admission.upload(&user)?;
     let sent = receive(request, &intake).await?;
     let described = FileDescription {
         media_type: sent.media_type.as_deref(),

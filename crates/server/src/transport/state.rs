@@ -39,7 +39,7 @@ impl App {
         let intake = Intake::new(&config);
         Self(Arc::new(Parts {
             upgrades: Upgrades::new(&config, access.clone(), sockets.clone(), intake.clone()),
-            unread: chats.shared().unread.clone(),
+            unread: chats.shared().capacity.unread.clone(),
             config,
             chats,
             sockets,

@@ -294,7 +294,7 @@ pub(crate) async fn let_one_of_fifty_decide(home: &impl Home) {
             let done = store
                 .commit(CHAT, &record, &[audit(kind, &reason)], at(2))
                 .await;
-            done.map(|()| (reason, record))
+            done.map(|_| (reason, record))
         });
     }
     let mut winners = Vec::new();

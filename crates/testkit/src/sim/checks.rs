@@ -1,7 +1,7 @@
 //! The invariants that hold at every moment of a walk.
 
 use adk_bridge_protocol::approval::Approval;
-use adk_bridge_protocol::calls::{CallState, RunsOn, Settled};
+use adk_bridge_protocol::calls::{CallState, RunsOn, Settlement};
 use adk_bridge_protocol::chunk::Chunk;
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::id::CallId;
@@ -152,7 +152,7 @@ impl Bridge {
                 (RunsOn::Client, Some(true)) => self.is_shown_as_approved(&call.id),
                 // A crash may have come between the journal entry and the start.
                 (RunsOn::Server, Some(true)) => {
-                    self.runs.contains_key(&call.id) || call.settled() == Some(Settled::Unknown)
+                    self.runs.contains_key(&call.id) || call.settled() == Some(Settlement::Unknown)
                 }
                 (RunsOn::Remote, Some(_)) => call.reported,
             };

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use adk_bridge_protocol::approval::ApprovalState;
-use adk_bridge_protocol::calls::{IdSource, Outcome, RunsOn, Settled};
+use adk_bridge_protocol::calls::{IdSource, Outcome, RunsOn, Settlement};
 use adk_bridge_protocol::chunk::{Chunk, Sdk};
 use adk_bridge_protocol::dialect::{Dialect, Reader};
 use adk_bridge_protocol::driver::Driver;
@@ -501,7 +501,7 @@ impl Bridge {
         self.audit.iter().filter(|row| row.kind == kind).count()
     }
 
-    pub fn settled(&self, name: &str) -> Vec<Option<Settled>> {
+    pub fn settled(&self, name: &str) -> Vec<Option<Settlement>> {
         self.driver
             .reply()
             .calls()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use adk_bridge_protocol::approval::ApprovalState;
-use adk_bridge_protocol::calls::{Call, CallState, RunsOn, Settled};
+use adk_bridge_protocol::calls::{Call, CallState, RunsOn, Settlement};
 use adk_bridge_protocol::event::REQUEST_CONFIRMATION;
 use adk_bridge_protocol::id::{ApprovalId, CallId};
 use adk_bridge_protocol::outbox::AuditKind;
@@ -151,7 +151,7 @@ fn write_on(bridge: &mut Bridge, answers: &[(usize, bool)]) {
         let call = call.expect("a call that was asked about");
         let approval = call.approval.as_ref().expect("it was asked about");
         assert_eq!(approval.verdict(), Some(*approved), "{call:#?}");
-        let superseded = call.settled() == Some(Settled::Superseded);
+        let superseded = call.settled() == Some(Settlement::Superseded);
         assert!(!superseded || call.runs_on == RunsOn::Client, "{call:#?}");
         if *approved && call.runs_on == RunsOn::Server {
             assert_eq!(call.state, CallState::Running, "{call:#?}");

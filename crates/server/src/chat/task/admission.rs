@@ -52,7 +52,12 @@ impl Task {
     /// Takes a permit for a turn, unless this chat has one already.
     pub(super) fn admit(&mut self, begins: TurnStart) -> Result<(), ChatError> {
         if self.permit.is_none() {
-            self.permit = Some(self.context.admission.turn(self.context.user(), begins)?);
+            self.permit = Some(
+                self.context
+                    .capacity
+                    .admission
+                    .turn(self.context.user(), begins)?,
+            );
         }
         Ok(())
     }
@@ -190,7 +195,7 @@ impl Task {
     }
 
     pub(super) async fn turn_took_too_long(&mut self) {
-        let limit = self.context.turn_time;
+        let limit = self.context.settings.turn_time;
         self.run_failed(AgentError::broken(
             format!(
                 "the answer took longer than {} seconds and was cancelled; try again with a more specific question",

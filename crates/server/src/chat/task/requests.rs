@@ -132,7 +132,7 @@ impl Task {
         if let Plan::Submit { messages, .. } = &plan
             && let Some(last) = messages.last()
         {
-            attachments::check_count(messages, self.context.files_per_request)?;
+            attachments::check_count(messages, self.context.settings.files_per_request)?;
             attachments::check_files(files, self.context.chat(), last).await?;
         }
         // From here on the chat counts it, unless it has to wait.

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use adk_bridge_protocol::approval::{Approval, ApprovalState};
-use adk_bridge_protocol::calls::{Call, CallState, Calls, RunsOn, Settled};
+use adk_bridge_protocol::calls::{Call, CallState, Calls, RunsOn, Settlement};
 use adk_bridge_protocol::id::MessageId;
-use adk_bridge_protocol::reply::{Ended, Record};
+use adk_bridge_protocol::reply::{EndReason, Record};
 use adk_bridge_protocol::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use sqlx::error::ErrorKind;
@@ -37,7 +37,7 @@ struct RecordFields<'r> {
     steps: u32,
     retried: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    ended: Option<Ended>,
+    ended: Option<EndReason>,
 }
 
 impl EncodedRecord {
@@ -587,13 +587,13 @@ fn approval_word(state: &ApprovalState) -> &'static str {
     }
 }
 
-fn outcome_word(how: Settled) -> &'static str {
+fn outcome_word(how: Settlement) -> &'static str {
     match how {
-        Settled::Output => "output",
-        Settled::Error => "error",
-        Settled::Denied => "denied",
-        Settled::Expired => "expired",
-        Settled::Superseded => "superseded",
-        Settled::Unknown => "unknown",
+        Settlement::Output => "output",
+        Settlement::Error => "error",
+        Settlement::Denied => "denied",
+        Settlement::Expired => "expired",
+        Settlement::Superseded => "superseded",
+        Settlement::Unknown => "unknown",
     }
 }

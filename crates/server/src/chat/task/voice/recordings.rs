@@ -16,7 +16,7 @@ impl Task {
             return;
         };
         let model_audio = voice.take_model_audio();
-        if !self.context.keep_recordings {
+        if !self.context.settings.keep_recordings {
             return;
         }
         if voice.lacks_recording()
