@@ -39,7 +39,7 @@ const CUT_OFF: [&str; 2] = ["killed", "partial"];
 const TABLES: [&str; 10] = [
     "chats",
     "messages",
-    "unseen",
+    "seen",
     "approvals",
     "tool_runs",
     "chat_state",

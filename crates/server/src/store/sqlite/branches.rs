@@ -2,23 +2,26 @@
 
 use adk_bridge_protocol::id::MessageId;
 use adk_bridge_protocol::message::Message;
-use sqlx::{Row as _, SqliteConnection};
+use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
 use super::messages::decode_message;
 use super::statement_batch::StatementBatch;
 use super::{chats, from_sql, to_sql};
 use crate::store::{ChatRef, Conflict, MessageState, OutlineEntry, StoreError};
 
+/// Whether a client has had a message: it sent it, or is known to have got it.
+pub(super) const SEEN: &str = "(reply IS NULL AND heard = 0
+     OR EXISTS (SELECT 1 FROM seen WHERE seen.seq = messages.seq))";
+
 pub(super) async fn outline(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
 ) -> Result<Vec<OutlineEntry>, StoreError> {
     let key = chats::key_of(connection, chat).await?;
-    sqlx::query(
-        "SELECT seq, id, cut_in, state, reply IS NOT NULL AS is_reply,
-                NOT EXISTS (SELECT 1 FROM unseen WHERE unseen.seq = messages.seq) AS seen
+    sqlx::query(AssertSqlSafe(format!(
+        "SELECT seq, id, cut_in, state, reply IS NOT NULL AS is_reply, {SEEN} AS seen
          FROM messages WHERE chat = ?1 ORDER BY seq",
-    )
+    )))
     .bind(key)
     .fetch_all(connection)
     .await?
@@ -52,28 +55,6 @@ pub(super) async fn message_at(
         .transpose()
 }
 
-/// Adds a statement that marks the message that the statement before it has inserted as received by no client.
-pub(super) fn note_inserted_unseen(batch: StatementBatch) -> StatementBatch {
-    batch.then("INSERT INTO unseen (seq) SELECT last_insert_rowid() WHERE changes() = 1")
-}
-
-/// Adds a statement that marks a new message as received by no client.
-pub(super) fn note_unseen(
-    batch: StatementBatch,
-    chat: ChatRef<'_>,
-    id: &MessageId,
-) -> StatementBatch {
-    batch
-        .then(
-            "INSERT OR IGNORE INTO unseen (seq)
-             SELECT seq FROM chats JOIN messages ON chat = key
-             WHERE user = ? AND chats.id = ? AND messages.id = ? AND cut_in IS NULL",
-        )
-        .bind(chat.user.as_str())
-        .bind(chat.id.as_str())
-        .bind(id.as_str())
-}
-
 pub(super) async fn mark_seen(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
@@ -81,17 +62,18 @@ pub(super) async fn mark_seen(
 ) -> Result<(), StoreError> {
     let done = StatementBatch::new()
         .then(
-            "DELETE FROM unseen WHERE seq IN
-                 (SELECT seq FROM chats JOIN messages ON chat = key
-                  WHERE user = ? AND chats.id = ? AND cut_in IS NULL
-                    AND messages.id IN (SELECT value FROM json_each(?)))",
+            "INSERT OR IGNORE INTO seen (seq)
+             SELECT seq FROM chats JOIN messages ON chat = key
+             WHERE user = ? AND chats.id = ? AND cut_in IS NULL
+               AND messages.id IN (SELECT value FROM json_each(?))
+               AND (reply IS NOT NULL OR heard = 1)",
         )
         .bind(chat.user.as_str())
         .bind(chat.id.as_str())
         .bind(serde_json::json!(ids).to_string())
         .run(connection)
         .await?;
-    if done.first().is_some_and(|deleted| deleted.changed > 0) {
+    if done.first().is_some_and(|noted| noted.changed > 0) {
         return Ok(());
     }
     chats::key_of(connection, chat).await.map(|_| ())

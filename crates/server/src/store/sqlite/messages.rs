@@ -8,8 +8,9 @@ use adk_bridge_protocol::time::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection};
+use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
+use super::branches::SEEN;
 use super::chats::{Addition, FoundChat};
 use super::replies::{NewReply, constraint, is_constraint};
 use super::statement_batch::{StatementBatch, StatementResult};
@@ -72,11 +73,11 @@ pub(super) async fn rows(
     chat: ChatRef<'_>,
 ) -> Result<Vec<Row>, StoreError> {
     // A chat without messages is one row without a body; a chat that does not exist has no row.
-    let rows = sqlx::query(
-        "SELECT seq, state, body, NOT EXISTS (SELECT 1 FROM unseen WHERE unseen.seq = messages.seq)
+    let rows = sqlx::query(AssertSqlSafe(format!(
+        "SELECT seq, state, body, {SEEN}
          FROM chats LEFT JOIN messages ON messages.chat = chats.key AND cut_in IS NULL
          WHERE user = ?1 AND chats.id = ?2 ORDER BY seq",
-    )
+    )))
     .bind(chat.user.as_str())
     .bind(chat.id.as_str())
     .fetch_all(connection)
@@ -129,11 +130,11 @@ pub(super) async fn rows_at(
     chat: ChatRef<'_>,
     places: &Places,
 ) -> Result<Vec<Row>, StoreError> {
-    let rows = sqlx::query(
-        "SELECT seq, state, body, NOT EXISTS (SELECT 1 FROM unseen WHERE unseen.seq = messages.seq)
+    let rows = sqlx::query(AssertSqlSafe(format!(
+        "SELECT seq, state, body, {SEEN}
          FROM chats JOIN messages ON messages.chat = chats.key AND cut_in IS NULL
          WHERE user = ?1 AND chats.id = ?2 AND seq BETWEEN ?3 AND ?4 ORDER BY seq",
-    )
+    )))
     .bind(chat.user.as_str())
     .bind(chat.id.as_str())
     .bind(places.first)
@@ -242,16 +243,18 @@ pub(super) struct EncodedMessage<'m> {
     id: &'m MessageId,
     /// Shared with the statements that store it.
     body: Arc<str>,
+    heard: bool,
 }
 
 impl<'m> EncodedMessage<'m> {
-    fn all(messages: &'m [Message]) -> Result<Vec<Self>, StoreError> {
+    fn all(messages: &'m [Message], heard: bool) -> Result<Vec<Self>, StoreError> {
         messages
             .iter()
             .map(|message| {
                 Ok(Self {
                     id: &message.id,
                     body: encode(message)?.into(),
+                    heard,
                 })
             })
             .collect()
@@ -271,7 +274,7 @@ pub(super) async fn append(
     now: Timestamp,
 ) -> Result<Chat, StoreError> {
     let title = messages.iter().find_map(title_of);
-    let messages = EncodedMessage::all(messages)?;
+    let messages = EncodedMessage::all(messages, false)?;
     let addition = Addition {
         title: title.as_deref(),
         bytes: EncodedMessage::bytes(&messages),
@@ -287,17 +290,15 @@ pub(super) struct EncodedOpening<'o> {
     messages: Vec<EncodedMessage<'o>>,
     title: Option<String>,
     cut: Cut<'o>,
-    heard: bool,
     reply: NewReply<'o>,
 }
 
 impl<'o> EncodedOpening<'o> {
     pub(super) fn new(opening: Opening<'o>, reply: NewReply<'o>) -> Result<Self, StoreError> {
         Ok(Self {
-            messages: EncodedMessage::all(opening.messages)?,
+            messages: EncodedMessage::all(opening.messages, opening.heard)?,
             title: opening.messages.iter().find_map(title_of),
             cut: opening.cut,
-            heard: opening.heard,
             reply,
         })
     }
@@ -317,12 +318,7 @@ impl<'o> EncodedOpening<'o> {
         chat: ChatRef<'_>,
         if_taken: IfTaken,
     ) -> StatementBatch {
-        let reply = self.reply.insert(batch, chat, if_taken);
-        let mut batch = branches::note_inserted_unseen(reply);
-        for message in self.messages.iter().filter(|_| self.heard) {
-            batch = branches::note_unseen(batch, chat, message.id);
-        }
-        batch
+        self.reply.insert(batch, chat, if_taken)
     }
 }
 
@@ -444,7 +440,7 @@ fn insert(
     if messages.is_empty() {
         return batch;
     }
-    let rows = vec!["((SELECT key FROM found), ?, 'done', ?)"; messages.len()].join(", ");
+    let rows = vec!["((SELECT key FROM found), ?, 'done', ?, ?)"; messages.len()].join(", ");
     let skip = match if_taken {
         IfTaken::Fail => "",
         IfTaken::Skip => "ON CONFLICT DO NOTHING RETURNING id",
@@ -452,12 +448,13 @@ fn insert(
     let batch = batch
         .then(&format!(
             "WITH found AS (SELECT key FROM chats WHERE user = ? AND id = ?)
-             INSERT INTO messages (chat, id, state, body) VALUES {rows} {skip}"
+             INSERT INTO messages (chat, id, state, body, heard) VALUES {rows} {skip}"
         ))
         .bind(chat.user.as_str())
         .bind(chat.id.as_str());
     messages.iter().fold(batch, |batch, message| {
-        batch.bind(message.id.as_str()).bind(message.body.clone())
+        let batch = batch.bind(message.id.as_str()).bind(message.body.clone());
+        batch.bind(message.heard)
     })
 }
 

@@ -16,7 +16,7 @@ use sqlx::{Row as _, SqliteConnection};
 
 use super::messages::{EncodedOpening, IfTaken, decode, decode_message, encode};
 use super::statement_batch::StatementBatch;
-use super::{audit, branches, chats, from_sql, messages, to_sql};
+use super::{audit, chats, from_sql, messages, to_sql};
 use crate::store::{
     AuditEntry, Chat, ChatRef, CommittedSize, Conflict, Entity, MessageState, OpenReply, StoreError,
 };
@@ -366,10 +366,7 @@ async fn insert(
     encoded: EncodedRecord,
 ) -> Result<(), StoreError> {
     let insert = NewReply::new(record, encoded).insert(StatementBatch::new(), chat, IfTaken::Skip);
-    let done = branches::note_inserted_unseen(insert)
-        .run(connection)
-        .await
-        .map_err(constraint)?;
+    let done = insert.run(connection).await.map_err(constraint)?;
     if done.first().is_some_and(|inserted| inserted.changed == 1) {
         return Ok(());
     }
