@@ -575,6 +575,35 @@ mod tests {
     }
 
     #[test]
+    fn the_size_after_a_turn_is_known_if_nothing_else_has_changed() {
+        let memory = memory(30 * MIB, 30 * MIB);
+        let answer = CommittedSize {
+            message: 100,
+            kept: 5_000,
+        };
+        let mut chat = here(&memory, "alice", 1_000).unwrap();
+        assert_eq!(chat.size_after(answer), None);
+        let messages = chat.size().messages;
+        chat.note_begun(10, true);
+        chat.note_change();
+        let size = chat.size_after(answer).unwrap();
+        assert_eq!(
+            (size.messages, size.bytes, size.kept),
+            (messages + 2, 1_110, 5_000)
+        );
+        // A second turn, a cut, or anything before the turn.
+        chat.note_begun(10, true);
+        assert_eq!(chat.size_after(answer), None);
+        chat.note_size(of(1_000), 0);
+        chat.note_begun(10, false);
+        assert_eq!(chat.size_after(answer), None);
+        chat.note_size(of(1_000), 0);
+        chat.note_change();
+        chat.note_begun(10, true);
+        assert_eq!(chat.size_after(answer), None);
+    }
+
+    #[test]
     fn the_length_of_json_is_that_of_its_text() {
         for value in [
             serde_json::json!({"a": ["é\n", 1, null]}),

@@ -215,12 +215,15 @@ pub(super) async fn revise(
     let body = encode(message)?;
     let change = body.len() as i64 - before.len() as i64;
     let before = decode_message(&before, "a stored message")?;
-    sqlx::query("UPDATE messages SET body = ?3 WHERE chat = ?1 AND id = ?2")
-        .bind(&key)
-        .bind(message.id.as_str())
-        .bind(body)
-        .execute(&mut *connection)
-        .await?;
+    sqlx::query(
+        "UPDATE messages SET body = ?3
+         WHERE chat = ?1 AND id = ?2 AND cut_in IS NULL AND reply IS NULL",
+    )
+    .bind(&key)
+    .bind(message.id.as_str())
+    .bind(body)
+    .execute(&mut *connection)
+    .await?;
     sqlx::query("UPDATE chats SET bytes = bytes + ?2 WHERE key = ?1")
         .bind(&key)
         .bind(change)
@@ -310,16 +313,6 @@ impl<'o> EncodedOpening<'o> {
             now,
         }
     }
-
-    /// Adds the statements that store the reply, after its messages.
-    fn insert_reply(
-        &self,
-        batch: StatementBatch,
-        chat: ChatRef<'_>,
-        if_taken: IfTaken,
-    ) -> StatementBatch {
-        self.reply.insert(batch, chat, if_taken)
-    }
 }
 
 /// What a statement does if the id of a new message is taken.
@@ -344,7 +337,7 @@ pub(super) async fn begin_at_once(
     }
     let begin = chats::make_or_touch(StatementBatch::begin(), chat, opening.addition(now));
     let batch = insert(begin, chat, &opening.messages, IfTaken::Fail);
-    let batch = opening.insert_reply(batch, chat, IfTaken::Fail);
+    let batch = opening.reply.insert(batch, chat, IfTaken::Fail);
     match batch.then("COMMIT").run(connection).await {
         Ok(done) => Ok(Some(chats::found_in(done.get(1))?.chat)),
         Err(error) if is_constraint(&error) => {
@@ -363,7 +356,7 @@ pub(super) async fn begin(
     now: Timestamp,
 ) -> Result<FoundChat, StoreError> {
     let begin = chats::make_or_touch(StatementBatch::begin(), chat, opening.addition(now));
-    let insert = |batch| opening.insert_reply(batch, chat, IfTaken::Skip);
+    let insert = |batch| opening.reply.insert(batch, chat, IfTaken::Skip);
     let (found, last) = add(
         connection,
         begin,

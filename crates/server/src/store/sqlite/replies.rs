@@ -63,9 +63,7 @@ impl EncodedRecord {
             .into(),
         })
     }
-}
 
-impl EncodedRecord {
     fn bytes(&self) -> usize {
         self.body.len() + self.reply.len()
     }
