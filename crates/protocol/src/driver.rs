@@ -122,6 +122,14 @@ impl Driver {
         }
     }
 
+    /// Feeds more inputs to the last batch, whose effects have not been performed.
+    pub fn extend<'d, 'g, 'c>(&'d mut self, context: &'g mut Context<'c>) -> Batch<'d, 'g, 'c> {
+        Batch {
+            driver: self,
+            context,
+        }
+    }
+
     /// The frames that the effects refer to.
     pub fn outbox(&self) -> &Outbox {
         &self.outbox

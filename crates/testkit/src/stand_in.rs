@@ -86,6 +86,18 @@ pub fn events(stream: impl AsRef<[u8]>) -> Vec<u8> {
     http("200 OK", "text/event-stream", stream.as_ref())
 }
 
+/// A stream whose events are separate pieces of its body, and arrive together.
+pub fn pieces(stream: &[Value]) -> Vec<u8> {
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let events = stream.iter().map(|event| {
+        let event = format!("data: {event}\n\n");
+        format!("{:x}\r\n{event}\r\n", event.len())
+    });
+    let body: String = events.collect();
+    format!("{head}{body}0\r\n\r\n").into_bytes()
+}
+
 pub fn ok(body: &Value) -> Vec<u8> {
     http("200 OK", "application/json", body.to_string().as_bytes())
 }

@@ -151,16 +151,13 @@ impl AgentRuns {
         before.is_some_and(|before| before.elapsed() < HURRY)
     }
 
-    /// Feeds the events of pieces to the reply, until there are no more or they cannot be read.
-    pub(super) async fn feed_pieces(
+    /// Feeds the events of a piece to the reply, until there are no more or they cannot be read.
+    pub(super) async fn feed_piece(
         &mut self,
-        pieces: &[Bytes],
+        piece: &[u8],
         engine: &mut ReplyEngine,
     ) -> Result<(), AgentError> {
-        let read = |run: &mut dyn AgentRun, sink: EventSink<'_>| {
-            pieces.iter().try_for_each(|piece| run.events(piece, sink))
-        };
-        self.feed(engine, read).await
+        self.feed(engine, |run, sink| run.events(piece, sink)).await
     }
 
     /// Feeds what an ended run still holds.

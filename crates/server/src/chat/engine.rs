@@ -284,7 +284,8 @@ impl ReplyEngine {
         driver.feed(input, &mut context).defer();
     }
 
-    /// Feeds the events of an agent that `read` hands to its sink, as one batch.
+    /// Feeds the events of an agent that `read` hands to its sink, as one batch. More may follow before
+    /// [`ReplyEngine::next_action`] performs their effects.
     pub(super) fn feed_events<T>(
         &mut self,
         source: EventSource,
@@ -293,9 +294,14 @@ impl ReplyEngine {
         let Some(driver) = &mut self.current else {
             return read(&mut |_| {});
         };
-        self.readers.make_ready(driver.reply());
         let mut context = input_context(&mut self.ids, &self.policy);
-        let mut batch = driver.batch(&mut context);
+        let mut batch = if driver.outbox().effects().next().is_none() {
+            self.readers.make_ready(driver.reply());
+            driver.batch(&mut context)
+        } else {
+            // No reader may catch up now: it would get what has not been sent once more.
+            driver.extend(&mut context)
+        };
         let result = read(&mut |event| {
             let hidden = super::agent_runs::without_secrets(event);
             let event = hidden.as_ref().unwrap_or(event);

@@ -355,6 +355,7 @@ impl Loaded {
     pub(super) fn note_begun(&mut self, bytes: usize, is_one: bool) {
         self.size.messages += 1;
         self.size.bytes = self.size.bytes.saturating_add(bytes);
+        self.size.largest = self.size.largest.max(bytes);
         self.size.kept = self.size.kept.saturating_add(bytes as u64);
         self.answer = Growth::default();
         if let State::Here { changed, .. } = &mut self.state {

@@ -328,29 +328,30 @@ impl Task {
         }
     }
 
-    /// Feeds all pieces that are ready from the agent's socket, and sends their chunks in one write.
+    /// Feeds all pieces that are ready from the agent's socket, and sends their chunks in one write. What follows from
+    /// them is done once for all of them, which costs as much as for one.
     async fn pieces(&mut self, first: Bytes) {
         let hurried = self.runs.is_hurried();
-        let mut joined = first.len();
-        let mut pieces = vec![first];
-        let mut after = None;
-        while hurried && joined < MAX_JOINED {
-            match self.runs.at_hand().await {
-                Some(Progress::Piece(next)) => {
-                    joined += next.len();
-                    pieces.push(next);
-                }
-                other => {
-                    after = other;
-                    break;
-                }
+        let (mut piece, mut joined) = (first, 0);
+        let mut after = loop {
+            let fed = self.runs.feed_piece(&piece, &mut self.engine).await;
+            failpoint("in", "model");
+            if let Err(error) = fed {
+                break Some(Progress::Failed(error));
             }
-        }
-        let fed = self.runs.feed_pieces(&pieces, &mut self.engine).await;
+            joined += piece.len();
+            if !hurried || joined >= MAX_JOINED {
+                break None;
+            }
+            match self.runs.at_hand().await {
+                Some(Progress::Piece(next)) => piece = next,
+                other => break other,
+            }
+        };
         self.perform().await;
-        failpoint("in", "model");
-        if let Err(error) = fed {
-            after = Some(Progress::Failed(error));
+        if !self.runs.is_active() {
+            // The reply has ended before its run, whose end does not matter any more.
+            after = None;
         }
         match after {
             None | Some(Progress::Started(_) | Progress::Piece(_)) => self.checkpoint().await,

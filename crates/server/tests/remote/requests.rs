@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::stand_in::{ReceivedRequest, StandIn, events, fine, ok, refused, toml, well};
+use crate::stand_in::{ReceivedRequest, StandIn, events, fine, ok, pieces, refused, toml, well};
 use crate::support::{Bridge, JSON, asking, folded, refused as refused_to_start, text_of, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -123,6 +123,41 @@ async fn an_artifact_that_cannot_be_had_does_not_stop_the_answer() {
     assert_eq!(text_of(&folded(&answer)), "fine");
     let asked = stand_in.asked("/artifacts/a%2Fb.png/versions/3");
     assert_eq!(asked.len(), 1, "{:?}", stand_in.asked("/"));
+}
+
+/// The end of the stream may be there before the artifact is known, since all of it arrives at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_artifact_is_fetched_wherever_its_event_is_in_a_stream() {
+    let text = |partial: bool, text: &str| {
+        json!({"author": "app", "partial": partial,
+               "content": {"role": "model", "parts": [{"text": text}]}})
+    };
+    let saved = json!({"author": "app", "actions": {"artifactDelta": {"note.txt": 0}}});
+    let said = [
+        text(true, "one "),
+        text(true, "two"),
+        text(false, "one two"),
+    ];
+    for place in 0..=said.len() {
+        let mut stream = said.to_vec();
+        stream.insert(place, saved.clone());
+        let stand_in = StandIn::start(move |asked| match asked.path.as_str() {
+            "/run_sse" => pieces(&stream),
+            path if path.contains("/artifacts/") => {
+                ok(&json!({"inlineData": {"mimeType": "text/plain", "data": "aGVsbG8="}}))
+            }
+            _ => well(asked),
+        })
+        .await;
+        let bridge = Bridge::configured(&stand_in.toml());
+        for turn in ["first", "second", "third"] {
+            let message = folded(&bridge.ask(turn, "hello").await.events().await);
+            assert_eq!(text_of(&message), "one two", "{place}");
+            let parts = message["parts"].as_array().unwrap();
+            let files = parts.iter().filter(|part| part["type"] == "file").count();
+            assert_eq!(files, 1, "{place}, {turn}: {message}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -392,7 +392,7 @@ impl Task {
             cut: CutAt::for_store(cut),
             heard: spoken,
         };
-        let bytes = json_bytes(&messages);
+        let bytes = messages.iter().map(json_bytes).sum();
         let is_one = messages.len() == 1 && cut.is_none();
         let before = self.engine.begin(&id, mode, opening).await?;
         self.note_begun(bytes, is_one);

@@ -512,6 +512,11 @@ fn migrations() -> Migrator {
             "bytes",
             include_str!("../../../migrations/0006_bytes.sql"),
         ),
+        migration(
+            7,
+            "open replies",
+            include_str!("../../../migrations/0007_open_replies.sql"),
+        ),
     ])
 }
 
@@ -520,6 +525,21 @@ fn migrations() -> Migrator {
 mod tests {
     use super::*;
     use crate::store::sqlite::reserve::log_pages;
+
+    #[test]
+    fn every_migration_is_run() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+        let mut files: Vec<String> = std::fs::read_dir(directory)
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        let known: Vec<String> = migrations()
+            .iter()
+            .map(|it| format!("{:04}_{}.sql", it.version, it.description.replace(' ', "_")))
+            .collect();
+        assert_eq!(known, files);
+    }
 
     fn writer(path: &Path) -> Writer {
         let reserve = Reserve::next_to(path);
