@@ -3,7 +3,7 @@
 //! The contract, for the server, `adk-bridge translate`, the simulation in the tests and the corpora alike:
 //!
 //! 1. [`Driver::feed`] takes one input; [`Driver::batch`] takes several that arrived together, such as the events of one
-//!    read from the network.
+//!    read from the network, and [`Driver::extend`] takes more of them before anything is drained.
 //! 2. Drain [`Effects`] to the end and perform each effect before the next input. Effects that follow a commit wait
 //!    until it is durable. If a commit fails, drop the driver and restore the reply from the store: its memory is ahead
 //!    of what is durable, and none of that has been sent.
