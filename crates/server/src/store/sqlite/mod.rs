@@ -353,7 +353,7 @@ impl Store for SqliteStore {
             let mut writing = self.writer.turn(chat.user, durable(record, audit)).await?;
             if replies::is_plain(record, audit) {
                 let connection = writing.connection();
-                let done = replies::rewrite(connection, chat, record, &encoded, now).await;
+                let done = replies::overwrite(connection, chat, record, &encoded, Some(now)).await;
                 if let Some(done) = done.transpose() {
                     return writing.release_after(done);
                 }

@@ -163,23 +163,27 @@ pub(super) fn is_plain(record: &Record, audit: &[AuditEntry]) -> bool {
     audit.is_empty() && record.calls.iter().all(bare)
 }
 
-/// Commits a plain reply that is stored already, in one batch. Returns `None`, and changes nothing, if it is not stored.
-pub(super) async fn rewrite(
+/// Overwrites a plain reply that is stored already, and marks its chat as changed at a time, in one batch. Returns `None`,
+/// and changes nothing, if it is not stored.
+pub(super) async fn overwrite(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
     record: &Record,
     encoded: &EncodedRecord,
-    now: Timestamp,
+    changed: Option<Timestamp>,
 ) -> Result<Option<CommittedSize>, StoreError> {
     let id = record.message.id.as_str();
-    let batch = StatementBatch::begin()
-        .then(&format!(
-            "UPDATE chats SET updated_at = max(updated_at, ?),
-                 bytes = bytes + ? - (SELECT octet_length(body) + octet_length(reply) {STORED})
-             WHERE user = ? AND id = ? AND EXISTS (SELECT 1 {STORED})
-             RETURNING bytes"
-        ))
-        .bind(to_sql(now.as_millis()))
+    let change = changed.map_or("", |_| "updated_at = max(updated_at, ?),");
+    let mut batch = StatementBatch::begin().then(&format!(
+        "UPDATE chats SET {change}
+             bytes = bytes + ? - (SELECT octet_length(body) + octet_length(reply) {STORED})
+         WHERE user = ? AND id = ? AND EXISTS (SELECT 1 {STORED})
+         RETURNING bytes"
+    ));
+    if let Some(at) = changed {
+        batch = batch.bind(to_sql(at.as_millis()));
+    }
+    let batch = batch
         .bind(to_sql(encoded.bytes() as u64))
         .bind(id)
         .bind(chat.user.as_str())
@@ -190,8 +194,8 @@ pub(super) async fn rewrite(
         .run(connection)
         .await
         .map_err(constraint)?;
-    let touched = done.get(1).and_then(|done| done.rows.first());
-    touched.map(|row| encoded.committed(row)).transpose()
+    let counted = done.get(1).and_then(|done| done.rows.first());
+    counted.map(|row| encoded.committed(row)).transpose()
 }
 
 /// Begins a transaction and writes into it.
@@ -238,23 +242,8 @@ pub(super) async fn checkpoint(
     record: &Record,
     encoded: &EncodedRecord,
 ) -> Result<(), StoreError> {
-    let id = record.message.id.as_str();
-    let batch = StatementBatch::begin()
-        .then(&format!(
-            "UPDATE chats SET bytes = bytes + ? - (SELECT octet_length(body) + octet_length(reply) {STORED})
-             WHERE user = ? AND id = ? AND EXISTS (SELECT 1 {STORED})"
-        ))
-        .bind(to_sql(encoded.bytes() as u64))
-        .bind(id)
-        .bind(chat.user.as_str())
-        .bind(chat.id.as_str())
-        .bind(id);
-    let done = update(batch, chat, record, encoded)
-        .then("COMMIT")
-        .run(connection)
-        .await
-        .map_err(constraint)?;
-    if done.get(1).is_some_and(|counted| counted.changed > 0) {
+    let stored = overwrite(connection, chat, record, encoded, None).await?;
+    if stored.is_some() {
         return Ok(());
     }
     chats::key_of(connection, chat).await?;
