@@ -160,6 +160,36 @@ async fn an_artifact_is_fetched_wherever_its_event_is_in_a_stream() {
     }
 }
 
+/// What comes after it, such as a broken end, is not looked at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_answer_is_too_long_has_not_failed() {
+    let text = "word ".repeat(200);
+    let event = json!({"author": "app", "partial": true,
+                       "content": {"role": "model", "parts": [{"text": text}]}});
+    let mut stream = pieces(&vec![event; 40]);
+    let end = b"0\r\n\r\n".len();
+    stream.truncate(stream.len() - end);
+    let stand_in = StandIn::start(move |asked| match asked.path.as_str() {
+        "/run_sse" => stream.clone(),
+        _ => well(asked),
+    })
+    .await;
+    let toml = format!("{}\n[server]\nmax_answer_bytes = 5000\n", stand_in.toml());
+    let bridge = Bridge::configured(&toml);
+    for turn in ["first", "second", "third"] {
+        let events = bridge.ask(turn, "hello").await.events().await;
+        let finish = events
+            .iter()
+            .any(|event| event.contains(r#""finishReason":"length""#));
+        assert!(finish, "{events:?}");
+    }
+    let metrics = bridge.send("GET", "/metrics", &[], "").await.body;
+    let metrics = String::from_utf8(metrics).unwrap();
+    let mut lines = metrics.lines();
+    let failures = lines.find(|line| line.starts_with("adk_bridge_agent_failures_total"));
+    assert_eq!(failures, Some("adk_bridge_agent_failures_total 0"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_being_restarted_is_waited_for() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
