@@ -10,7 +10,10 @@ import { useVoice, type Voice } from '../../src/react/use-voice.js';
 interface Captured {
   /** The first frame of the audio clock. */
   frame: number;
+  /** By the audio clock: silence where a busy browser let it run on without asking any node. */
   samples: Float32Array<ArrayBuffer>;
+  /** What nodes were asked for, one piece after the other. */
+  passed: Float32Array<ArrayBuffer>;
 }
 
 /** Records what flows through a node of its own, sample by sample. */
@@ -29,8 +32,14 @@ async function capture(context: AudioContext): Promise<{ node: AudioWorkletNode;
     const frame = pieces[0]?.frame ?? 0;
     const last = pieces.at(-1);
     const samples = new Float32Array(last === undefined ? 0 : last.frame + last.samples.length - frame);
-    for (const piece of pieces) samples.set(piece.samples, piece.frame - frame);
-    return { frame, samples };
+    const passed = new Float32Array(pieces.reduce((sum, piece) => sum + piece.samples.length, 0));
+    let at = 0;
+    for (const piece of pieces) {
+      samples.set(piece.samples, piece.frame - frame);
+      passed.set(piece.samples, at);
+      at += piece.samples.length;
+    }
+    return { frame, samples, passed };
   };
   return { node, end };
 }
@@ -94,7 +103,7 @@ async function playPieces(source: Int16Array, cushion: number, contextRate: numb
   }
   player.end(1);
   await until(() => player.state.get() === 'idle');
-  const { samples } = await end();
+  const { passed: samples } = await end();
   await context.close();
   return { samples, hasRunDry: states.filter((state) => state === 'filling').length > 1 };
 }
@@ -123,7 +132,7 @@ const tests = {
     recorder.setGate('open');
     await until(() => chunks.reduce((sum, chunk) => sum + chunk.length, 0) >= seconds * 16_000, seconds * 4000);
     recorder.close();
-    const raw = (await end()).samples;
+    const raw = (await end()).passed;
     const offline = new OfflineAudioContext(1, Math.ceil((raw.length / context.sampleRate) * 16_000), 16_000);
     const buffer = new AudioBuffer({ length: raw.length, sampleRate: context.sampleRate });
     buffer.copyToChannel(raw, 0);
