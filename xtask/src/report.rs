@@ -27,9 +27,6 @@ pub(crate) struct Line {
 const LAST_LINES: usize = 30;
 const LAST_WIDTH: usize = 300;
 
-/// Of the output of a failed step this much is printed first: who sees only the beginning of a long log sees the reason.
-const FIRST_SHOWN: usize = 60;
-
 /// What cargo does on its way, each on a line of its own, ending in this column.
 const PROGRESS: [&str; 11] = [
     "Adding",
@@ -46,10 +43,27 @@ const PROGRESS: [&str; 11] = [
 ];
 const PROGRESS_COLUMN: usize = 12;
 
-/// The text without the lines in which cargo tells how far it is.
+/// Test runners begin the line of a test that passed with one of these.
+const PASSED: [char; 2] = ['✓', '✔'];
+
+/// What a failed step printed, without colours and without the lines that say how far it was and what passed: they would
+/// push the reason out of sight where only a part of a long log is shown.
 pub(crate) fn without_progress(text: &str) -> String {
-    let lines = text.lines().filter(|line| !is_progress(line));
+    let text = without_colours(text);
+    let lines = text
+        .lines()
+        .filter(|line| !is_progress(line) && !line.trim_start().starts_with(PASSED));
     lines.fold(String::new(), |text, line| text + line + "\n")
+}
+
+/// Colours are written as `ESC [`, numbers and a letter.
+fn without_colours(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let letter = part.find(|c: char| c.is_ascii_alphabetic());
+        text + letter.map_or("", |letter| &part[letter + 1..])
+    })
 }
 
 fn is_progress(line: &str) -> bool {
@@ -57,26 +71,9 @@ fn is_progress(line: &str) -> bool {
     PROGRESS.contains(&verb.trim_start()) && line[PROGRESS_COLUMN..].starts_with(' ')
 }
 
-/// The output of a failed step, its end first.
+/// The output of a failed step, marked as such.
 pub(crate) fn output_of(step: &str, output: &str) -> String {
-    let lines: Vec<&str> = output.lines().collect();
-    let (before, last) = lines.split_at(lines.len().saturating_sub(FIRST_SHOWN));
-    let mut text = format!(
-        "----- output of {step}: its last {} lines -----\n",
-        last.len()
-    );
-    let mut write = |lines: &[&str]| {
-        for line in lines {
-            let _ = writeln!(text, "{line}");
-        }
-    };
-    write(last);
-    if !before.is_empty() {
-        write(&[&format!("----- output of {step}: what came before -----")]);
-        write(before);
-    }
-    write(&[&format!("----- end of the output of {step} -----")]);
-    text
+    format!("----- output of {step} -----\n{output}----- end of the output of {step} -----\n")
 }
 
 /// Tells whether the run is good. In CI nothing may be missing.
@@ -191,20 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_output_comes_first() {
-        let said: String = (1..=100)
-            .map(|number| format!("line {number}.\n"))
-            .collect();
-        let text = output_of("chat", &said);
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "----- output of chat: its last 60 lines -----");
-        assert_eq!((lines[1], lines[60]), ("line 41.", "line 100."));
-        assert_eq!(lines[61], "----- output of chat: what came before -----");
-        assert_eq!((lines[62], lines[101]), ("line 1.", "line 40."));
-        assert_eq!(lines[102], "----- end of the output of chat -----");
-        assert_eq!(lines.len(), 103);
-        let short = output_of("chat", "broken\n");
-        assert_eq!(short.lines().count(), 3);
+    fn what_passed_and_colours_are_left_out() {
+        let log = "\u{1b}[32m ✓\u{1b}[39m a test \u{1b}[33m4\u{1b}[2mms\n    ✔ another (5 ms)\n \u{1b}[41m\u{1b}[1m FAIL \u{1b}[22m\u{1b}[49m it ✓ broke\u{1b}[0m\n\
+            \u{1b}[2Kkept\n";
+        assert_eq!(without_progress(log), "  FAIL  it ✓ broke\nkept\n");
+        assert_eq!(
+            output_of("chat", "broken\n"),
+            "----- output of chat -----\nbroken\n----- end of the output of chat -----\n"
+        );
     }
 
     #[test]
