@@ -47,8 +47,8 @@ export interface DecisionSenderOptions extends SseChatTransportOptions {
 export class DecisionSender<Message extends UIMessage = UIMessage> {
   readonly #transport: ChatTransport<Message>;
   readonly #clientTools: ToolNames;
-  /** Decisions that wait for the output of their tool, or for the network. */
-  readonly #waiting = new Set<string>();
+  /** Decisions that wait for the output of their tool, or for the network, by the ids of their approvals. */
+  readonly #waiting = new Map<string, UserDecision>();
 
   constructor(options: DecisionSenderOptions = {}) {
     this.#transport = createSseChatTransport<Message>(options);
@@ -62,32 +62,40 @@ export class DecisionSender<Message extends UIMessage = UIMessage> {
   async respond(chat: DecidingChat<Message>, ...decisions: readonly UserDecision[]): Promise<{ shown: Promise<boolean> }> {
     const wasBusy = isBusy(chat);
     for (const decision of decisions) await chat.addToolApprovalResponse(decision);
-    for (const { id } of decisions) {
-      const message = askedIn(chat, id);
+    for (const decision of decisions) {
+      const message = askedIn(chat, decision.id);
       // An idle chat sends the last answer of a step itself.
-      if (message !== undefined && (wasBusy || hasQuestions(message))) this.#waiting.add(id);
+      if (message !== undefined && (wasBusy || hasQuestions(message))) this.#waiting.set(decision.id, decision);
     }
     return { shown: this.flush(chat) };
   }
 
   /** Sends what waits and can go, if anything. Call it when messages or status have changed; it is cheap. */
   async flush(chat: DecidingChat<Message>): Promise<boolean> {
-    const ready = new Map<Message, string[]>();
-    for (const id of [...this.#waiting]) {
-      const message = askedIn(chat, id);
-      if (message !== undefined && this.#awaitsOutput(id, toolsOf(message))) continue;
-      this.#waiting.delete(id);
-      if (message !== undefined) ready.set(message, [...(ready.get(message) ?? []), id]);
+    const ready: UserDecision[] = [];
+    for (const decision of [...this.#waiting.values()]) {
+      const message = askedIn(chat, decision.id);
+      if (message !== undefined && this.#awaitsOutput(decision.id, toolsOf(message))) continue;
+      this.#waiting.delete(decision.id);
+      if (message !== undefined) ready.push(decision);
+    }
+    for (const decision of ready) await answerAgain(chat, decision);
+    const sent = new Map<Message, UserDecision[]>();
+    for (const decision of ready) {
+      const message = askedIn(chat, decision.id);
+      if (message !== undefined) sent.set(message, [...(sent.get(message) ?? []), decision]);
     }
     await Promise.all(
-      [...ready].map(([message, ids]) =>
-        this.#send(chat, message).catch((error: unknown) => {
+      [...sent].map(([message, decisions]) =>
+        this.#send(chat, message).catch(async (error: unknown) => {
           // By a `TypeError` browsers tell that the network failed; what the bridge refuses it would refuse again.
-          if (error instanceof TypeError) for (const id of ids) this.#waiting.add(id);
+          if (!(error instanceof TypeError)) return;
+          for (const decision of decisions) this.#waiting.set(decision.id, decision);
+          for (const decision of decisions) await answerAgain(chat, decision);
         }),
       ),
     );
-    return ready.size > 0;
+    return ready.length > 0;
   }
 
   async #send(chat: DecidingChat<Message>, message: Message): Promise<void> {
@@ -122,13 +130,20 @@ function show<Message extends UIMessage>(chat: DecidingChat<Message>, state: Mes
   chat.messages = chat.messages.map((message) => (message === own ? { ...state, parts } : message));
 }
 
+/** A connection that comes back brings the message as the bridge has it: without a decision that has not reached it. */
+async function answerAgain(chat: DecidingChat, decision: UserDecision): Promise<void> {
+  const tools = toolsOf(askedIn(chat, decision.id));
+  const isOpen = tools.some(({ approval, state }) => approval?.id === decision.id && state === 'approval-requested');
+  if (isOpen) await chat.addToolApprovalResponse(decision);
+}
+
 /** The message in which this was asked. */
 function askedIn<Message extends UIMessage>(chat: DecidingChat<Message>, approvalId: string): Message | undefined {
   return chat.messages.findLast((message) => toolsOf(message).some((part) => part.approval?.id === approvalId));
 }
 
-function toolsOf(message: UIMessage): ToolPart[] {
-  return message.role === 'assistant' ? message.parts.filter(isToolPart) : [];
+function toolsOf(message: UIMessage | undefined): ToolPart[] {
+  return message?.role === 'assistant' ? message.parts.filter(isToolPart) : [];
 }
 
 function hasQuestions(message: UIMessage): boolean {

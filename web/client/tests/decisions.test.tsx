@@ -1,9 +1,11 @@
 // @vitest-environment jsdom
 /** Each decision goes out as it is made, against the real server: what was approved runs, whatever the user does next. */
 
+import { Chat } from '@ai-sdk/react';
+import type { UIMessage } from 'ai';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 
-import { CONFIRMATION_TOOL, defineClientTools } from '../src/index.js';
+import { CONFIRMATION_TOOL, DecisionSender, defineClientTools } from '../src/index.js';
 import { ChatPage, type PageOptions } from './chat-page.js';
 import { startServer, type Server } from './server.js';
 
@@ -90,6 +92,26 @@ describe.each(MODES)('over $mode, dialect $dialect', (options) => {
     await page.answer('process_payment', true);
     await page.rest();
     await expectAnswered({ change_bgm: 'output-available', process_payment: 'output-available' });
+  });
+
+  it('a decision that the network lost counts, though the chat was loaded again meanwhile', async () => {
+    await open(`${PAY} && ${UPDATE}`);
+    const { chat } = page;
+    const id = page.question('process_payment');
+    let isDown = true;
+    const sender = new DecisionSender({
+      baseUrl: server.url,
+      dialect: options.dialect,
+      fetch: (url, init) => (isDown ? Promise.reject(new TypeError('failed to fetch')) : fetch(url, init)),
+    });
+    const other = new Chat<UIMessage>({ id: chat.id, messages: structuredClone(chat.messages) });
+    const loaded = structuredClone(chat.messages);
+    await (await sender.respond(other, { id, approved: true })).shown;
+    other.messages = loaded;
+    isDown = false;
+    await sender.flush(other);
+    await untilAudited('process_payment', 'tool.finished');
+    expect(await audited('update_database')).toEqual(['approval.requested']);
   });
 
   async function expectAnswered(states: Record<string, string>): Promise<void> {

@@ -144,16 +144,25 @@ describe('a lost connection', () => {
     await expectSameAsServer(page);
   });
 
-  it('a half answered step keeps what the user has decided', async () => {
+  it.each(['before the decision is sent', 'while it is'])('a half answered step keeps what the user has decided: cut %s', async (when) => {
     const page = await opened({ baseUrl: proxy.url });
     await page.say(`${PAY} && call search_database {"query":"users"}`);
-    await page.answer('process_payment', true);
-    proxy.cut();
-    await page.until(() => expect(page.chat.connection.status).not.toBe('open'));
+    if (when === 'while it is') {
+      await page.answer('process_payment', true);
+      proxy.cut();
+      await page.until(() => expect(page.chat.connection.status).not.toBe('open'));
+    } else {
+      proxy.isUp = false;
+      proxy.cut();
+      await page.until(() => expect(page.chat.connection.status).not.toBe('open'));
+      await page.answer('process_payment', true);
+      await page.until(() => expect(page.decisions).toHaveLength(1));
+      proxy.isUp = true;
+    }
     await page.until(() => expect(page.chat.connection.status).toBe('open'));
+    // While the payment runs, a turn that is told again shows its question: the chunks of v6 have no word for a decision.
+    await page.until(() => expect(['approval-responded', 'output-available']).toContain(page.tool('process_payment').state));
     await page.rest();
-    // The decision went out at once, unless the cut was faster.
-    expect(['approval-responded', 'output-available']).toContain(page.tool('process_payment').state);
     await page.answer('search_database', true);
     await page.until(() => expect(page.text).toMatch(/Paid 50.*Found 10/s));
   });
