@@ -8,8 +8,8 @@
 //! | `error`, `errorText`, `isError` (except `false`), an error's `type` | | that something failed |
 //!
 //! Any other value of these words is unclear, and so are the words in other letters (`Approved`). `result`, `output`,
-//! `value`, `approval` and `data` may contain the words again. All words must agree, wherever they stand; other fields
-//! say nothing.
+//! `value`, `approval` and `data` may contain the words again; `"denied"` or `"rejected"` in `approval` counts as a
+//! failure. All words must agree, wherever they stand; other fields say nothing.
 
 use serde_json::value::RawValue;
 
@@ -177,6 +177,8 @@ fn stance_of_word(word: &str, value: &RawValue, copies: usize) -> Stance {
         ("isError", "false") => Stance::Absent,
         ("error" | "errorText" | "isError", _)
         | ("type", "\"execution-denied\"" | "\"error-text\"" | "\"error-json\"") => Stance::Failed,
+        // A word of other systems, which decides nothing here and must not contradict a yes.
+        ("approval", "\"denied\"" | "\"rejected\"") => Stance::Failed,
         ("result" | "output" | "value" | "approval" | "data", _) => match copies.checked_sub(1) {
             Some(copies) => stance_of_copy(value, copies),
             None => Stance::Unclear,
@@ -248,6 +250,12 @@ mod tests {
             (
                 json!({"confirmed": true, "output": {"value": {"error": 1}}}),
                 Unclear,
+            ),
+            (json!({"approved": true, "approval": "denied"}), Unclear),
+            (json!({"approval": "rejected", "confirmed": true}), Unclear),
+            (
+                json!({"approved": true, "approval": "manager"}),
+                Clear(true),
             ),
             (json!({"confirmed": true, "result": "no"}), Clear(true)),
             (
