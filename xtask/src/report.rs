@@ -43,7 +43,7 @@ const PROGRESS: [&str; 11] = [
 ];
 const PROGRESS_COLUMN: usize = 12;
 
-/// Test runners begin the line of a test that passed with one of these.
+/// The test runners of JavaScript begin the line of a test that passed with one of these.
 const PASSED: [char; 2] = ['✓', '✔'];
 
 /// What a failed step printed, without colours and without the lines that say how far it was and what passed: they would
@@ -52,8 +52,12 @@ pub(crate) fn without_progress(text: &str) -> String {
     let text = without_colours(text);
     let lines = text
         .lines()
-        .filter(|line| !is_progress(line) && !line.trim_start().starts_with(PASSED));
+        .filter(|line| !is_progress(line) && !has_passed(line));
     lines.fold(String::new(), |text, line| text + line + "\n")
+}
+
+fn has_passed(line: &str) -> bool {
+    line.trim_start().starts_with(PASSED) || line.starts_with("test ") && line.ends_with(" ... ok")
 }
 
 /// Colours are written as `ESC [`, numbers and a letter.
@@ -190,8 +194,9 @@ mod tests {
     #[test]
     fn what_passed_and_colours_are_left_out() {
         let log = "\u{1b}[32m ✓\u{1b}[39m a test \u{1b}[33m4\u{1b}[2mms\n    ✔ another (5 ms)\n \u{1b}[41m\u{1b}[1m FAIL \u{1b}[22m\u{1b}[49m it ✓ broke\u{1b}[0m\n\
-            \u{1b}[2Kkept\n";
-        assert_eq!(without_progress(log), "  FAIL  it ✓ broke\nkept\n");
+            \u{1b}[2Kkept\ntest a::b ... ok\ntest a::c ... FAILED\n";
+        let left = "  FAIL  it ✓ broke\nkept\ntest a::c ... FAILED\n";
+        assert_eq!(without_progress(log), left);
         assert_eq!(
             output_of("chat", "broken\n"),
             "----- output of chat -----\nbroken\n----- end of the output of chat -----\n"
