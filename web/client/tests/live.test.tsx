@@ -160,7 +160,7 @@ describe('a lost connection', () => {
       proxy.isUp = true;
     }
     await page.until(() => expect(page.chat.connection.status).toBe('open'));
-    // While the payment runs, a turn that is told again shows its question: the chunks of v6 have no word for a decision.
+    // A turn that is replayed while the payment runs shows its question: the chunks of v6 cannot express a decision.
     await page.until(() => expect(['approval-responded', 'output-available']).toContain(page.tool('process_payment').state));
     await page.rest();
     await page.answer('search_database', true);
