@@ -35,14 +35,21 @@ impl StandIn {
         address: SocketAddr,
         answers: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
-        let listener = TcpListener::bind(address).await.unwrap();
+        let listener = std::net::TcpListener::bind(address).unwrap();
+        listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let (answers, seen): (Arc<Answers>, _) = (Arc::new(answers), asked.clone());
-        tokio::spawn(async move {
+        let serve = async move {
+            let listener = TcpListener::from_std(listener).unwrap();
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(answer(stream, answers.clone(), seen.clone()));
             }
+        };
+        // On a thread of its own: it answers while a test waits for a bridge to start.
+        std::thread::spawn(|| {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            runtime.enable_all().build().unwrap().block_on(serve);
         });
         Self { address, asked }
     }
