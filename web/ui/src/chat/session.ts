@@ -62,6 +62,8 @@ export class ChatSession {
   /** As long as the server does not have it. */
   #edit: Edit | undefined;
   #isSyncing = false;
+  /** Whether the chat changed while its messages were being loaded. */
+  #isStale = false;
   #isOwnChange = false;
   #hasSent = false;
   #recoveriesLeft = MAX_RECOVERIES;
@@ -129,13 +131,18 @@ export class ChatSession {
 
   /** Brings in what happened elsewhere: in another tab or browser, or by time. */
   async sync(): Promise<void> {
+    // What changed meanwhile may not be in the list that is on its way.
+    if (this.#isSyncing) this.#isStale = true;
     if (this.isBusy || this.#isSyncing || this.#deciding > 0 || this.state.get().loading !== 'ready' || this.#sending !== undefined) return;
     const { error } = this.chat;
     // What the network lost is found again by `recover`.
     if (error !== undefined && isNetworkFailure(error)) return;
     this.#isSyncing = true;
     try {
-      await this.#fetchMessages();
+      do {
+        this.#isStale = false;
+        await this.#fetchMessages();
+      } while (this.#isStale && !this.isBusy);
     } catch {
       void refresh();
       return;
