@@ -5,13 +5,13 @@
 
 mod adk;
 mod reader;
+mod withheld;
 
 use std::borrow::Cow;
 use std::fmt::Debug;
 use std::str::FromStr;
 
 use crate::calls::Calls;
-use crate::chunk::Chunk;
 use crate::message::{FilePart, Message, Part};
 
 pub use reader::Reader;
@@ -128,14 +128,6 @@ trait View: Debug + Sync {
     /// The part that replaces a file.
     fn file(&self, _file: &FilePart, _images: Option<&dyn Images>) -> Option<Part> {
         None
-    }
-
-    /// The URL of the file that a chunk names; a `data` part has it as `url`.
-    fn url_of<'c>(&self, chunk: &'c Chunk<'_>) -> Option<Cow<'c, str>> {
-        match chunk {
-            Chunk::File { url, .. } | Chunk::ReasoningFile { url, .. } => Some(Cow::Borrowed(url)),
-            _ => None,
-        }
     }
 
     /// See [`Dialect::needs_calls`].

@@ -20,15 +20,14 @@
 
 use std::borrow::Cow;
 
-use super::{Images, Native, State, View};
-use crate::approval::{Approval, ApprovalState};
-use crate::calls::{Calls, RunsOn};
-use crate::chunk::Chunk;
+use super::withheld::{
+    confirmed_as, hide_outcome, image_part, is_left_to_client, is_over, with_images, withheld,
+};
+use super::{Images, State, View};
+use crate::approval::Approval;
 use crate::event::REQUEST_CONFIRMATION;
 use crate::json_text::Json;
-use crate::message::{
-    ApprovalField, DataPart, Extra, FilePart, Message, Part, Role, ToolPart, ToolState,
-};
+use crate::message::{ApprovalField, FilePart, Message, Part, Role, ToolPart, ToolState};
 
 /// How clients see an agent that may ask for approval.
 #[derive(Debug)]
@@ -47,11 +46,7 @@ impl View for Withholding {
     }
 
     fn file(&self, file: &FilePart, images: Option<&dyn Images>) -> Option<Part> {
-        image_part(file, images)
-    }
-
-    fn url_of<'c>(&self, chunk: &'c Chunk<'_>) -> Option<Cow<'c, str>> {
-        url_of(chunk)
+        image(file, images)
     }
 
     /// The calls know the wording of the question and where a call runs.
@@ -76,23 +71,11 @@ pub(super) struct Streaming;
 
 impl View for Streaming {
     fn message<'m>(&self, stored: Cow<'m, Message>, state: &State<'_>) -> Cow<'m, Message> {
-        let mut message = stored.into_owned();
-        for part in &mut message.parts {
-            if let Part::File(file) = part
-                && let Some(image) = image_part(file, state.images)
-            {
-                *part = image;
-            }
-        }
-        Cow::Owned(message)
+        with_images(stored, |file| image(file, state.images))
     }
 
     fn file(&self, file: &FilePart, images: Option<&dyn Images>) -> Option<Part> {
-        image_part(file, images)
-    }
-
-    fn url_of<'c>(&self, chunk: &'c Chunk<'_>) -> Option<Cow<'c, str>> {
-        url_of(chunk)
+        image(file, images)
     }
 
     fn inlines_images(&self) -> bool {
@@ -104,7 +87,7 @@ fn project(message: &Message, state: &State<'_>) -> Message {
     let steps = message.parts.split(|part| matches!(part, Part::StepStart));
     let mut parts: Vec<Part> = steps.flat_map(|step| shown_calls(step, state)).collect();
     if state.has_ended {
-        let withheld: Vec<Part> = withheld(message, state.images).collect();
+        let withheld: Vec<Part> = withheld(message, |file| image(file, state.images)).collect();
         if !withheld.is_empty() || !parts.is_empty() {
             // A last step without tools leaves the client nothing to send.
             parts.push(Part::StepStart);
@@ -146,42 +129,17 @@ fn shown_calls(step: &[Part], state: &State<'_>) -> Vec<Part> {
     parts
 }
 
-/// The parts that are shown only when the reply has ended.
-fn withheld<'m>(
-    message: &'m Message,
-    images: Option<&'m dyn Images>,
-) -> impl Iterator<Item = Part> + 'm {
-    message.parts.iter().filter_map(move |part| match part {
-        Part::Tool(_) | Part::StepStart => None,
-        Part::File(file) => Some(image_part(file, images).unwrap_or_else(|| part.clone())),
-        other => Some(other.clone()),
-    })
-}
-
-/// Whether a step waits for client tools without any question: its client sends once it has every output of the step.
-fn is_left_to_client(step: &[Part], calls: &Calls) -> bool {
-    let mut tools = step.iter().filter_map(Part::as_tool);
-    let runs_in_client = |tool: &ToolPart| {
-        calls
-            .by_id(&tool.call_id)
-            .is_some_and(|call| call.runs_on == RunsOn::Client)
-    };
-    tools.clone().all(|tool| tool.approval.is_none()) && tools.any(runs_in_client)
-}
-
 /// The call itself: the confirmation has its approval, and its output may have to wait.
 fn shown_call(tool: &ToolPart, shows_output: bool) -> ToolPart {
     let mut call = tool.clone();
     call.approval = None;
-    match call.state {
-        ToolState::OutputAvailable | ToolState::OutputError | ToolState::OutputDenied
-            if shows_output => {}
-        ToolState::InputStreaming => {}
-        _ => {
-            call.state = ToolState::InputAvailable;
-            call.output = None;
-            call.error_text = None;
-        }
+    if matches!(
+        call.state,
+        ToolState::ApprovalRequested | ToolState::ApprovalResponded
+    ) {
+        call.state = ToolState::InputAvailable;
+    } else if !shows_output {
+        hide_outcome(&mut call, ToolState::InputAvailable);
     }
     call
 }
@@ -240,55 +198,6 @@ fn confirmation(
     part
 }
 
-fn confirmed_as(confirmed: bool) -> Json {
-    Json::object([("confirmed", confirmed.into())])
-}
-
-fn is_over(approval: &Approval) -> bool {
-    matches!(
-        approval.state,
-        ApprovalState::Expired | ApprovalState::Superseded
-    )
-}
-
-/// The type of an image part in this dialect.
-const IMAGE: &str = "data-image";
-
-/// An image in the form of this dialect. An image that is stored elsewhere is named by its URL.
-fn image_part(file: &FilePart, images: Option<&dyn Images>) -> Option<Part> {
-    let FilePart {
-        media_type, url, ..
-    } = file;
-    if !media_type.starts_with("image/") {
-        return None;
-    }
-    let inline = url
-        .strip_prefix("data:")
-        .and_then(|rest| rest.split_once(";base64,"));
-    let data = match inline {
-        Some((_, data)) => Some(Cow::Borrowed(data)),
-        None => images.and_then(|images| images.base64(url)).map(Cow::Owned),
-    };
-    Some(Part::Data(DataPart {
-        kind: IMAGE.to_owned(),
-        id: None,
-        data: Json::object([
-            ("mediaType", media_type.as_str().into()),
-            match data {
-                Some(data) => ("data", data.as_ref().into()),
-                None => ("url", url.as_str().into()),
-            },
-        ]),
-        extra: Extra::default(),
-    }))
-}
-
-fn url_of<'c>(chunk: &'c Chunk<'_>) -> Option<Cow<'c, str>> {
-    match chunk {
-        // An image that is named by its URL.
-        Chunk::Data(data) if data.kind == IMAGE => {
-            Some(Cow::Owned(data.data.get("url")?.as_str()?.into_owned()))
-        }
-        other => Native.url_of(other),
-    }
+fn image(file: &FilePart, images: Option<&dyn Images>) -> Option<Part> {
+    image_part(file, images, &["data"])
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::withheld::IMAGE;
 use super::{Addresses, Dialect, Images, State, View};
 use crate::calls::Call;
 use crate::chunk::Chunk;
@@ -222,9 +223,8 @@ impl Reader {
 
     /// Writes a chunk; if it names a file, with the URL under which the client finds it.
     fn write(&self, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
-        let named = self.view.url_of(chunk);
-        let shown_url = named.and_then(|url| self.addresses.as_deref()?.client_url(&url));
-        let Some(shown_url) = shown_url else {
+        let client_url = |url: Cow<'_, str>| self.addresses.as_deref()?.client_url(&url);
+        let Some(shown_url) = url_of(chunk).and_then(client_url) else {
             sse::chunk(out, chunk, self.sdk);
             return;
         };
@@ -237,6 +237,18 @@ impl Reader {
             _ => {}
         }
         sse::chunk(out, &chunk, self.sdk);
+    }
+}
+
+/// The URL of the file that a chunk names.
+fn url_of<'c>(chunk: &'c Chunk<'_>) -> Option<Cow<'c, str>> {
+    match chunk {
+        Chunk::File { url, .. } | Chunk::ReasoningFile { url, .. } => Some(Cow::Borrowed(url)),
+        // An image that is not inlined.
+        Chunk::Data(data) if data.kind == IMAGE => {
+            Some(Cow::Owned(data.data.get("url")?.as_str()?.into_owned()))
+        }
+        _ => None,
     }
 }
 
