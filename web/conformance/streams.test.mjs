@@ -9,6 +9,7 @@ import * as ai600 from 'ai-6.0.0';
 import * as ai6 from 'ai-6';
 import * as ai7 from 'ai-7';
 
+import { PREDICATES } from './original-predicates.mjs';
 import { firstDifference, readCorpus, testEach, throughJson } from './corpus.mjs';
 
 const PACKAGES = {
@@ -93,23 +94,26 @@ async function checkWith({ package: ai, sdk, project }, testCase) {
   if (difference !== undefined) problems.push(`the errors reported while folding differ ${difference}`);
   if (message === undefined) return [...problems, 'folding yielded no message'];
 
-  const expected = sdk === 7 ? (testCase.message7 ?? testCase.message) : testCase.message;
+  const stored = sdk === 7 ? (testCase.message7 ?? testCase.message) : testCase.message;
+  const expected = testCase.dialect === 'held' && testCase.ends === 'finish' ? withSpeech(stored, chunks) : stored;
   if (expected !== null) {
     const tidy = (value) => project(withoutEmptyMetadata(throughJson(value)));
     const found = firstDifference(tidy(message), tidy(expected));
     if (found !== undefined) problems.push(`the folded message differs ${found}`);
   }
   if (testCase.clientMaySend !== true) {
-    for (const predicate of [
-      'lastAssistantMessageIsCompleteWithToolCalls',
-      'lastAssistantMessageIsCompleteWithApprovalResponses',
-    ]) {
-      if (ai[predicate]({ messages: [shown] })) {
-        problems.push(`\`${predicate}\` is true: the client would send again`);
-      }
+    for (const [name, predicate] of Object.entries(predicatesOf(ai, testCase))) {
+      if (predicate({ messages: [shown] })) problems.push(`\`${name}\` is true: the client would send again`);
     }
   }
   return problems;
+}
+
+/** What decides in a front end of this dialect whether it sends automatically. */
+function predicatesOf(ai, { dialect }) {
+  if (dialect === 'held') return { first: PREDICATES.first(), later: PREDICATES.later() };
+  const { lastAssistantMessageIsCompleteWithToolCalls, lastAssistantMessageIsCompleteWithApprovalResponses } = ai;
+  return { lastAssistantMessageIsCompleteWithToolCalls, lastAssistantMessageIsCompleteWithApprovalResponses };
 }
 
 async function parse(ai, sse) {
@@ -159,6 +163,16 @@ async function fold(ai, prior, chunks) {
   }
   if (message?.metadata !== undefined) delete message.metadata[END_MARK];
   return { message, shown: shown ?? message, errors };
+}
+
+/** The message with how much speech this stream had, which only dialect `held` tells, at the end. */
+function withSpeech(message, chunks) {
+  const speech = chunks.filter(({ type }) => type === 'data-pcm').map(({ data }) => data);
+  if (message === null || speech.length === 0) return message;
+  const bytes = speech.reduce((sum, { chunk }) => sum + Buffer.from(chunk, 'base64').length, 0);
+  const { sampleRate } = speech.at(-1);
+  const audio = { chunks: speech.length, bytes, sampleRate, duration: bytes / (2 * sampleRate) };
+  return { ...message, metadata: { ...message.metadata, audio } };
 }
 
 /** The end mark leaves an empty object behind where no metadata was. */

@@ -4,7 +4,9 @@
 //! twice. To add one, write its view and name it in [`Dialect`]; no other code asks which dialect a client uses.
 
 mod adk;
+mod held;
 mod reader;
+mod speech;
 mod withheld;
 
 use std::borrow::Cow;
@@ -12,6 +14,7 @@ use std::fmt::Debug;
 use std::str::FromStr;
 
 use crate::calls::Calls;
+use crate::chunk::Chunk;
 use crate::message::{FilePart, Message, Part};
 
 pub use reader::Reader;
@@ -24,25 +27,30 @@ pub enum Dialect {
     Native,
     /// An approval is a separate tool call (docs/adr/0007).
     Adk,
+    /// An approval is on its call, and what the agent says waits for the last answer (docs/adr/0019).
+    Held,
 }
 
 impl Dialect {
-    pub const ALL: &[Self] = &[Self::Native, Self::Adk];
+    pub const ALL: &[Self] = &[Self::Native, Self::Adk, Self::Held];
 
     /// The name by which clients ask for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Native => "native",
             Self::Adk => "adk",
+            Self::Held => "held",
         }
     }
 
-    /// How its clients see an agent that may ask for approval, or one that never does.
-    fn view(self, may_ask: bool) -> &'static dyn View {
-        match (self, may_ask) {
+    /// How its clients see an agent for which content is withheld, or one that leaves nothing to them.
+    fn view(self, withholds: bool) -> &'static dyn View {
+        match (self, withholds) {
             (Self::Native, _) => &Native,
             (Self::Adk, true) => &adk::Withholding,
             (Self::Adk, false) => &adk::Streaming,
+            (Self::Held, true) => &held::Held { withholds: true },
+            (Self::Held, false) => &held::Held { withholds: false },
         }
     }
 
@@ -59,8 +67,9 @@ impl Dialect {
             asking: None,
             images: None,
         };
-        let shown = self.view_at_rest().message(Cow::Owned(stored), &state);
-        shown.into_owned()
+        let view = self.view_at_rest();
+        let shown = view.message(Cow::Owned(stored), &state);
+        view.at_rest(shown.into_owned())
     }
 
     /// Whether showing the message requires the calls of its reply.
@@ -71,6 +80,11 @@ impl Dialect {
     /// Whether messages contain their images, so that the images must be loaded.
     pub fn inlines_images(self) -> bool {
         self.view_at_rest().inlines_images()
+    }
+
+    /// Whether the URLs of files must be absolute, since its clients have another origin than the bridge.
+    pub fn needs_absolute_urls(self) -> bool {
+        self == Self::Held
     }
 
     /// The decision that its clients see for a question of an ended reply.
@@ -125,6 +139,21 @@ trait View: Debug + Sync {
         stored
     }
 
+    /// A stored message in the form that clients would have after reading all of its chunks.
+    fn at_rest(&self, message: Message) -> Message {
+        message
+    }
+
+    /// What clients get in place of a chunk.
+    fn rewritten<'c>(&self, _chunk: &Chunk<'c>) -> Rewritten<'c> {
+        Rewritten::Unchanged
+    }
+
+    /// Whether some frames are not passed on as they are.
+    fn rewrites(&self) -> bool {
+        false
+    }
+
     /// The part that replaces a file.
     fn file(&self, _file: &FilePart, _images: Option<&dyn Images>) -> Option<Part> {
         None
@@ -144,6 +173,14 @@ trait View: Debug + Sync {
     fn shown_decision(&self, decided: Option<bool>) -> Option<bool> {
         decided
     }
+}
+
+/// What becomes of a chunk in a view.
+enum Rewritten<'c> {
+    Unchanged,
+    Changed(Chunk<'c>),
+    /// Its clients do not get it.
+    LeftOut,
 }
 
 /// What a view knows about a reply in addition to its message.

@@ -15,7 +15,8 @@ fn a_delta_costs_at_most_two() {
     // What the line itself makes inevitable: an escaped text must be copied, and the JSON reader notes nested brackets.
     for (name, line, most) in [("ADK", ADK, 0), ("Gemini", GEMINI, 1), ("long", LONG, 2)] {
         for runner in [Runner::Bridge, Runner::Remote] {
-            for reader in [None, Some(Dialect::Native), Some(Dialect::Adk)] {
+            let readers = Dialect::ALL.iter().copied().map(Some);
+            for reader in readers.chain([None]) {
                 let mut turn = Turn::new(runner, reader);
                 turn.line(line);
                 let made = allocations(|| {

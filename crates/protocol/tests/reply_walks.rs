@@ -49,7 +49,7 @@ fn plan() -> impl Strategy<Value = Vec<(u8, Vec<usize>)>> {
 fn setting() -> impl Strategy<Value = (Runner, Dialect, Audience, Sdk)> {
     (
         prop_oneof![3 => Just(Runner::Bridge), 2 => Just(Runner::Remote)],
-        prop_oneof![Just(Dialect::Native), Just(Dialect::Adk)],
+        prop::sample::select(Dialect::ALL),
         prop_oneof![3 => Just(Audience::Request), 1 => Just(Audience::Connection), 1 => Just(Audience::Frame)],
         prop_oneof![Just(Sdk::V6), Just(Sdk::V7)],
     )
@@ -92,7 +92,7 @@ proptest! {
 /// runs, and the reply ends with its outcome.
 #[test]
 fn a_remote_agent_gets_one_decision_and_runs_that_call() {
-    for dialect in [Dialect::Native, Dialect::Adk] {
+    for &dialect in Dialect::ALL {
         let ask = TOOLS.iter().position(|name| *name == "server_ask").unwrap();
         let agent = agent(Runner::Remote, vec![(0, vec![ask, ask])]);
         let mut bridge = Bridge::new(Runner::Remote, dialect, Audience::Request, Sdk::V6, agent);
@@ -132,9 +132,8 @@ fn a_remote_agent_gets_one_decision_and_runs_that_call() {
 #[test]
 fn a_remote_agent_gets_what_was_decided_before_the_user_wrote() {
     let of = |tool: &str| TOOLS.iter().position(|name| *name == tool).unwrap();
-    let cases = [Dialect::Native, Dialect::Adk]
-        .into_iter()
-        .flat_map(|dialect| ["server_ask", "client"].map(|other| (dialect, other)))
+    let cases = (Dialect::ALL.iter())
+        .flat_map(|&dialect| ["server_ask", "client"].map(|other| (dialect, other)))
         .flat_map(|(dialect, other)| [true, false].map(|yes| (dialect, other, yes)));
     for (dialect, other, approved) in cases {
         let agent = agent(Runner::Remote, vec![(0, vec![of("server_ask"), of(other)])]);

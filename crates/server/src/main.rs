@@ -38,7 +38,7 @@ enum Command {
     ///
     /// The recording holds one event per line, as JSON or as SSE `data:` lines, or is a JSON array of events.
     Translate {
-        /// The dialect of the stream: "native" or "adk".
+        /// The dialect of the stream: "native", "adk" or "held".
         #[arg(long, default_value = "native")]
         dialect: Dialect,
         /// The id of the message that the stream belongs to.

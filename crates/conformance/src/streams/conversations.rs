@@ -20,7 +20,7 @@ use super::player::{EVERY_READER, Names, Player};
 pub(crate) fn write(cases: &mut Vec<Case>) -> Result<()> {
     let text = std::fs::read_to_string(fixtures::recordings().join("conversations.json"))?;
     let data: Value = serde_json::from_str(&text)?;
-    for dialect in [Dialect::Native, Dialect::Adk] {
+    for &dialect in Dialect::ALL {
         for conversation in list(&data, "answered") {
             answered(conversation, dialect, cases)?;
         }

@@ -16,11 +16,13 @@ use adk_bridge_testkit::{Random, fixtures};
 
 use super::case::{Case, carried, number, shown, terminal, word};
 
-pub(crate) const EVERY_READER: [(Dialect, Sdk); 4] = [
+pub(crate) const EVERY_READER: [(Dialect, Sdk); 6] = [
     (Dialect::Native, Sdk::V6),
     (Dialect::Native, Sdk::V7),
     (Dialect::Adk, Sdk::V6),
     (Dialect::Adk, Sdk::V7),
+    (Dialect::Held, Sdk::V6),
+    (Dialect::Held, Sdk::V7),
 ];
 
 /// How many readers join in the middle of a run: enough to meet every kind of event over all recordings.

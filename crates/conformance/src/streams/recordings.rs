@@ -14,7 +14,7 @@ pub(crate) fn write(cases: &mut Vec<Case>) -> Result<()> {
         let mut player = begin(&recording, true);
         let events = player.run(&recording, &recording, None)?;
         player.end(cases);
-        for dialect in [Dialect::Native, Dialect::Adk] {
+        for &dialect in Dialect::ALL {
             let message = shown(player.driver.reply(), dialect);
             cases.extend(resumes(&recording, dialect, &message, false));
         }

@@ -3,6 +3,7 @@
 //! `web/conformance/streams.test.mjs` asks the real packages the same.
 
 use adk_bridge_protocol::chunk::Chunk;
+use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::message::fold::{Fold, FoldError};
 
@@ -26,7 +27,23 @@ fn conversations_with_answers() {
 fn check(cases: &[Case]) {
     assert!(!cases.is_empty());
     for case in cases {
-        assert_eq!(fold(case), case.message, "{}", case.name);
+        let mut folded = fold(case);
+        if case.dialect == Dialect::Held {
+            leave_speech_out(&mut folded);
+        }
+        assert_eq!(folded, case.message, "{}", case.name);
+    }
+}
+
+/// Dialect `held` adds how much speech the stream had.
+fn leave_speech_out(message: &mut Message) {
+    let Some(metadata) = &message.metadata else {
+        return;
+    };
+    let mut fields: serde_json::Map<String, serde_json::Value> = metadata.read().unwrap();
+    if fields.remove("audio").is_some() {
+        let rest = !fields.is_empty();
+        message.metadata = rest.then(|| serde_json::Value::Object(fields).into());
     }
 }
 

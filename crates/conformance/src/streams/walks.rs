@@ -2,8 +2,8 @@
 
 use adk_bridge_protocol::chunk::{Chunk, Sdk};
 use adk_bridge_protocol::dialect::Dialect;
-use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::message::fold::Fold;
+use adk_bridge_protocol::message::{Message, Part, ToolState};
 use adk_bridge_protocol::reply::{Audience, Runner};
 use adk_bridge_testkit::Random;
 use adk_bridge_testkit::sim::walk::{Act, agent, check, drain, perform};
@@ -18,7 +18,7 @@ pub(crate) fn write(cases: &mut Vec<Case>) {
     for seed in 0..WALKS {
         let mut random = Random::new(seed);
         let runner = random.pick(&[Runner::Bridge, Runner::Bridge, Runner::Remote]);
-        let dialect = random.pick(&[Dialect::Native, Dialect::Adk]);
+        let dialect = random.pick(Dialect::ALL);
         let mode = random.pick(&[
             Audience::Request,
             Audience::Request,
@@ -70,8 +70,20 @@ fn case(name: String, stream: &Stream, dialect: Dialect, sdk: Sdk) -> Case {
     }
     let message = fold.into_message();
     let messages = std::slice::from_ref(&message);
-    let client_may_send = predicates::complete_with_tool_calls(messages)
-        || predicates::complete_with_approval_responses(messages);
+    let client_may_send = match dialect {
+        // Next to an open client tool it sends earlier answers again, which the reply then holds.
+        Dialect::Held => {
+            let has_text = message
+                .parts
+                .iter()
+                .any(|part| matches!(part, Part::Text(_)));
+            !has_text && message.parts.iter().any(is_answered)
+        }
+        Dialect::Native | Dialect::Adk => {
+            predicates::complete_with_tool_calls(messages)
+                || predicates::complete_with_approval_responses(messages)
+        }
+    };
     Case {
         name,
         dialect,
@@ -82,6 +94,11 @@ fn case(name: String, stream: &Stream, dialect: Dialect, sdk: Sdk) -> Case {
         ends,
         client_may_send,
     }
+}
+
+fn is_answered(part: &Part) -> bool {
+    let answered = [ToolState::ApprovalResponded, ToolState::OutputAvailable];
+    matches!(part, Part::Tool(tool) if answered.contains(&tool.state))
 }
 
 fn act(random: &mut Random) -> Act {

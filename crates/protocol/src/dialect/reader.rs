@@ -4,10 +4,12 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::speech::Speech;
 use super::withheld::IMAGE;
-use super::{Addresses, Dialect, Images, State, View};
+use super::{Addresses, Dialect, Images, Rewritten, State, View};
 use crate::calls::Call;
 use crate::chunk::Chunk;
+use crate::json_text::Json;
 use crate::message::replay::{
     Cursor, catch_up, disown, emit_whole, finish_step, orphans, show_last_step, show_step, start,
 };
@@ -30,18 +32,21 @@ pub struct Reader {
     /// What it has, unless it simply gets every frame.
     cursor: Option<Cursor>,
     is_lagging: bool,
+    /// The model's speech in this turn.
+    speech: Speech,
     images: Option<Arc<dyn Images>>,
     addresses: Option<Arc<dyn Addresses>>,
 }
 
 impl Reader {
-    /// For a client; `may_ask` says whether the agent has tools that need approval.
-    pub fn new(dialect: Dialect, sdk: Sdk, may_ask: bool) -> Self {
+    /// For a client; `withholds` says whether the agent may leave something to it that text must not come before.
+    pub fn new(dialect: Dialect, sdk: Sdk, withholds: bool) -> Self {
         Self {
-            view: dialect.view(may_ask),
+            view: dialect.view(withholds),
             sdk,
             cursor: None,
             is_lagging: false,
+            speech: Speech::default(),
             images: None,
             addresses: None,
         }
@@ -130,24 +135,32 @@ impl Reader {
         }
         if !self.view.streams() {
             self.follow(reply, outbox, range, out);
-        } else if outbox.has_files() {
-            self.pass(outbox, range, out);
+        } else if outbox.has_files() || self.view.rewrites() {
+            self.pass(reply, outbox, range, out);
         } else {
             out.extend_from_slice(outbox.sse(range));
         }
     }
 
-    /// Copies frames, except for files.
-    fn pass(&self, outbox: &Outbox, range: Range<usize>, out: &mut Vec<u8>) {
+    /// Copies frames, except for files and what the view rewrites.
+    fn pass(&mut self, reply: &Reply, outbox: &Outbox, range: Range<usize>, out: &mut Vec<u8>) {
         for index in range {
-            match outbox.frames(index..index + 1)[0].kind {
+            let frame = &outbox.frames(index..index + 1)[0];
+            match frame.kind {
                 FrameKind::File(file) => {
                     let file = outbox.file(file);
                     let shown = self.view.file(file, self.images.as_deref());
                     let part = shown.unwrap_or_else(|| Part::File(file.clone()));
                     emit_whole(&part, &mut |chunk| self.write(chunk, out));
                 }
-                _ => out.extend_from_slice(outbox.sse(index..index + 1)),
+                FrameKind::Delta => out.extend_from_slice(outbox.sse(index..index + 1)),
+                FrameKind::Terminal if self.view.rewrites() => {
+                    self.add_missing_end(reply, out);
+                    self.forward(outbox.sse(index..index + 1), out);
+                }
+                FrameKind::Body | FrameKind::Transient | FrameKind::Terminal => {
+                    self.forward(outbox.sse(index..index + 1), out);
+                }
             }
         }
     }
@@ -158,11 +171,58 @@ impl Reader {
             match outbox.frames(index..index + 1)[0].kind {
                 FrameKind::Delta => {}
                 FrameKind::Body | FrameKind::File(_) => self.update(reply, out),
-                FrameKind::Transient => out.extend_from_slice(outbox.sse(index..index + 1)),
+                FrameKind::Transient => self.forward(outbox.sse(index..index + 1), out),
                 FrameKind::Terminal => {
                     self.finish(reply, outbox.sse(index..index + 1), out);
                 }
             }
+        }
+    }
+
+    /// Passes a frame on, in the view's form.
+    fn forward(&mut self, frame: &[u8], out: &mut Vec<u8>) {
+        if !self.view.rewrites() {
+            out.extend_from_slice(frame);
+            return;
+        }
+        let text = String::from_utf8_lossy(sse::payload(frame));
+        match Chunk::parse(&text) {
+            Ok(Chunk::Finish {
+                finish_reason,
+                message_metadata,
+            }) => {
+                let audio = self.speech.totals();
+                let message_metadata = audio.map_or(message_metadata.clone(), |audio| {
+                    let metadata = message_metadata.unwrap_or_else(Json::empty);
+                    Some(metadata.with("audio", &audio))
+                });
+                let finish = Chunk::Finish {
+                    finish_reason,
+                    message_metadata,
+                };
+                self.write(&finish, out);
+            }
+            Ok(chunk) => {
+                if let Chunk::Data(data) = &chunk {
+                    self.speech.count(data);
+                }
+                self.write(&chunk, out);
+            }
+            // Every frame was written from a chunk.
+            Err(_) => out.extend_from_slice(frame),
+        }
+    }
+
+    /// Writes the parts that the view adds to the stored message at its end.
+    fn add_missing_end(&self, reply: &Reply, out: &mut Vec<u8>) {
+        let stored = reply.snapshot();
+        let shown = self.message(reply);
+        let added = shown.parts.get(stored.parts.len()..).unwrap_or_default();
+        if !added.is_empty() {
+            let mut cursor = Cursor::all_of(&stored, false);
+            catch_up(&shown, &mut cursor, self.sdk, &mut |chunk| {
+                self.write(chunk, out)
+            });
         }
     }
 
@@ -197,7 +257,7 @@ impl Reader {
                 None => show_last_step(&ours, &mut emit),
             }
         }
-        out.extend_from_slice(terminal);
+        self.forward(terminal, out);
     }
 
     /// Writes what has changed in the message since the last update.
@@ -221,8 +281,19 @@ impl Reader {
         self.view.message(reply.snapshot(), &state)
     }
 
-    /// Writes a chunk; if it names a file, with the URL under which the client finds it.
+    /// Writes a chunk in the view's form; if it names a file, with the URL under which the client finds it.
     fn write(&self, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
+        if self.speech.is_recorded_in(chunk) {
+            return;
+        }
+        match self.view.rewritten(chunk) {
+            Rewritten::Unchanged => self.write_addressed(chunk, out),
+            Rewritten::Changed(chunk) => self.write_addressed(&chunk, out),
+            Rewritten::LeftOut => {}
+        }
+    }
+
+    fn write_addressed(&self, chunk: &Chunk<'_>, out: &mut Vec<u8>) {
         let client_url = |url: Cow<'_, str>| self.addresses.as_deref()?.client_url(&url);
         let Some(shown_url) = url_of(chunk).and_then(client_url) else {
             sse::chunk(out, chunk, self.sdk);
@@ -268,6 +339,7 @@ mod tests {
         let text = ("/api/files/1", "text/plain");
         let file = |(_, media_type): (&str, &str), url: &str| json!({"type": "file", "url": url, "mediaType": media_type, "providerMetadata": {"a": {"b": 1}}});
         let image = |field: &str, value: &str| json!({"type": "data-image", "data": {"mediaType": "image/png", field: value}});
+        let held = |value: &str| json!({"type": "data-image", "data": {"mediaType": "image/png", "data": value, "content": value}});
         let cases = [
             (Dialect::Native, inline, file(inline, inline.0)),
             (Dialect::Native, ours, file(ours, "https://me/api/files/1")),
@@ -277,6 +349,14 @@ mod tests {
             (Dialect::Adk, unread, image("url", "https://me/api/files/2")),
             (Dialect::Adk, elsewhere, image("url", elsewhere.0)),
             (Dialect::Adk, text, file(text, "https://me/api/files/1")),
+            (Dialect::Held, inline, held("AAEC")),
+            (Dialect::Held, ours, held("c3RvcmVk")),
+            (
+                Dialect::Held,
+                unread,
+                image("url", "https://me/api/files/2"),
+            ),
+            (Dialect::Held, text, file(text, "https://me/api/files/1")),
         ];
         for (dialect, (url, media_type), expected) in cases {
             let shown = shown(Reader::new(dialect, Sdk::default(), false), url, media_type);
@@ -290,8 +370,10 @@ mod tests {
 
     #[test]
     fn a_file_waits_where_the_agent_may_ask() {
-        let reader = Reader::new(Dialect::Adk, Sdk::default(), true);
-        assert_eq!(shown(reader, "/api/files/1", "image/png"), "");
+        for dialect in [Dialect::Adk, Dialect::Held] {
+            let reader = Reader::new(dialect, Sdk::default(), true);
+            assert_eq!(shown(reader, "/api/files/1", "image/png"), "");
+        }
     }
 
     #[derive(Debug)]

@@ -226,9 +226,8 @@ impl World {
             mode,
             now: Timestamp::default(),
             ids: Counter(0),
-            clients: [Dialect::Native, Dialect::Adk]
-                .into_iter()
-                .flat_map(|dialect| [Sdk::V6, Sdk::V7].map(|sdk| Client::new(dialect, sdk)))
+            clients: (Dialect::ALL.iter())
+                .flat_map(|&dialect| [Sdk::V6, Sdk::V7].map(|sdk| Client::new(dialect, sdk)))
                 .collect(),
             terminals: 0,
             continued: false,

@@ -215,8 +215,9 @@ impl ReplyEngine {
         older: Option<&Message>,
     ) -> Reader {
         let context = &self.context;
+        let base = options.base.in_dialect(options.dialect);
         let reader = Reader::new(options.dialect, options.sdk, context.tools.may_ask())
-            .with_addresses(context.addresses.for_reader(options.base, now()));
+            .with_addresses(context.addresses.for_reader(&base, now()));
         if !options.dialect.inlines_images() {
             return reader;
         }

@@ -77,7 +77,7 @@ impl Chats {
             user: user.to_owned(),
             chat_id: chat_id.to_owned(),
             dialect,
-            base: base.clone(),
+            base: base.in_dialect(dialect),
             places: shown.into_iter().map(|placed| placed.place).collect(),
             inlined,
         };

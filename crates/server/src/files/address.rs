@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use adk_bridge_protocol::dialect::Addresses as ClientAddresses;
+use adk_bridge_protocol::dialect::{Addresses as ClientAddresses, Dialect};
 use adk_bridge_protocol::time::Timestamp;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
@@ -27,15 +27,39 @@ const KEY_BYTES: usize = 32;
 
 /// What the URLs of a client begin with: an origin, or nothing if they are relative to its own page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Base(Option<Arc<str>>);
+pub struct Base {
+    origin: Option<Arc<str>>,
+    /// The origin under which the client reaches the bridge, if its URLs are relative.
+    own: Option<Arc<str>>,
+}
 
 impl Base {
     pub fn origin(origin: &str) -> Self {
-        Self(Some(origin.into()))
+        Self {
+            origin: Some(origin.into()),
+            own: None,
+        }
+    }
+
+    /// For URLs that are relative, unless a [dialect](Base::in_dialect) needs this origin in them.
+    pub fn relative(own: Option<Self>) -> Self {
+        Self {
+            origin: None,
+            own: own.and_then(|own| own.origin),
+        }
+    }
+
+    /// What URLs in this dialect begin with.
+    pub fn in_dialect(&self, dialect: Dialect) -> Self {
+        let own = self.own.clone().filter(|_| dialect.needs_absolute_urls());
+        Self {
+            origin: self.origin.clone().or(own),
+            own: None,
+        }
     }
 
     fn as_str(&self) -> &str {
-        self.0.as_deref().unwrap_or_default()
+        self.origin.as_deref().unwrap_or_default()
     }
 }
 

@@ -24,7 +24,7 @@ where
         Ok(match Chats::from_ref(state).shared().addresses.public() {
             Some(public) => public,
             None if is_elsewhere(headers) => own_origin(headers).unwrap_or_default(),
-            None => Self::default(),
+            None => Self::relative(own_origin(headers)),
         })
     }
 }

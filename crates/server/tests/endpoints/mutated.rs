@@ -184,7 +184,7 @@ fn request(random: &mut Random, chat: &str) -> Value {
         json!([message])
     };
     let trigger = random.pick(&["submit-message", "regenerate-message"]);
-    let dialect = random.pick(&["native", "adk"]);
+    let dialect = random.pick(&["native", "adk", "held"]);
     json!({"id": chat, "messages": messages, "trigger": trigger, "messageId": "u1", "dialect": dialect, "sdk": 7})
 }
 
@@ -296,7 +296,7 @@ fn path(random: &mut Random, chat: &str) -> String {
         4 => format!("/api/audit?chat={chat}&x=%{:02x}", random.byte()),
         5 => format!(
             "/api/chats/{chat}?dialect={}&sdk={}",
-            random.pick(&["adk", "native", "%00"]),
+            random.pick(&["adk", "held", "native", "%00"]),
             random.below(1000)
         ),
         6 => format!(

@@ -1,7 +1,7 @@
 //! The invariants that hold at every moment of a walk.
 
-use adk_bridge_protocol::approval::Approval;
-use adk_bridge_protocol::calls::{CallState, RunsOn, Settlement};
+use adk_bridge_protocol::approval::{Approval, ApprovalState};
+use adk_bridge_protocol::calls::{Call, CallState, RunsOn, Settlement};
 use adk_bridge_protocol::chunk::Chunk;
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::id::CallId;
@@ -84,20 +84,20 @@ impl Bridge {
         // A client that was cut off in the middle of a step already has its beginning.
         let begun = stream.prior.is_some() && steps == -1;
         assert!(steps == 0 || begun, "a step is left open\n{text}");
-        if self.dialect == Dialect::Adk && stream.waiting {
+        if self.dialect != Dialect::Native && stream.waiting {
             for chunk in &chunks {
                 let early = match chunk {
                     Chunk::TextStart { .. } | Chunk::ReasoningStart { .. } | Chunk::File { .. } => {
                         true
                     }
-                    // A confirmation that expired is over and says so; that does not apply to a call's output.
+                    // A question that expired is over and says so; that does not apply to a call's output.
                     Chunk::ToolOutputAvailable { tool_call_id, .. }
                     | Chunk::ToolOutputDenied { tool_call_id } => self
                         .driver
                         .reply()
                         .calls()
                         .by_id(&tool_call_id.as_ref().into())
-                        .is_some_and(|call| !self.is_left_to_client(call.step)),
+                        .is_some_and(|call| !self.is_left_to_client(call.step) && !has_expired(call)),
                     _ => false,
                 };
                 assert!(!early, "in an intermediate response: {chunk:?}\n{text}");
@@ -194,4 +194,9 @@ fn without_answers(message: &Message) -> Value {
         }
     }
     serde_json::to_value(&message).expect("a message is JSON")
+}
+
+fn has_expired(call: &Call) -> bool {
+    let state = call.approval.as_ref().map(|approval| &approval.state);
+    state == Some(&ApprovalState::Expired)
 }

@@ -116,14 +116,18 @@ impl Client {
         }
     }
 
-    /// Whether `sendAutomaticallyWhen` sends: both stock helpers for `native`, the required order of checks for `adk`.
+    /// Whether `sendAutomaticallyWhen` sends: both stock helpers for `native`, the required order of checks for `adk`
+    /// and `held`.
     pub fn would_send(&self, dialect: Dialect) -> bool {
         let messages = std::slice::from_ref(&self.message);
-        if dialect == Dialect::Adk && self.last_step_has_confirmation() {
-            return self.would_send_adk();
+        match dialect {
+            Dialect::Adk if self.last_step_has_confirmation() => self.would_send_adk(),
+            Dialect::Held => self.would_send_held(),
+            Dialect::Native | Dialect::Adk => {
+                predicates::complete_with_tool_calls(messages)
+                    || predicates::complete_with_approval_responses(messages)
+            }
         }
-        predicates::complete_with_tool_calls(messages)
-            || predicates::complete_with_approval_responses(messages)
     }
 
     fn last_step(&self) -> &[Part] {
@@ -168,6 +172,46 @@ impl Client {
                 && tool.state == ToolState::InputAvailable
                 && !self.is_denied(&tool.call_id)
         })
+    }
+
+    /// Whether it has the output of a tool.
+    pub(super) fn has_output(&self) -> bool {
+        self.tools()
+            .any(|tool| tool.state == ToolState::OutputAvailable)
+    }
+
+    /// The checks of docs/adr/0019 in their order, on the whole message.
+    fn would_send_held(&self) -> bool {
+        let has = |state: ToolState| self.tools().any(|tool| tool.state == state);
+        let has_text = (self.message.parts.iter()).any(|part| matches!(part, Part::Text(_)));
+        let is_asked = has(ToolState::ApprovalRequested);
+        let is_answered = has(ToolState::ApprovalResponded);
+        let has_output = self.has_output();
+        if has_text && (has_output || !is_asked && !is_answered) {
+            return false;
+        }
+        if !is_asked && !is_answered {
+            return has_output;
+        }
+        let waits_for_output = |tool: &ToolPart| {
+            tool.state == ToolState::ApprovalResponded
+                && is_client_tool(&tool.name)
+                && tool.approval.as_ref().and_then(|field| field.approved) == Some(true)
+        };
+        is_answered
+            && !is_asked
+            && !self.tools().any(waits_for_output)
+            && (has_output || !self.sent.contains(&self.answered()))
+            && !has(ToolState::OutputError)
+    }
+
+    /// The answered questions, unless exactly these were sent before.
+    pub fn unsent_answers(&self) -> Vec<(ApprovalId, bool)> {
+        let answered = self.answered();
+        match self.sent.contains(&answered) {
+            true => Vec::new(),
+            false => answered,
+        }
     }
 
     fn is_denied(&self, call_id: &CallId) -> bool {

@@ -98,6 +98,8 @@ pub struct Client {
     pub streaming: bool,
     pub failed: bool,
     pub requests: u32,
+    /// The decisions of each request: the predicate of `held` sends no set of them twice.
+    sent: Vec<Vec<(ApprovalId, bool)>>,
 }
 
 #[derive(Default)]
@@ -200,6 +202,7 @@ impl Bridge {
                 streaming: false,
                 failed: false,
                 requests: 0,
+                sent: Vec::new(),
             },
             consents: BTreeSet::new(),
             stopped: false,
@@ -219,6 +222,7 @@ impl Bridge {
     /// The client posts its message, as an auto-send does.
     pub fn post(&mut self) {
         let mine = self.client.message.clone();
+        self.client.sent.push(self.client.answered());
         let answers = answers_of(&mine);
         self.attach(Some(mine.clone()));
         self.feed(Input::Answers(&answers, Some(self.mode)));

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use adk_bridge_protocol::approval::ApprovalState;
 use adk_bridge_protocol::calls::{Call, CallState, RunsOn, Settlement};
+use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::event::REQUEST_CONFIRMATION;
 use adk_bridge_protocol::id::{ApprovalId, CallId};
 use adk_bridge_protocol::outbox::AuditKind;
-use adk_bridge_protocol::reply::{Answer, CloseReason, Runner};
+use adk_bridge_protocol::reply::{Answer, CloseReason, EndReason, Runner};
 use serde_json::{Value, json};
 
 use super::{AgentQuestion, Bridge, MINUTE, TOOLS};
@@ -231,13 +232,30 @@ pub fn check(bridge: &Bridge) {
         .last()
         .and_then(|stream| stream.stored.as_ref())
         == Some(bridge.driver.reply().message());
-    if up_to_date && bridge.client.would_send(bridge.dialect) {
+    if up_to_date && !may_repeat(bridge) && bridge.client.would_send(bridge.dialect) {
         assert!(
             bridge.client_has_news(),
             "the client would send without anything to say:\n{:#?}",
             serde_json::to_value(&bridge.client.message)
         );
     }
+}
+
+/// The predicate of `held` takes every output of a client tool for a new one; what it sends without news is held. It
+/// cannot see the end of a reply whose call still runs, but only looks at the last message. Nor can it see, after a reload,
+/// that a question was answered before.
+fn may_repeat(bridge: &Bridge) -> bool {
+    let reply = bridge.driver.reply();
+    let is_last = reply.ended() != Some(EndReason::Superseded);
+    let is_decided = |(id, _): &(ApprovalId, bool)| {
+        let mut asked = reply
+            .calls()
+            .iter()
+            .filter_map(|call| call.approval.as_ref());
+        asked.any(|approval| approval.id == *id && approval.verdict().is_some())
+    };
+    let again = bridge.client.unsent_answers().iter().any(is_decided);
+    bridge.dialect == Dialect::Held && (bridge.client.has_output() || !is_last || again)
 }
 
 /// Lets every part of the simulation act: the reply must end within a bounded number of requests.
@@ -262,10 +280,12 @@ pub fn drain(bridge: &mut Bridge) {
         if let Some(call) = pick(&bridge.client.tools_to_run(), 0) {
             bridge.client.put_output(&call, false);
         }
-        if !auto_send(bridge)
-            && !bridge.client.streaming
-            && bridge.client.requests_open().is_empty()
-        {
+        let sends = auto_send(bridge);
+        if sends && may_repeat(bridge) {
+            // As if what it sends had been held: not every audience of the simulation is.
+            bridge.pass_time(MINUTE);
+        }
+        if !sends && !bridge.client.streaming && bridge.client.requests_open().is_empty() {
             // This client cannot do anything, since it lost its place. Time settles what is open.
             bridge.pass_time(MINUTE);
             bridge.reload();

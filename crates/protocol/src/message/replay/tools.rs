@@ -7,7 +7,7 @@
 //! | the input | | | request | request, response | …, outcome |
 //! | the question | | | | response | response, outcome |
 //! | the decision | | | | | outcome |
-//! | the outcome | | | | | |
+//! | the outcome | | | | | outcome, if it is another one |
 //!
 //! A call that broke off while its input was arriving goes from the input so far to the outcome; a call that was
 //! refused for its input ends with that input.
@@ -75,6 +75,8 @@ pub(super) struct SeenCall {
     progress: Progress,
     /// The latest question: a tool may ask again after an answer.
     question: Option<ApprovalId>,
+    /// The outcome that it was sent: a dialect may have shown an earlier one while the reply went on.
+    outcome: Option<ToolState>,
 }
 
 impl SeenCall {
@@ -83,6 +85,7 @@ impl SeenCall {
         Self {
             progress: Progress::of(tool),
             question: question_of(tool).cloned(),
+            outcome: None,
         }
     }
 
@@ -100,6 +103,15 @@ impl SeenCall {
             }
         }
         self.progress = has.max(there_is);
+        if there_is == Progress::Settled {
+            let is_another = |shown: &ToolState| *shown != tool.state;
+            if has == there_is && self.outcome.as_ref().is_some_and(is_another) {
+                emit(&outcome(tool));
+            }
+            if has < there_is || self.outcome.is_some() {
+                self.outcome = Some(tool.state.clone());
+            }
+        }
     }
 
     /// Goes back to before the question that the reader was shown, if the call has a different one.

@@ -119,7 +119,8 @@ impl Task {
         let streamed = streamed.filter(|_| self.engine.has_open_turn());
         self.conversation.note_request(request, streamed);
         let (addresses, files) = (&self.context.addresses, &self.context.files);
-        attachments::keep_addresses(addresses, &request.base, &mut request.messages);
+        let base = request.base.in_dialect(request.dialect);
+        attachments::keep_addresses(addresses, &base, &mut request.messages);
         if let Some(theirs) = request.messages.last_mut()
             && let Some(ours) = self.conversation.find(&theirs.id)
         {

@@ -1,0 +1,5 @@
+import type { UIMessage } from 'ai';
+
+type Predicate = (state: { messages: UIMessage[] }) => boolean;
+
+export const PREDICATES: Record<'first' | 'later', () => Predicate>;
