@@ -128,6 +128,8 @@ pub struct Approval {
     #[serde(deserialize_with = "list::words")]
     pub tools: Vec<String>,
     pub timeout: Span,
+    /// Whether the tools of an ADK server may ask, which it does not report.
+    pub may_ask: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -335,6 +337,7 @@ impl Default for Approval {
         Self {
             tools: Vec::new(),
             timeout: Span(Duration::from_secs(5 * 60)),
+            may_ask: true,
         }
     }
 }

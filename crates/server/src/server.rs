@@ -457,19 +457,18 @@ fn toolbox(
         }
     });
     offered.client.extend(own);
-    match agent.memory() {
-        MemoryModel::Stateless => Ok(Toolbox::new(
-            offered.server,
-            offered.client,
-            approval,
-            limits,
-        )?),
+    let toolbox = match agent.memory() {
+        MemoryModel::Stateless => Toolbox::new(offered.server, offered.client, approval, limits)?,
         MemoryModel::Session => {
             let server = offered.server.iter().map(|tool| tool.spec());
             match server.chain(&offered.client).next() {
-                None => Ok(Toolbox::remote(approval.clone(), limits)),
-                Some(spec) => Err(StartError::OwnTools(spec.name.clone())),
+                None => Toolbox::remote(approval.clone(), limits),
+                Some(spec) => return Err(StartError::OwnTools(spec.name.clone())),
             }
         }
-    }
+    };
+    Ok(match config.approval.may_ask {
+        true => toolbox,
+        false => toolbox.that_never_asks()?,
+    })
 }

@@ -216,8 +216,12 @@ impl ReplyEngine {
     ) -> Reader {
         let context = &self.context;
         let base = options.base.in_dialect(options.dialect);
-        let reader = Reader::new(options.dialect, options.sdk, context.tools.may_ask())
-            .with_addresses(context.addresses.for_reader(&base, now()));
+        let reader = Reader::new(
+            options.dialect,
+            options.sdk,
+            context.tools.withholds(options.dialect),
+        )
+        .with_addresses(context.addresses.for_reader(&base, now()));
         if !options.dialect.inlines_images() {
             return reader;
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use adk_bridge_agents::tool::{ServerTool, ToolSpec};
 use adk_bridge_protocol::calls::RunsOn;
+use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::id::{ChatId, UserId};
 use adk_bridge_protocol::reply::{Limits, Policy, Runner, ToolRule};
 
@@ -15,6 +16,7 @@ pub struct Toolbox {
     runner: Runner,
     /// Tools of a remote agent that must not run without approval.
     guarded: Vec<String>,
+    may_ask: bool,
     limits: Limits,
 }
 
@@ -25,6 +27,8 @@ pub enum ToolboxError {
     Unknown(String),
     #[error("agent.client_tools: there is another tool named {0:?}")]
     Twice(String),
+    #[error("approval.may_ask: the tool {0:?} needs approval; remove this key")]
+    Asks(String),
 }
 
 impl Toolbox {
@@ -52,6 +56,7 @@ impl Toolbox {
             .map(|tool| (tool.spec().name.clone(), tool))
             .collect();
         Ok(Self {
+            may_ask: specs.iter().any(|spec| spec.needs_approval),
             specs,
             server,
             runner: Runner::Bridge,
@@ -67,7 +72,21 @@ impl Toolbox {
             server: HashMap::new(),
             runner: Runner::Remote,
             guarded,
+            may_ask: true,
             limits,
+        }
+    }
+
+    /// Says that the tools of a remote agent never ask, which the bridge cannot know.
+    pub fn that_never_asks(self) -> Result<Self, ToolboxError> {
+        let asks = self.specs.iter().filter(|spec| spec.needs_approval);
+        let mut asks = asks.map(|spec| &spec.name).chain(&self.guarded);
+        match asks.next() {
+            Some(name) => Err(ToolboxError::Asks(name.clone())),
+            None => Ok(Self {
+                may_ask: false,
+                ..self
+            }),
         }
     }
 
@@ -75,9 +94,11 @@ impl Toolbox {
         &self.specs
     }
 
-    /// Whether a reply may ever ask a human, so that dialect `adk` has to withhold content.
-    pub fn may_ask(&self) -> bool {
-        self.runner == Runner::Remote || self.specs.iter().any(|spec| spec.needs_approval)
+    /// Whether clients of this dialect have to be kept from taking text or outcomes for the end of an answer: those of
+    /// `held` would keep the output of a client tool to themselves.
+    pub fn withholds(&self, dialect: Dialect) -> bool {
+        let mut runners = self.specs.iter().map(|spec| spec.runs_on);
+        self.may_ask || dialect == Dialect::Held && runners.any(|on| on == RunsOn::Client)
     }
 
     /// Whether a tool of a remote agent must not run without approval.

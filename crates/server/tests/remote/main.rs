@@ -7,6 +7,7 @@
 //! | `decided` | what an agent is sent when a user decides one of two questions and sends a new message |
 //! | `leaks` | agents that quote what they were sent |
 //! | `silence` | agents that do not come to an end |
+//! | `streaming` | when the words of an agent reach a client |
 //! | `history` | histories that front ends change, and what the model is sent of them |
 //! | `requests` | what the bridge sends, and what it does not |
 
@@ -23,3 +24,4 @@ mod hostile;
 mod leaks;
 mod requests;
 mod silence;
+mod streaming;
