@@ -98,16 +98,19 @@ pub struct Credit {
     pub permit: OwnedSemaphorePermit,
     /// What the client calls the request.
     pub request_id: Option<String>,
+    /// Whether the request is a `message`, which is answered by a turn.
+    pub is_message: bool,
     /// The bytes that the request takes until then, unless they are counted elsewhere.
     pub waiting: Option<TallyEntry>,
 }
 
 /// What a chat sends to a live connection.
 pub enum Outgoing {
-    /// A turn, until its answer ends.
+    /// A turn, until its answer ends. `is_asked`: whether a request of the client began or continues it.
     Turn {
         turn: u16,
         answer: Answer,
+        is_asked: bool,
     },
     /// What the client missed: not a turn, only its chunks.
     Missed(Answer),
@@ -188,6 +191,8 @@ pub struct LiveClient {
     out: mpsc::Sender<Outgoing>,
     /// Whether it reads the turn that is open.
     reads: bool,
+    /// Whether it asked for that turn.
+    is_asked: bool,
     /// The message that it has in full, if there is one.
     shown: Option<MessageId>,
     /// The last answer that it was sent; if that was given up, the client does not have all of it.
@@ -209,6 +214,7 @@ impl LiveClient {
             base,
             out,
             reads: false,
+            is_asked: false,
             shown: None,
             last: None,
         }
@@ -239,6 +245,12 @@ impl LiveClient {
     /// Whether it reads the open turn and was not given up.
     pub(super) fn reads_to_the_end(&self) -> bool {
         self.reads && !self.is_given_up()
+    }
+
+    /// Whether the answer to a request can continue the turn that it reads. Clients of dialect `held` see only what follows
+    /// their request.
+    pub(super) fn reads_on(&self) -> bool {
+        self.reads_to_the_end() && (self.is_asked || self.dialect != Dialect::Held)
     }
 
     /// Whether its last answer ended early because too much was unread.
@@ -354,15 +366,30 @@ impl LiveClients {
         }
     }
 
-    /// Sends the client the stream of a turn. `message`: the message that the turn continues, if it stays open.
+    /// Sends the client the stream of a turn that it asked for. `message`: the message that the turn continues, if it
+    /// stays open.
+    pub(super) fn answer_turn(&mut self, answer: Answer, message: Option<&MessageId>) {
+        self.send_turn(answer, message, true);
+    }
+
+    /// The same for a turn that the client did not ask for.
     pub(super) fn begin_turn(&mut self, answer: Answer, message: Option<&MessageId>) {
+        self.send_turn(answer, message, false);
+    }
+
+    fn send_turn(&mut self, answer: Answer, message: Option<&MessageId>, is_asked: bool) {
         self.turn = self.turn.wrapping_add(1);
         let turn = self.turn();
         if let Some(client) = &mut self.attached {
             client.last = Some(answer.unread().clone());
-            client.send(Outgoing::Turn { turn, answer });
+            client.send(Outgoing::Turn {
+                turn,
+                answer,
+                is_asked,
+            });
             if let Some(id) = message {
                 client.reads = true;
+                client.is_asked = is_asked;
                 client.shown = Some(id.to_owned());
             }
         }

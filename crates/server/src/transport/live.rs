@@ -9,13 +9,15 @@
 //!   binary frame ◀─ data-pcm, where the client asked for binary audio
 //! ```
 //!
+//! Clients of dialect `held` know only the stream that their `message` opened: what began without them ends for them with
+//! their next message, and a refusal is a stream of its own.
+//!
 //! One loop reads and writes, so nothing is read from a client that takes nothing; credits limit the requests in
 //! progress. Everything here belongs to the connection, except the chat's own view of it.
 
 mod meter;
 mod stream;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use adk_bridge_protocol::chunk::Chunk;
@@ -54,10 +56,8 @@ use crate::files::address::Base;
 use crate::parsing;
 use crate::sockets::Place;
 use meter::Meter;
-use stream::{Event, Stream};
+use stream::{Event, Stream, Streams};
 
-/// How many turns may wait to be written; a client that lags so far has no use for more.
-const MAX_TURNS: usize = 16;
 /// When clients reconnect after a restart, spread so that they do not all come at once.
 const RECONNECT_MS: std::ops::Range<u64> = 500..2_000;
 
@@ -157,7 +157,7 @@ async fn serve(
                 credit: None,
                 wire: AudioWire::default(),
                 meter: Meter::new(limits, Instant::now()),
-                streams: VecDeque::new(),
+                streams: Streams::default(),
                 silenced: None,
                 sequence: 0,
                 written: WrittenMessages::default(),
@@ -185,8 +185,7 @@ struct Connection<'s> {
     credit: Option<OwnedSemaphorePermit>,
     wire: AudioWire,
     meter: Meter,
-    /// The first is being written.
-    streams: VecDeque<Stream>,
+    streams: Streams,
     /// The turn whose audio is discarded.
     silenced: Option<u16>,
     /// Counts binary frames.
@@ -229,12 +228,12 @@ impl Connection<'_> {
                     Some(outgoing) => Box::pin(self.pass_on(outgoing)).await?,
                     None => return Err(SocketEnd::Close(Close::INTERNAL)),
                 },
-                () = stream::arrival(&mut self.streams) => {
+                () = self.streams.arrival() => {
                     // An interruption is sent before the end of the turn that it cuts.
                     while let Ok(outgoing) = self.outgoing.try_recv() {
                         Box::pin(self.pass_on(outgoing)).await?;
                     }
-                    if let Some(piece) = stream::arrived(&mut self.streams) {
+                    if let Some(piece) = self.streams.arrived() {
                         self.write(piece).await?;
                     }
                 }
@@ -251,11 +250,13 @@ impl Connection<'_> {
     async fn take(&mut self, incoming: Incoming) -> Result<(), SocketEnd> {
         let mut request_id = None;
         let bytes = incoming.len();
+        let mut is_message = false;
         let ask = match incoming {
             Incoming::Text(text) => match read_frame(text).await {
                 Ok(frame) => {
                     if let ClientFrame::Message(message) = &frame {
                         request_id = message.request_id();
+                        is_message = true;
                     }
                     self.understand(frame, request_id.as_deref()).await?
                 }
@@ -286,7 +287,12 @@ impl Connection<'_> {
         }
         let (ask, waiting) = match count(ask, bytes, self.socket.waiting()) {
             Ok(counted) => counted,
-            Err(refusal) => return self.refuse(&refusal.into(), request_id.as_deref()).await,
+            Err(refusal) => {
+                let request_id = request_id.as_deref();
+                return self
+                    .refuse_request(&refusal.into(), request_id, is_message)
+                    .await;
+            }
         };
         let Some(permit) = self.credit.take() else {
             return Ok(()); // Frames are read only with a credit at hand.
@@ -294,6 +300,7 @@ impl Connection<'_> {
         let credit = Credit {
             permit,
             request_id,
+            is_message,
             waiting,
         };
         self.ask(ask, credit).await
@@ -322,13 +329,18 @@ impl Connection<'_> {
         request_id: Option<&str>,
     ) -> Result<Option<LiveAsk>, SocketEnd> {
         let ask = match frame {
-            ClientFrame::Message(message) => match self.request_of(message) {
-                Ok(request) => LiveAsk::Message(Box::new(request)),
-                Err(error) => {
-                    self.refuse(&error, request_id).await?;
-                    return Ok(None);
+            ClientFrame::Message(message) => {
+                if self.client.dialect == Dialect::Held {
+                    self.streams.drop_unasked();
                 }
-            },
+                match self.request_of(message) {
+                    Ok(request) => LiveAsk::Message(Box::new(request)),
+                    Err(error) => {
+                        self.refuse_request(&error, request_id, true).await?;
+                        return Ok(None);
+                    }
+                }
+            }
             ClientFrame::ToolResult(result) => LiveAsk::ToolResult(Box::new(result)),
             ClientFrame::Interrupt { .. } => LiveAsk::Interrupt,
             ClientFrame::AudioControl(action) => LiveAsk::Input(LiveInput::AudioControl(action)),
@@ -386,18 +398,23 @@ impl Connection<'_> {
 
     async fn pass_on(&mut self, outgoing: Outgoing) -> Result<(), SocketEnd> {
         match outgoing {
-            Outgoing::Turn { turn, answer } => self.queue(Stream::of_turn(turn, answer)),
+            Outgoing::Turn {
+                turn,
+                answer,
+                is_asked,
+            } => self.queue(Stream::of_turn(turn, answer, is_asked)),
             Outgoing::Missed(answer) => self.queue(Stream::missed(answer)),
             // Its credit is returned when the client has its answer.
             Outgoing::Refused { error, credit } => {
                 let request_id = credit.request_id.as_deref();
-                self.refuse(&error.into(), request_id).await
+                self.refuse_request(&error.into(), request_id, credit.is_message)
+                    .await
             }
             Outgoing::Failed(error) => self.refuse(&error.into(), None).await,
             Outgoing::Interrupted { turn } => {
                 self.silenced = Some(turn);
                 // The text before it is short, so it is sent first.
-                while let Some(piece) = stream::before_the_end(&mut self.streams, turn) {
+                while let Some(piece) = self.streams.before_the_end(turn) {
                     self.write(Some(piece)).await?;
                 }
                 self.control(&ControlFrame::Interrupted { turn }).await
@@ -410,22 +427,21 @@ impl Connection<'_> {
     }
 
     fn queue(&mut self, stream: Stream) -> Result<(), SocketEnd> {
-        if self.streams.len() >= MAX_TURNS {
-            return Err(SocketEnd::Close(Close::TIMEOUT));
+        match self.streams.push(stream) {
+            true => Ok(()),
+            false => Err(SocketEnd::Close(Close::TIMEOUT)),
         }
-        self.streams.push_back(stream);
-        Ok(())
     }
 
     /// Writes one piece of the first stream, or its end.
     async fn write(&mut self, piece: Option<Bytes>) -> Result<(), SocketEnd> {
-        let Some(stream) = self.streams.front_mut() else {
+        let Some(stream) = self.streams.first() else {
             return Ok(());
         };
-        let turn = stream.turn;
+        let (turn, is_dropped) = (stream.turn, stream.is_dropped);
         let Some(piece) = piece else {
             let is_whole = stream.is_done;
-            self.streams.pop_front();
+            self.streams.end_first();
             // The turn continues without a reader that was given up.
             if !is_whole {
                 return Err(SocketEnd::Close(Close::TIMEOUT));
@@ -443,14 +459,17 @@ impl Connection<'_> {
         for event in stream::events(&piece, self.wire) {
             match event {
                 Event::Done(event) => {
-                    self.socket.feed(text(event)?).await?;
-                    if let Some(stream) = self.streams.front_mut() {
+                    if !is_dropped {
+                        self.socket.feed(text(event)?).await?;
+                    }
+                    if let Some(stream) = self.streams.first() {
                         stream.is_done = true;
-                        if let Some(message) = stream.whole_message() {
+                        if let Some(message) = stream.whole_message().filter(|_| !is_dropped) {
                             self.written.note(message);
                         }
                     }
                 }
+                Event::Chunk(_) | Event::Audio { .. } if is_dropped => {}
                 Event::Chunk(event) => self.socket.feed(text(event)?).await?,
                 Event::Audio { turn, .. } if self.silenced == Some(turn) => {}
                 Event::Audio {
@@ -491,6 +510,25 @@ impl Connection<'_> {
         self.control(&frame).await
     }
 
+    /// Refuses a request. The front end of a `message` may see only streams.
+    async fn refuse_request(
+        &mut self,
+        error: &AppError,
+        request_id: Option<&str>,
+        is_message: bool,
+    ) -> Result<(), SocketEnd> {
+        self.refuse(error, request_id).await?;
+        let sees_streams = is_message && self.client.dialect == Dialect::Held;
+        if !sees_streams || self.streams.has_asked() {
+            return Ok(());
+        }
+        self.streams.note_refused();
+        let mut event = Vec::new();
+        sse::chunk(&mut event, &Chunk::error(&error.message), self.client.sdk);
+        self.socket.send(text(event)?).await?;
+        self.socket.send(text(sse::DONE)?).await
+    }
+
     async fn control(&mut self, frame: &ControlFrame<'_>) -> Result<(), SocketEnd> {
         let mut bytes = Vec::new();
         frame.write(&mut bytes);
@@ -505,8 +543,8 @@ impl Connection<'_> {
             }
         }
         while !self.streams.is_empty() {
-            stream::arrival(&mut self.streams).await;
-            if let Some(piece) = stream::arrived(&mut self.streams) {
+            self.streams.arrival().await;
+            if let Some(piece) = self.streams.arrived() {
                 self.write(piece).await?;
             }
         }

@@ -106,7 +106,7 @@ impl Task {
             Ok(answer) => {
                 self.holds.end_of(connection);
                 let id = self.engine.message_id().filter(|_| lasts);
-                self.live.begin_turn(answer, id);
+                self.live.answer_turn(answer, id);
             }
             Err(error) => self.live.send(Outgoing::Refused { error, credit }),
         }
@@ -194,7 +194,7 @@ impl Task {
             false => self.engine.attach(reader, None),
         };
         if let Some(answer) = answer {
-            self.live.begin_turn(answer, self.engine.message_id());
+            self.live.answer_turn(answer, self.engine.message_id());
         }
     }
 

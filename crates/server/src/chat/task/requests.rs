@@ -160,7 +160,7 @@ impl Task {
             AnswerTo::Request(_) => false,
             AnswerTo::Live { connection, .. } => {
                 let client = self.live.attached_by(*connection);
-                client.is_some_and(LiveClient::reads_to_the_end)
+                client.is_some_and(LiveClient::reads_on)
             }
         }
     }

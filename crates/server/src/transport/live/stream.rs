@@ -13,23 +13,32 @@ use serde::Deserialize;
 
 use crate::chat::readers::Answer;
 
+/// How many turns may wait to be written; a client that lags so far has no use for more.
+const MAX_TURNS: usize = 16;
+
 pub(super) struct Stream {
     /// `None` for a replay of what the client missed, which is not a turn.
     pub(super) turn: Option<u16>,
     pub(super) has_begun: bool,
-    /// Whether its `[DONE]` has been written.
+    /// Whether its `[DONE]` has come.
     pub(super) is_done: bool,
+    /// Whether a request of the client began it.
+    pub(super) is_asked: bool,
+    /// Whether the rest of it is not written.
+    pub(super) is_dropped: bool,
     /// What has arrived next, if anything: a piece, or the end.
     held: Option<Option<Bytes>>,
     answer: Answer,
 }
 
 impl Stream {
-    pub(super) fn of_turn(turn: u16, answer: Answer) -> Self {
+    pub(super) fn of_turn(turn: u16, answer: Answer, is_asked: bool) -> Self {
         Self {
             turn: Some(turn),
             has_begun: false,
             is_done: false,
+            is_asked,
+            is_dropped: false,
             held: None,
             answer,
         }
@@ -38,7 +47,7 @@ impl Stream {
     pub(super) fn missed(answer: Answer) -> Self {
         Self {
             turn: None,
-            ..Self::of_turn(0, answer)
+            ..Self::of_turn(0, answer, false)
         }
     }
 
@@ -48,29 +57,83 @@ impl Stream {
     }
 }
 
-/// Waits until the first stream has a piece or has ended. Cancel-safe.
-pub(super) async fn arrival(streams: &mut VecDeque<Stream>) {
-    match streams.front_mut() {
-        Some(stream) if stream.held.is_none() => stream.held = Some(stream.answer.recv().await),
-        Some(_) => {}
-        None => pending().await,
-    }
+/// The streams of a connection, in their order.
+#[derive(Default)]
+pub(super) struct Streams {
+    queue: VecDeque<Stream>,
+    /// Whether a client that sees only its own streams waits for one.
+    awaits_own: bool,
 }
 
-/// What has arrived: a piece of the first stream, or its end.
-pub(super) fn arrived(streams: &mut VecDeque<Stream>) -> Option<Option<Bytes>> {
-    streams.front_mut()?.held.take()
-}
-
-/// The next piece of this turn that was sent before the turn ended.
-pub(super) fn before_the_end(streams: &mut VecDeque<Stream>, turn: u16) -> Option<Bytes> {
-    let stream = streams.front_mut().filter(|it| it.turn == Some(turn))?;
-    if stream.held.is_none() {
-        stream.held = stream.answer.try_recv().map(Some);
+impl Streams {
+    /// Adds a stream; false if too many wait to be written.
+    pub(super) fn push(&mut self, mut stream: Stream) -> bool {
+        match stream.is_asked {
+            true => self.awaits_own = false,
+            false => stream.is_dropped = self.awaits_own,
+        }
+        if self.queue.len() >= MAX_TURNS {
+            return false;
+        }
+        self.queue.push_back(stream);
+        true
     }
-    match &stream.held {
-        Some(Some(piece)) if !piece.ends_with(sse::DONE) => stream.held.take().flatten(),
-        _ => None,
+
+    /// The stream that is being written.
+    pub(super) fn first(&mut self) -> Option<&mut Stream> {
+        self.queue.front_mut()
+    }
+
+    pub(super) fn end_first(&mut self) {
+        self.queue.pop_front();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Ends, for a client that has just asked for a stream and sees no other, what began without it.
+    pub(super) fn drop_unasked(&mut self) {
+        for stream in self.queue.iter_mut().filter(|it| !it.is_asked) {
+            stream.is_dropped = true;
+        }
+        self.awaits_own = !self.has_asked();
+    }
+
+    /// Whether a stream that the client asked for has not ended.
+    pub(super) fn has_asked(&self) -> bool {
+        self.queue.iter().any(|it| it.is_asked && !it.is_done)
+    }
+
+    /// Notes that the client gets no stream for its request.
+    pub(super) fn note_refused(&mut self) {
+        self.awaits_own = false;
+    }
+
+    /// Waits until the first stream has a piece or has ended. Cancel-safe.
+    pub(super) async fn arrival(&mut self) {
+        match self.queue.front_mut() {
+            Some(stream) if stream.held.is_none() => stream.held = Some(stream.answer.recv().await),
+            Some(_) => {}
+            None => pending().await,
+        }
+    }
+
+    /// What has arrived: a piece of the first stream, or its end.
+    pub(super) fn arrived(&mut self) -> Option<Option<Bytes>> {
+        self.queue.front_mut()?.held.take()
+    }
+
+    /// The next piece of this turn that was sent before the turn ended.
+    pub(super) fn before_the_end(&mut self, turn: u16) -> Option<Bytes> {
+        let stream = self.queue.front_mut().filter(|it| it.turn == Some(turn))?;
+        if stream.held.is_none() {
+            stream.held = stream.answer.try_recv().map(Some);
+        }
+        match &stream.held {
+            Some(Some(piece)) if !piece.ends_with(sse::DONE) => stream.held.take().flatten(),
+            _ => None,
+        }
     }
 }
 
@@ -177,18 +240,47 @@ mod tests {
         }
         drop(sink);
         let answer = Answer::for_tests(answer, &"m".into());
-        let mut streams = VecDeque::from([Stream::of_turn(3, answer)]);
-        assert_eq!(before_the_end(&mut streams, 2), None);
-        arrival(&mut streams).await;
+        let mut streams = Streams::default();
+        assert!(streams.push(Stream::of_turn(3, answer, true)));
+        assert_eq!(streams.before_the_end(2), None);
+        streams.arrival().await;
         for piece in said {
-            assert_eq!(before_the_end(&mut streams, 3), Some(piece));
+            assert_eq!(streams.before_the_end(3), Some(piece));
         }
-        assert_eq!(before_the_end(&mut streams, 3), None);
-        arrival(&mut streams).await;
-        assert_eq!(arrived(&mut streams), Some(Some(end)));
-        arrival(&mut streams).await;
-        assert_eq!(before_the_end(&mut streams, 3), None);
-        assert_eq!(arrived(&mut streams), Some(None));
+        assert_eq!(streams.before_the_end(3), None);
+        streams.arrival().await;
+        assert_eq!(streams.arrived(), Some(Some(end)));
+        streams.arrival().await;
+        assert_eq!(streams.before_the_end(3), None);
+        assert_eq!(streams.arrived(), Some(None));
+    }
+
+    #[test]
+    fn what_began_without_a_client_ends_with_its_request() {
+        let stream = |is_asked| {
+            let answer = Answer::for_tests(tokio::sync::mpsc::channel(1).1, &"m".into());
+            Stream::of_turn(1, answer, is_asked)
+        };
+        let dropped = |streams: &Streams| -> Vec<bool> {
+            streams.queue.iter().map(|it| it.is_dropped).collect()
+        };
+        let mut streams = Streams::default();
+        streams.push(stream(false));
+        streams.drop_unasked();
+        // Under way while the request was.
+        streams.push(stream(false));
+        streams.push(stream(true));
+        streams.push(stream(false));
+        assert_eq!(dropped(&streams), [true, true, false, false]);
+        // The answer to a second request continues the stream of the first.
+        streams.drop_unasked();
+        streams.push(stream(false));
+        assert_eq!(dropped(&streams), [true, true, false, true, false]);
+        let mut refused = Streams::default();
+        refused.drop_unasked();
+        refused.note_refused();
+        refused.push(stream(false));
+        assert_eq!(dropped(&refused), [false]);
     }
 
     #[test]
