@@ -14,6 +14,10 @@ use crate::id::CallId;
 use crate::json_text::Json;
 use crate::message::{Message, Part};
 
+/// Metadata of an agent's own, and how much of it is shown: it is a note on the message, and sent with every request.
+const CUSTOM: &str = "customMetadata";
+const MAX_CUSTOM_BYTES: usize = 16 * 1024;
+
 /// The metadata of one reply, gathered over its model calls.
 #[derive(Debug, Default)]
 pub struct Metadata {
@@ -105,9 +109,13 @@ impl Metadata {
         for (key, raw) in [
             ("groundingMetadata", &event.grounding_metadata),
             ("citationMetadata", &event.citation_metadata),
-            ("customMetadata", &event.custom_metadata),
+            (CUSTOM, &event.custom_metadata),
         ] {
-            if let Some(value) = read::<Json>(raw.as_ref())
+            let value = read::<Json>(raw.as_ref()).map(|value| match key {
+                CUSTOM => custom(&value),
+                _ => value,
+            });
+            if let Some(value) = value
                 && value.text() != "{}"
             {
                 self.set(key, value);
@@ -304,6 +312,21 @@ pub fn sources_of(event: &Event<'_>) -> Vec<Source> {
         }
     }
     sources
+}
+
+/// Metadata of an agent's own, without what repeats the conversation: ADK adds whole requests and responses to the answers
+/// of an agent behind A2A.
+fn custom(value: &Json) -> Json {
+    let is_payload = |name: &str| matches!(name, "a2a:request" | "a2a:response");
+    let mut room = MAX_CUSTOM_BYTES;
+    let mut fields = Fields::of(value).0;
+    fields.retain(|(name, value)| {
+        let bytes = name.len() + value.text().len();
+        let fits = !is_payload(name) && bytes <= room;
+        room -= if fits { bytes } else { 0 };
+        fits
+    });
+    Fields(fields).object()
 }
 
 fn source(value: &Value) -> Option<Source> {

@@ -9,6 +9,7 @@
 //! | `silence` | agents that do not come to an end |
 //! | `streaming` | when the words of an agent reach a client |
 //! | `history` | histories that front ends change, and what the model is sent of them |
+//! | `shown` | reasons, names and agents that a user must see |
 //! | `requests` | what the bridge sends, and what it does not |
 
 #![cfg(feature = "demo")]
@@ -23,5 +24,6 @@ mod history;
 mod hostile;
 mod leaks;
 mod requests;
+mod shown;
 mod silence;
 mod streaming;

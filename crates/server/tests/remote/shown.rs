@@ -1,0 +1,65 @@
+//! What a user is shown of answers that are not plain text: reasons, names of files, agents that take over.
+
+use serde_json::{Value, json};
+
+use crate::stand_in::{StandIn, events, well};
+use crate::support::Bridge;
+
+/// What an ADK server sends, and what a front end must get.
+struct Case {
+    name: &'static str,
+    sent: String,
+    shown: &'static [&'static str],
+    hidden: &'static [&'static str],
+}
+
+fn line(event: &Value) -> String {
+    format!("data: {event}\n\n")
+}
+
+fn part(part: &Value) -> Value {
+    json!({"author": "app", "content": {"role": "model", "parts": [part]}})
+}
+
+fn cases() -> Vec<Case> {
+    let payload = "x".repeat(2_000);
+    let mut through_a2a = part(&json!({"text": "hello"}));
+    through_a2a["customMetadata"] = json!({"a2a:task_id": "t1", "a2a:request": payload, "a2a:response": {"x": payload}, "mine": 1});
+    vec![
+        Case {
+            name: "whole payloads of A2A",
+            sent: line(&through_a2a),
+            shown: &["hello", r#""customMetadata":{"a2a:task_id":"t1","mine":1}"#],
+            hidden: &["xxxx"],
+        },
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_a_user_needs_is_dropped() {
+    let stand_in = StandIn::start(|asked| {
+        let text = asked.body.to_string();
+        match asked.path.as_str() {
+            "/run_sse" => {
+                let case = cases().into_iter().find(|case| text.contains(case.name));
+                events(case.map(|case| case.sent).unwrap_or_default())
+            }
+            _ => well(asked),
+        }
+    })
+    .await;
+    let bridge = Bridge::configured(&stand_in.toml());
+    for (number, case) in cases().iter().enumerate() {
+        let chat = format!("c{number}");
+        let stream = bridge.ask(&chat, case.name).await.events().await.concat();
+        let stored = bridge.get(&format!("/api/chats/{chat}")).await;
+        let stored = String::from_utf8_lossy(&stored.body).into_owned();
+        for shown in case.shown {
+            assert!(stream.contains(shown), "{}: {shown} in {stream}", case.name);
+        }
+        for hidden in case.hidden {
+            let found = stream.contains(hidden) || stored.contains(hidden);
+            assert!(!found, "{}: {hidden} in {stream} {stored}", case.name);
+        }
+    }
+}
