@@ -1,5 +1,6 @@
 //! One run of an ADK server: its events as they come, and the artifacts that they name.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +8,13 @@ use std::time::Duration;
 use adk_bridge_protocol::event::Event;
 use adk_bridge_protocol::wire::sse::{Ending, MAX_EVENT_BYTES, SseError, SseParser};
 use bytes::Bytes;
+use serde_json::value::{RawValue, to_raw_value};
 
 use super::RunStart;
 use super::artifact::{Artifacts, MAX_ARTIFACTS, Place};
 use super::client::AdkClient;
 use crate::agent::{AgentRun, BoxFuture, EventSink};
-use crate::error::{AgentError, place_in_event};
+use crate::error::{AgentError, place_in_event, shortened};
 use crate::silence::Patience;
 
 /// How many complete events one run may have, and how long they may be together: each is stored, and real agents stay
@@ -134,10 +136,16 @@ impl AgentRun for AdkRun {
                 // Some servers mark the end.
                 Err(_) if matches!(event.data.trim(), "" | "[DONE]") => {}
                 // The run continues: its tools may be running.
-                Err(error) => {
-                    self.unreadable
-                        .get_or_insert_with(|| place_in_event(&error));
-                }
+                Err(error) => match unescaped_error(event.data) {
+                    Some(said) => sink(&Event {
+                        error: Some(Cow::Owned(said)),
+                        ..Event::default()
+                    }),
+                    None => {
+                        self.unreadable
+                            .get_or_insert_with(|| place_in_event(&error));
+                    }
+                },
             }
         }
     }
@@ -168,8 +176,51 @@ impl AgentRun for AdkRun {
     }
 }
 
+/// The failure of a run as google-adk before 1.25 writes it: `{"error": "WORDS"}` with the words as they are. Quotes make it
+/// invalid, and a line break ends it.
+fn unescaped_error(line: &str) -> Option<Box<RawValue>> {
+    let rest = line.trim().strip_prefix('{')?.trim_start();
+    let rest = rest.strip_prefix("\"error\"")?.trim_start();
+    let rest = rest.strip_prefix(':')?.trim_start();
+    let words = rest.strip_prefix('"')?;
+    let words = words.strip_suffix('}').map_or(words, str::trim_end);
+    let words = words.strip_suffix('"').unwrap_or(words);
+    to_raw_value(&shortened(words.trim())).ok()
+}
+
 impl std::fmt::Debug for AdkRun {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("AdkRun").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_that_was_not_escaped_is_read() {
+        for (line, words) in [
+            (
+                r#"{"error": "Model "x" is unknown"}"#,
+                Some(r#"Model "x" is unknown"#),
+            ),
+            (
+                r#"{"error": "the first of two lines"#,
+                Some("the first of two lines"),
+            ),
+            (r#" { "error" : "C:\new"} "#, Some(r"C:\new")),
+            (r#"{"error": "he said "stop""}"#, Some(r#"he said "stop""#)),
+            (r#"{"error": {"a": }"#, None),
+            (r#"{"errors": "x"#, None),
+            (r#"{"content": "error"#, None),
+            ("", None),
+        ] {
+            let read =
+                unescaped_error(line).map(|raw| serde_json::from_str::<String>(raw.get()).unwrap());
+            assert_eq!(read.as_deref(), words, "{line}");
+        }
+        let long = format!("{{\"error\": \"{}", "x".repeat(100_000));
+        assert!(unescaped_error(&long).unwrap().get().len() < 1_000);
     }
 }

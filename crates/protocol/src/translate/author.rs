@@ -125,6 +125,12 @@ impl Author {
         }
     }
 
+    /// Whether it has said or shown anything in its model call.
+    pub(super) fn has_streamed(&self) -> bool {
+        let texts = self.text != Streamed::default() || self.thought != Streamed::default();
+        texts || self.files > 0 || self.codes > 0
+    }
+
     pub(super) fn forget_streamed(&mut self) {
         self.text = Streamed::default();
         self.thought = Streamed::default();

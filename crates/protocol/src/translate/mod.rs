@@ -124,6 +124,7 @@ impl Translator {
         {
             emitter.emit(&open.end());
         }
+        self.note_error(event);
         let repeated = !partial && self.is_repeat(event);
         if !event.is_from_user() && !repeated {
             let parts = event.parts();
@@ -251,8 +252,17 @@ impl Translator {
         if let Some(reason) = event.finish_reason.as_deref() {
             self.outcome.finish = Some(FinishReason::from_agent(reason));
         }
+    }
+
+    /// Notes the failure that an event reports. An answer that was stopped before it said anything has only its reason to
+    /// show.
+    fn note_error(&mut self, event: &Event<'_>) {
+        let author = self.authors.current();
+        let says = |part: &Part<'_>| part.text.as_deref().is_none_or(|text| !text.is_empty());
+        let has_said = event.parts().iter().any(says) || author.has_streamed();
+        let error = error_of(event, has_said);
         if self.outcome.error.is_none() {
-            self.outcome.error = error_of(event);
+            self.outcome.error = error;
         }
     }
 
@@ -563,14 +573,16 @@ fn words_of(result: &RawValue) -> Cow<'_, str> {
     }
 }
 
-/// The failure that an event reports. A blocked prompt is a failure; stopping for length or safety is not.
-fn error_of(event: &Event<'_>) -> Option<String> {
-    let stopped = event.finish_reason.as_deref().is_some_and(|reason| {
-        matches!(
-            FinishReason::from_agent(reason),
-            FinishReason::Length | FinishReason::ContentFilter | FinishReason::Stop
-        )
-    });
+/// The failure that an event reports. A blocked prompt is a failure; stopping for length or safety in the middle of an
+/// answer is not.
+fn error_of(event: &Event<'_>, has_said: bool) -> Option<String> {
+    let reason = event.finish_reason.as_deref().map(FinishReason::from_agent);
+    let has_reason = event.error_message.is_some();
+    let stopped = match reason {
+        Some(FinishReason::ContentFilter) => has_said,
+        Some(FinishReason::Length | FinishReason::Stop) => has_said || !has_reason,
+        _ => false,
+    };
     let code = event.error_code.as_deref().filter(|_| !stopped);
     match (code, event.error_message.as_deref(), &event.error) {
         (Some(code), Some(message), _) => Some(format!("{code}: {}", message.trim())),

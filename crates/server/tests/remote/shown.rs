@@ -27,6 +27,31 @@ fn cases() -> Vec<Case> {
     through_a2a["customMetadata"] = json!({"a2a:task_id": "t1", "a2a:request": payload, "a2a:response": {"x": payload}, "mine": 1});
     vec![
         Case {
+            name: "stopped before a word",
+            sent: line(
+                &json!({"author": "app", "errorCode": "SAFETY", "finishReason": "SAFETY", "errorMessage": "not a topic for me"}),
+            ),
+            shown: &["SAFETY: not a topic for me", r#""type":"error""#],
+            hidden: &["content-filter"],
+        },
+        Case {
+            name: "stopped in the middle",
+            sent: line(&part(&json!({"text": "so far"})))
+                .replace(r#""author":"app""#, r#""author":"app","partial":true"#)
+                + &line(
+                    &json!({"author": "app", "errorCode": "MAX_TOKENS", "finishReason": "MAX_TOKENS", "errorMessage": "too long"}),
+                ),
+            shown: &["so far", r#""finishReason":"length""#],
+            hidden: &[r#""type":"error""#],
+        },
+        Case {
+            name: "an error of an old server, unescaped",
+            sent: "data: {\"error\": \"no model named \"x\" at: y\nand more: of it\"}\n\n"
+                .to_owned(),
+            shown: &[r#"no model named \"x\" at: y"#, r#""type":"error""#],
+            hidden: &["is not an ADK event"],
+        },
+        Case {
             name: "whole payloads of A2A",
             sent: line(&through_a2a),
             shown: &["hello", r#""customMetadata":{"a2a:task_id":"t1","mine":1}"#],
