@@ -101,7 +101,7 @@ async fn fetch(client: Arc<AdkClient>, place: Place, wanted: SavedArtifact) -> O
         &version,
     ];
     match client.get(&path).await {
-        Ok(part) => event(&part),
+        Ok(part) => event(&part, &wanted.name),
         Err(failure) => {
             let error = failure.into_error();
             tracing::warn!(
@@ -116,18 +116,26 @@ async fn fetch(client: Arc<AdkClient>, place: Place, wanted: SavedArtifact) -> O
 }
 
 /// ADK stores an artifact as a part of a content: bytes, a URL or text.
-fn event(part: &Json) -> Option<String> {
+fn event(part: &Json, name: &str) -> Option<String> {
     let text = part.get("text");
     let text = text.as_ref().and_then(Json::as_str);
-    let shown = match (text, part.get("inlineData"), part.get("fileData")) {
-        (Some(text), ..) => json!({
-            "inlineData": {"mimeType": "text/plain", "data": base64::encode(text.as_bytes())}
-        })
-        .into(),
-        (_, Some(blob), _) => Json::object([("inlineData", blob)]),
-        (.., Some(file)) => Json::object([("fileData", file)]),
+    let (kind, data) = match (text, part.get("inlineData"), part.get("fileData")) {
+        (Some(text), ..) => {
+            let data = base64::encode(text.as_bytes());
+            (
+                "inlineData",
+                json!({"mimeType": "text/plain", "data": data}).into(),
+            )
+        }
+        (_, Some(blob), _) => ("inlineData", blob),
+        (.., Some(file)) => ("fileData", file),
         _ => return None,
     };
+    // Names are paths on some servers; the user's own part is the last one.
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let name = name.strip_prefix("user:").unwrap_or(name);
+    let data = data.with("displayName", &name.into());
+    let shown = Json::object([(kind, data)]);
     let parts = ("parts", Json::array([&shown]));
     let content = Json::object([("role", "model".into()), parts]);
     Some(Json::object([("content", content)]).to_string())
@@ -142,21 +150,27 @@ mod tests {
         for (part, shown) in [
             (
                 json!({"text": "hi"}),
-                Some(json!({"inlineData": {"mimeType": "text/plain", "data": "aGk="}})),
+                Some(
+                    json!({"inlineData": {"mimeType": "text/plain", "data": "aGk=", "displayName": "a b.txt"}}),
+                ),
             ),
             (
                 json!({"inlineData": {"mimeType": "image/png", "data": "aGk="}, "text": null}),
-                Some(json!({"inlineData": {"mimeType": "image/png", "data": "aGk="}})),
+                Some(
+                    json!({"inlineData": {"mimeType": "image/png", "data": "aGk=", "displayName": "a b.txt"}}),
+                ),
             ),
             (
                 json!({"fileData": {"fileUri": "https://x/y", "mimeType": "a/b"}}),
-                Some(json!({"fileData": {"fileUri": "https://x/y", "mimeType": "a/b"}})),
+                Some(
+                    json!({"fileData": {"fileUri": "https://x/y", "mimeType": "a/b", "displayName": "a b.txt"}}),
+                ),
             ),
             (json!({}), None),
             (json!(null), None),
             (json!("x"), None),
         ] {
-            let found = event(&part.into()).map(|event| {
+            let found = event(&part.into(), "user:notes/a b.txt").map(|event| {
                 let event: serde_json::Value = serde_json::from_str(&event).unwrap();
                 event["content"]["parts"][0].clone()
             });

@@ -1,5 +1,7 @@
 //! The calls of a remote ADK server: what it says about them, and how results and decisions are reported to it.
 
+use serde_json::value::RawValue;
+
 use super::settle::Question;
 use super::{Context, EndReason, Reply, Run};
 use crate::approval::Approval;
@@ -16,6 +18,8 @@ const NO_CREDENTIALS: &str =
     "the agent asks for credentials, which must be set up on the ADK server";
 const CANNOT_ASK: &str = "not run: this tool needs an approval, which the ADK server cannot ask for in a spoken conversation; \
                           ask for it in writing, with the spoken conversation closed";
+/// The tool by which an ADK agent hands over to another one.
+const TRANSFER: &str = "transfer_to_agent";
 const NO_RESULT: &str = "the agent reported no result for this call";
 
 impl Reply {
@@ -119,7 +123,9 @@ impl Reply {
                 if let Some(approval) = &mut reply.calls[index].approval {
                     approval.supersede(); // It was decided elsewhere.
                 }
-                reply.settle_with(index, outcome_of(response), out);
+                let outcome = transfer_of(&reply.calls[index], response);
+                let outcome = outcome.unwrap_or_else(|| outcome_of(response));
+                reply.settle_with(index, outcome, out);
                 // Not to be reported: a long-running tool informs the model itself.
                 reply.calls[index].reported = true;
             }
@@ -367,6 +373,20 @@ fn is_rejection(response: Option<&Json>) -> bool {
         let fields = response.fields();
         response.is_object() && (fields.is_empty() || fields.len() == 1 && fields[0].0 == "error")
     })
+}
+
+/// The outcome of handing over to another agent: who that is. ADK's own result is empty.
+fn transfer_of(call: &Call, response: &FunctionResponse<'_>) -> Option<Outcome> {
+    if call.name != TRANSFER {
+        return None;
+    }
+    let result = response.response.as_ref();
+    let fields = result.map(Json::fields).unwrap_or_default();
+    let is_empty = |(_, value): &(_, &RawValue)| value.get() == "null";
+    let names = ["agent_name", "agentName"];
+    let agent = names.iter().find_map(|name| call.input.get(name))?;
+    let is_named = agent.as_str().is_some() && fields.iter().all(is_empty);
+    is_named.then(|| Outcome::output(Json::object([("agent", agent)])))
 }
 
 fn outcome_of(response: &FunctionResponse<'_>) -> Outcome {

@@ -33,6 +33,9 @@ use crate::message::{Draft, Message, text_id};
 use crate::metadata::{Metadata, shown_sources, sources_of};
 use crate::outbox::{Emitter, Outbox};
 
+/// How much of a file's name is shown; file systems allow 255 bytes.
+const MAX_NAME_CHARS: usize = 255;
+
 /// What an event means beyond its content.
 #[derive(Debug, PartialEq)]
 pub enum Fact<'e> {
@@ -307,7 +310,7 @@ impl Translator {
             let url = url.filter(|_| !repeat.skip_file());
             if let Some(url) = url.filter(|url| is_address(url)) {
                 let media_type = file.mime_type.as_deref().unwrap_or(OCTETS);
-                self.file(url, media_type, emitter);
+                self.file(url, media_type, file.display_name.as_deref(), emitter);
             }
         } else if let Some(call) = part.function_call.as_deref() {
             let signature = part.thought_signature.as_deref();
@@ -429,6 +432,7 @@ impl Translator {
             return;
         };
         let data = base64::to_standard(data);
+        let name = blob.display_name.as_deref();
         if let Ok(format) = PcmFormat::from_media_type(media_type) {
             emitter.emit(&Chunk::Data(DataChunk {
                 kind: Cow::Borrowed("data-pcm"),
@@ -443,14 +447,14 @@ impl Translator {
             // Hidden content is not stored.
         } else if let Some(kept) = emitter.ids.file(media_type, &data) {
             self.bytes += data.len();
-            self.file(&kept.url, &kept.media_type, emitter);
+            self.file(&kept.url, &kept.media_type, name, emitter);
         } else {
             let url = format!("data:{media_type};base64,{data}");
-            self.file(&url, media_type, emitter);
+            self.file(&url, media_type, name, emitter);
         }
     }
 
-    pub(crate) fn file(&mut self, url: &str, media_type: &str, emitter: &mut Emitter<'_>) {
+    fn file(&mut self, url: &str, media_type: &str, name: Option<&str>, emitter: &mut Emitter<'_>) {
         if self.muted {
             return;
         }
@@ -458,7 +462,11 @@ impl Translator {
         self.authors.current().files += 1;
         self.close_text(emitter);
         self.enter_step(emitter);
-        emitter.emit(&file_chunk(url, media_type));
+        emitter.emit(&Chunk::File {
+            url: Cow::Borrowed(url),
+            media_type: Cow::Borrowed(media_type),
+            provider_metadata: name.and_then(named),
+        });
     }
 
     fn code(
@@ -558,6 +566,13 @@ pub(crate) fn file_chunk<'a>(url: &'a str, media_type: &'a str) -> Chunk<'a> {
         media_type: Cow::Borrowed(media_type),
         provider_metadata: None,
     }
+}
+
+/// The name of a file, for which the AI SDK's chunk has no field.
+fn named(name: &str) -> Option<Json> {
+    let shown = name.chars().filter(|letter| !letter.is_control());
+    let shown: String = shown.take(MAX_NAME_CHARS).collect();
+    (!shown.trim().is_empty()).then(|| json!({"adk": {"filename": shown}}).into())
 }
 
 /// The place of a thought signature, as in the AI SDK's own Google provider.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::stand_in::{StandIn, events, well};
+use crate::stand_in::{StandIn, events, ok, well};
 use crate::support::Bridge;
 
 /// What an ADK server sends, and what a front end must get.
@@ -22,6 +22,8 @@ fn part(part: &Value) -> Value {
 }
 
 fn cases() -> Vec<Case> {
+    let transfer = json!({"functionCall": {"id": "t", "name": "transfer_to_agent", "args": {"agent_name": "helper"}}});
+    let transferred = json!({"functionResponse": {"id": "t", "name": "transfer_to_agent", "response": {"result": null}}});
     let payload = "x".repeat(2_000);
     let mut through_a2a = part(&json!({"text": "hello"}));
     through_a2a["customMetadata"] = json!({"a2a:task_id": "t1", "a2a:request": payload, "a2a:response": {"x": payload}, "mine": 1});
@@ -52,6 +54,25 @@ fn cases() -> Vec<Case> {
             hidden: &["is not an ADK event"],
         },
         Case {
+            name: "another agent takes over",
+            sent: line(&part(&transfer))
+                + &line(&part(&transferred))
+                + &line(&part(&json!({"text": "I am here"}))),
+            shown: &[r#""output":{"agent":"helper"}"#, "I am here"],
+            hidden: &[r#"{"result":null}"#],
+        },
+        Case {
+            name: "an artifact has its name",
+            sent: line(
+                &json!({"author": "app", "actions": {"artifactDelta": {"reports/May \"1\".txt": 0}}}),
+            ),
+            shown: &[
+                r#""providerMetadata":{"adk":{"filename":"May \"1\".txt"}}"#,
+                r#""type":"file""#,
+            ],
+            hidden: &["reports/"],
+        },
+        Case {
             name: "whole payloads of A2A",
             sent: line(&through_a2a),
             shown: &["hello", r#""customMetadata":{"a2a:task_id":"t1","mine":1}"#],
@@ -68,6 +89,9 @@ async fn nothing_that_a_user_needs_is_dropped() {
             "/run_sse" => {
                 let case = cases().into_iter().find(|case| text.contains(case.name));
                 events(case.map(|case| case.sent).unwrap_or_default())
+            }
+            path if path.contains("/artifacts/") => {
+                ok(&json!({"inlineData": {"mimeType": "text/plain", "data": "aGk="}}))
             }
             _ => well(asked),
         }

@@ -112,7 +112,7 @@ function Part({ part, calls, asked, session, records, isStreaming }: PartProps) 
         <Reasoning text={part.text} isStreaming={isStreaming && part.state !== 'done'} />
       );
     case 'file':
-      return <MediaPart url={part.url} mediaType={part.mediaType} filename={part.filename} />;
+      return <MediaPart url={part.url} mediaType={part.mediaType} filename={part.filename ?? fileNameOf(part.providerMetadata)} />;
     case 'data-image':
       return <DataImage data={part.data} />;
     case 'data-executable-code':
@@ -121,6 +121,12 @@ function Part({ part, calls, asked, session, records, isStreaming }: PartProps) 
     default:
       return null;
   }
+}
+
+/** The name that an agent gave to a file: the SDK's chunk has no field for it. */
+function fileNameOf(metadata: unknown): string | undefined {
+  const name = (metadata as { adk?: { filename?: unknown } } | undefined)?.adk?.filename;
+  return typeof name === 'string' ? name : undefined;
 }
 
 function CallCard({
