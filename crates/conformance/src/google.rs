@@ -37,7 +37,7 @@ fn contents_sent() -> anyhow::Result<Vec<String>> {
 
 fn read() -> anyhow::Result<Vec<String>> {
     let mut lines = Vec::new();
-    for folder in ["scripted", "gemini", "gemini_answers", "live"] {
+    for folder in ["scripted", "gemini", "gemini_answers", "agents", "live"] {
         for path in fixtures::recordings_in(folder) {
             let bytes = std::fs::read(path)?;
             for recorded in Recording::new(&bytes)? {

@@ -3,7 +3,14 @@
 use std::path::{Path, PathBuf};
 
 /// The folders of recordings; the last holds those written by hand.
-pub const RECORDED: [&str; 5] = ["scripted", "gemini", "gemini_answers", "live", "odd"];
+pub const RECORDED: [&str; 6] = [
+    "scripted",
+    "gemini",
+    "gemini_answers",
+    "agents",
+    "live",
+    "odd",
+];
 
 /// The directory of the recordings of ADK servers.
 pub fn recordings() -> PathBuf {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::planner::Planner;
 use super::repeat::Streamed;
 use super::signed;
 use crate::calls::{Call, Calls};
@@ -28,6 +29,7 @@ pub(super) struct Author {
     pub(super) thought: Streamed,
     pub(super) files: usize,
     pub(super) codes: usize,
+    pub(super) planner: Planner,
     /// The id of the last event that was translated completely.
     pub(super) last_final: String,
 }
@@ -125,6 +127,11 @@ impl Author {
         }
     }
 
+    /// Whether it has said anything but thoughts in its model call.
+    pub(super) fn has_streamed_text(&self) -> bool {
+        self.text != Streamed::default()
+    }
+
     /// Whether it has said or shown anything in its model call.
     pub(super) fn has_streamed(&self) -> bool {
         let texts = self.text != Streamed::default() || self.thought != Streamed::default();
@@ -136,6 +143,7 @@ impl Author {
         self.thought = Streamed::default();
         self.files = 0;
         self.codes = 0;
+        self.planner = Planner::default();
     }
 
     /// ADK names the branch of an agent that was called like a tool after the call: `helper@call-id`.

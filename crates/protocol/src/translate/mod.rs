@@ -12,6 +12,7 @@
 //! - an error comes as an event and again as a bare line: the first one counts.
 
 mod author;
+mod planner;
 mod repeat;
 mod tool_calls;
 
@@ -21,6 +22,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use self::author::{Authors, Kind, OpenText};
+use self::planner::Planner;
 use self::repeat::{Repeat, Streamed};
 use self::tool_calls::StreamingCall;
 use crate::audio::PcmFormat;
@@ -140,6 +142,7 @@ impl Translator {
                 if repeat.has_words() {
                     // The next text is a separate part.
                     self.close_text(emitter);
+                    self.authors.current().planner = Planner::default();
                 }
             }
             if let Some(result) = event.result() {
@@ -361,13 +364,21 @@ impl Translator {
         partial: bool,
         emitter: &mut Emitter<'_>,
     ) {
+        let author = self.authors.current();
+        // Nobody plans after the answer has begun: a text about planners is only a text.
+        let may_begin = kind == Kind::Thought || !author.has_streamed_text();
+        let is_planned = author.planner.concerns(text, may_begin);
         if partial {
-            self.authors.current().streamed(kind).push(text);
+            author.streamed(kind).push(text);
         }
         if self.muted {
             return;
         }
-        if !text.is_empty() {
+        if is_planned {
+            for (kind, piece) in self.authors.current().planner.cut(kind, text) {
+                self.emit_text(kind, &piece, emitter);
+            }
+        } else if !text.is_empty() {
             self.emit_text(kind, text, emitter);
         }
         // A signature may come with the last piece, or with an empty one after it.
@@ -381,6 +392,10 @@ impl Translator {
     fn emit_text(&mut self, kind: Kind, text: &str, emitter: &mut Emitter<'_>) {
         self.bytes += text.len();
         let open = &self.authors.current().open;
+        // A planner leaves blanks where its tags were.
+        if kind == Kind::Thought && open.is_none() && text.trim().is_empty() {
+            return;
+        }
         if open.as_ref().is_none_or(|open| open.kind != kind) {
             self.close_text(emitter);
             self.enter_step(emitter);
@@ -398,6 +413,9 @@ impl Translator {
     }
 
     fn close_text(&mut self, emitter: &mut Emitter<'_>) {
+        if let Some((kind, held)) = self.authors.current().planner.take_held() {
+            self.emit_text(kind, &held, emitter);
+        }
         if let Some(open) = self.authors.current().open.take() {
             emitter.emit(&open.end());
         }

@@ -238,7 +238,7 @@ fn cut_in_the_body() -> Vec<u8> {
 }
 
 fn recordings() -> Vec<PathBuf> {
-    ["gemini", "gemini_answers", "scripted", "odd"]
+    ["gemini", "gemini_answers", "agents", "scripted", "odd"]
         .into_iter()
         .flat_map(recordings_in)
         .filter(|path| {

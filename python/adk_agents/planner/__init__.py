@@ -1,0 +1,3 @@
+"""An agent that plans before it answers."""
+
+from . import agent
