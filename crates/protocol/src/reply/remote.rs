@@ -96,6 +96,10 @@ impl Reply {
         };
         let name = response.name.as_deref().unwrap_or_default();
         let call = &self.calls[index];
+        // Before the agent has the decision, all that a tool can return is that somebody must be asked.
+        if matches!(call.state, CallState::Asked | CallState::Decided) {
+            return;
+        }
         let verdict = call.approval.as_ref().and_then(Approval::verdict);
         let not_answered = matches!(
             call.settled(),
@@ -120,9 +124,6 @@ impl Reply {
             if verdict == Some(false) {
                 reply.finish_denied(index, out);
             } else {
-                if let Some(approval) = &mut reply.calls[index].approval {
-                    approval.supersede(); // It was decided elsewhere.
-                }
                 let outcome = transfer_of(&reply.calls[index], response);
                 let outcome = outcome.unwrap_or_else(|| outcome_of(response));
                 reply.settle_with(index, outcome, out);
