@@ -26,6 +26,33 @@ export const agentTests = [
     assert.deepEqual(textsOf(session), ['Looking.', 'Found it.']);
     await session.check({ posts: 1 });
   }],
+  ...['native', 'adk'].map((dialect) => [
+    `two agents ask at once while a third one speaks: both run what was approved, in dialect ${dialect}`,
+    async (kit, { team }) => {
+      const session = new Session(team, kit, { dialect: dialect === 'native' ? undefined : dialect });
+      await session.say(PAY);
+      const words = Array.from({ length: 12 }, (_, number) => `word${number} `).join('');
+      if (dialect === 'native') assert.deepEqual(textsOf(session), [words]);
+      for (let asked = 0; asked < 2; asked++) await session.answer('pay', true);
+      await session.rest();
+      const paid = toolsOf(session.message).filter((part) => part.type === 'tool-pay');
+      assert.deepEqual(paid.map((part) => part.output?.paid), [50, 50], show(session.message));
+      const results = textsOf(session).filter((text) => /"paid": 50/.test(text));
+      assert.equal(results.length, 2, show(session.message));
+      assert.ok(textsOf(session).includes(words), show(session.message));
+      await session.check({ posts: 2 });
+    },
+  ]),
+  ['a workflow that is resumed runs what was approved next to a client tool, and goes on', async (kit, { line }) => {
+    const session = new Session(line, kit);
+    await session.say(`${PICK} && ${PAY}`);
+    await session.answer('pay', true);
+    await session.output('pick_color', { color: 'red' });
+    await session.rest();
+    assert.equal(session.tool('pay').output?.paid, 50, show(session.message));
+    assert.match(session.text, /That was all\./);
+    await session.check();
+  }],
   ['a workflow asks its user, and its result is the answer', async (kit, { flow }) => {
     const session = new Session(flow, kit);
     await session.say('count');

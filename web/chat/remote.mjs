@@ -469,6 +469,8 @@ export async function startShared(binary, python, servers, ends) {
   await start('scripted', of('scripted'));
   await start('resumable', of('resumable'));
   await start('crew', of('crew'));
+  await start('team', of('team'));
+  await start('line', of('line'));
   await start('flow', of('flow'));
   await start('unknown', of('no_such_app'));
   await start('guarded', of('scripted'), '[approval]\ntools = ["get_weather", "pick_color"]\n');

@@ -30,6 +30,9 @@ pub struct Call {
     pub input: Json,
     /// The model call that made it, counted within the reply.
     pub step: u32,
+    /// The agent that made it, if its events name one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     pub runs_on: RunsOn,
     #[serde(default)]
     pub idempotent: bool,
@@ -45,6 +48,18 @@ pub struct Call {
     /// Whether the outcome or the decision has been reported to a remote agent.
     #[serde(default)]
     pub reported: bool,
+}
+
+/// The agent that made a call: several agents of one app may ask at once.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Origin {
+    pub author: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub branch: String,
+    /// Whether it is a step of a workflow that stopped here and goes on by itself once it is answered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_workflow: bool,
 }
 
 /// Where a tool runs.
@@ -134,9 +149,40 @@ pub trait IdSource: Send {
 #[serde(transparent)]
 pub struct Calls(Vec<Call>);
 
+impl Origin {
+    /// Who the answers to its questions are sent to, together with those of others that have the same. Agents that were
+    /// called like tools (`helper@call-id`) are resumed by their caller, which takes all answers at once.
+    fn addressee(&self) -> (&str, &str) {
+        let is_task = |step: &str| step.contains('@');
+        let mut end = 0;
+        for step in self.branch.split('.') {
+            if is_task(step) {
+                return ("", self.branch[..end].trim_end_matches('.'));
+            }
+            end += step.len() + 1;
+        }
+        (&self.author, &self.branch)
+    }
+}
+
 impl Call {
     pub fn is_open(&self) -> bool {
         !matches!(self.state, CallState::Settled { .. })
+    }
+
+    /// Whether the answers to both calls are sent to the agent together.
+    pub(crate) fn is_answered_with(&self, other: &Self) -> bool {
+        let (mine, theirs) = (self.origin.as_ref(), other.origin.as_ref());
+        mine.map(Origin::addressee) == theirs.map(Origin::addressee)
+    }
+
+    /// Whether it was made by an agent that works on the other call.
+    pub(crate) fn is_part_of(&self, other: &Self) -> bool {
+        let branch = self.origin.as_ref().map(|origin| origin.branch.as_str());
+        other
+            .model_id
+            .as_deref()
+            .is_some_and(|id| tasks_of(branch.unwrap_or_default()).any(|task| task == id))
     }
 
     /// Whether only the front end can continue it.
@@ -246,6 +292,13 @@ impl Calls {
     pub(crate) fn any_open(&self) -> bool {
         self.open().next().is_some()
     }
+}
+
+/// The calls that an agent works on: ADK names the branch of an agent that was called like a tool after the call,
+/// `helper@call-id`.
+pub(crate) fn tasks_of(branch: &str) -> impl Iterator<Item = &str> {
+    let steps = branch.split('.').filter_map(|step| step.split_once('@'));
+    steps.map(|(_, id)| id)
 }
 
 impl std::ops::Index<usize> for Calls {

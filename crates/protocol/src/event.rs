@@ -116,6 +116,13 @@ pub struct Actions {
     pub requested_tool_confirmations: Option<Json>,
     #[serde(alias = "transfer_to_agent", skip_serializing_if = "Option::is_none")]
     pub transfer_to_agent: Option<String>,
+    /// Where a workflow has stopped, in an app that can be resumed.
+    #[serde(
+        alias = "agent_state",
+        deserialize_with = "some_object",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub agent_state: Option<Json>,
 }
 
 /// The place of an event in a workflow; only the nodes that its output counts for are read.
@@ -318,6 +325,7 @@ impl Actions {
             && self.artifact_delta.is_none()
             && self.requested_tool_confirmations.is_none()
             && self.transfer_to_agent.is_none()
+            && self.agent_state.is_none()
     }
 }
 

@@ -29,8 +29,9 @@ proptest! {
         agents in prop::collection::vec(prop::collection::vec(model_call(), 1..3), 1..6),
         order in prop::collection::vec(any::<prop::sample::Index>(), 120),
     ) {
+        let agents: Vec<Vec<ModelCall>> = agents.into_iter().map(until_asked).collect();
         let mut expected: Vec<String> = agents.iter().flatten().map(|call| call.words.concat()).collect();
-        let calls = agents.iter().flatten().filter(|call| call.tool).count();
+        let calls = agents.iter().flatten().filter(|call| call.tool && !call.asks).count();
         let mut waiting: Vec<VecDeque<Value>> = agents.iter().enumerate().map(events).collect();
         let mut run = Running::new();
         for at in order {
@@ -73,11 +74,26 @@ proptest! {
 struct ModelCall {
     words: Vec<String>,
     tool: bool,
+    /// Whether the tool needs a human: the agent says nothing more until it has the answer.
+    asks: bool,
 }
 
 fn model_call() -> impl Strategy<Value = ModelCall> {
     let words = prop::collection::vec("[a-c]{1,2} ", 1..6);
-    (words, any::<bool>()).prop_map(|(words, tool)| ModelCall { words, tool })
+    let tool = (any::<bool>(), prop::bool::weighted(0.3));
+    (words, tool).prop_map(|(words, (tool, asks))| ModelCall {
+        words,
+        tool,
+        asks: tool && asks,
+    })
+}
+
+/// What an agent says until it asks.
+fn until_asked(mut said: Vec<ModelCall>) -> Vec<ModelCall> {
+    if let Some(at) = said.iter().position(|call| call.asks) {
+        said.truncate(at + 1);
+    }
+    said
 }
 
 /// The events of one agent, in their order.
@@ -101,6 +117,19 @@ fn events((agent, said): (usize, &Vec<ModelCall>)) -> VecDeque<Value> {
             whole.push(json!({"functionCall": {"id": id, "name": "look", "args": {}}}));
         }
         all.push_back(event(json!(whole), false, id.clone()));
+        if call.asks {
+            let original = json!({"id": id, "name": "look", "args": {}});
+            let args =
+                json!({"originalFunctionCall": original, "toolConfirmation": {"confirmed": false}});
+            let question = json!([{"functionCall": {"id": format!("{id}-q"), "name": "adk_request_confirmation", "args": args}}]);
+            all.push_back(event(question, false, format!("{id}-question")));
+            // What the model says of the placeholder is not for the user.
+            all.push_back(event(
+                json!([{"text": "I should have waited."}]),
+                true,
+                format!("{id}-early"),
+            ));
+        }
         if call.tool {
             let result = json!([{"functionResponse": {"id": id, "name": "look", "response": {}}}]);
             all.push_back(event(result, false, format!("{id}-result")));

@@ -13,7 +13,7 @@ use adk_bridge_protocol::reply::{Audience, EndReason, Runner};
 use proptest::prelude::*;
 use serde_json::json;
 
-use adk_bridge_testkit::sim::walk::{Act, agent, check, drain, perform};
+use adk_bridge_testkit::sim::walk::{Act, Plan, Wire, agent, check, drain, perform, team};
 use adk_bridge_testkit::sim::{Bridge, TOOLS};
 
 fn act() -> impl Strategy<Value = Act> {
@@ -41,8 +41,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// What the agent does each time it is asked: how much it says and which tools it calls.
-fn plan() -> impl Strategy<Value = Vec<(u8, Vec<usize>)>> {
+fn plan() -> impl Strategy<Value = Plan> {
     prop::collection::vec((0..3u8, prop::collection::vec(0..TOOLS.len(), 0..4)), 1..5)
 }
 
@@ -55,13 +54,24 @@ fn setting() -> impl Strategy<Value = (Runner, Dialect, Audience, Sdk)> {
     )
 }
 
+/// Does all of this, and brings the reply to its end.
+fn walk(mut bridge: Bridge, acts: &[Act]) {
+    bridge.begin();
+    for act in acts {
+        perform(&mut bridge, act);
+        check(&bridge);
+    }
+    bridge.fuse = None;
+    drain(&mut bridge);
+}
+
 /// `PROPTEST_CASES` asks for more.
-fn config() -> ProptestConfig {
+fn config(usual: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES")
         .ok()
         .and_then(|cases| cases.parse().ok());
     ProptestConfig {
-        cases: cases.unwrap_or(1_500),
+        cases: cases.unwrap_or(usual),
         max_shrink_iters: 20_000,
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -69,7 +79,7 @@ fn config() -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(1_500))]
 
     #[test]
     fn every_walk_keeps_the_invariants(
@@ -77,15 +87,101 @@ proptest! {
         plan in plan(),
         acts in prop::collection::vec(act(), 0..80),
     ) {
-        let mut bridge = Bridge::new(runner, dialect, mode, sdk, agent(runner, plan));
-        bridge.begin();
-        for act in acts {
-            perform(&mut bridge, &act);
-            check(&bridge);
-        }
-        bridge.fuse = None;
-        drain(&mut bridge);
+        let bridge = Bridge::new(runner, dialect, mode, sdk, agent(runner, plan));
+        walk(bridge, &acts);
     }
+}
+
+fn members() -> impl Strategy<Value = Vec<(Wire, Plan)>> {
+    let wire = prop::sample::select(vec![Wire::Python, Wire::A2a, Wire::TypeScript]);
+    prop::collection::vec((wire, plan()), 2..4)
+}
+
+proptest! {
+    #![proptest_config(config(600))]
+
+    /// Several agents of an ADK server work and ask at once: no run has the answers for two of them, each decision reaches
+    /// the agent that asked, and what was approved has run.
+    #[test]
+    fn every_walk_with_several_agents_keeps_the_invariants(
+        (_, dialect, mode, sdk) in setting(),
+        members in members(),
+        order in prop::collection::vec(0..3usize, 1..12),
+        acts in prop::collection::vec(act(), 0..80),
+    ) {
+        let bridge = Bridge::new(Runner::Remote, dialect, mode, sdk, team(members, order));
+        walk(bridge, &acts);
+    }
+}
+
+/// Two agents ask at once: each gets its own answer, one after another, and both tools run.
+#[test]
+fn each_agent_gets_its_own_answers() {
+    let of = |tool: &str| TOOLS.iter().position(|name| *name == tool).unwrap();
+    for wire in [Wire::Python, Wire::A2a, Wire::TypeScript] {
+        for &dialect in Dialect::ALL {
+            let plan = vec![(1, vec![of("client"), of("server_ask"), of("server")])];
+            let agent = team(vec![(wire, plan.clone()), (wire, plan)], vec![0, 1]);
+            let mut bridge =
+                Bridge::new(Runner::Remote, dialect, Audience::Request, Sdk::V6, agent);
+            bridge.begin();
+            drain_yes(&mut bridge);
+            let sent: Vec<Vec<String>> = bridge.asked[1..]
+                .iter()
+                .map(|ask| match ask {
+                    Ask::Responses(responses) => responses.iter().map(|it| it.id.clone()).collect(),
+                    Ask::History => Vec::new(),
+                })
+                .collect();
+            let expected = [
+                "member-0/fc-1",
+                "member-0/confirm-fc-2",
+                "member-1/fc-1",
+                "member-1/confirm-fc-2",
+            ];
+            assert_eq!(
+                sent,
+                expected.map(|id| vec![id.to_owned()]),
+                "{wire:?} {dialect:?}"
+            );
+            assert_eq!(bridge.settled("server_ask"), [Some(Settlement::Output); 2]);
+            assert_eq!(bridge.settled("client"), [Some(Settlement::Output); 2]);
+            // What a server does not say is settled before the human is asked.
+            let plain = match wire {
+                Wire::TypeScript => Settlement::Error,
+                _ => Settlement::Output,
+            };
+            assert_eq!(bridge.settled("server"), [Some(plain); 2], "{wire:?}");
+        }
+    }
+}
+
+/// Approves everything and brings all outputs, as a user does with a stock front end.
+fn drain_yes(bridge: &mut Bridge) {
+    for _ in 0..20 {
+        while bridge.agent_step() {}
+        while !bridge.client.requests_open().is_empty() {
+            perform(
+                bridge,
+                &Act::Respond {
+                    nth: 0,
+                    approved: true,
+                },
+            );
+        }
+        for _ in 0..4 {
+            perform(
+                bridge,
+                &Act::ClientTool {
+                    nth: 0,
+                    fails: false,
+                },
+            );
+        }
+        perform(bridge, &Act::AutoSend);
+        perform(bridge, &Act::Wait { seconds: 1 });
+    }
+    assert_eq!(bridge.driver.reply().ended(), Some(EndReason::Finished));
 }
 
 /// A remote agent acts on its questions when all are answered: the one that is left open is not confirmed, the approved one

@@ -354,7 +354,7 @@ impl Reply {
         self.with_emitter(context, out, |translator, emitter| {
             translator.end_run(emitter)
         });
-        self.translator.muted = false;
+        self.translator.set_muted(false);
         let cut = self.translator.take_cut() || end == RunEnd::Cut;
         self.end_run(cut);
         let failure = match end {
@@ -365,14 +365,16 @@ impl Reply {
         // the missing results counts.
         let waits =
             |call: &Call| call.is_pending() || call.runs_on == RunsOn::Client && call.is_open();
-        let premature = run == Run::Results || self.calls.iter().any(waits);
         match failure {
-            Some(message) if !premature => self.close(EndReason::Failed, Some(message), out),
-            _ => {
-                self.start_or_ask_calls(context, out);
-                self.continue_or_close(context, out);
-            }
+            Some(_) if run == Run::Results => {}
+            // Another agent is to act on its answers first.
+            Some(message) if self.has_report() => self.translator.put_error(message),
+            Some(_) if self.calls.iter().any(waits) => {}
+            Some(message) => return self.close(EndReason::Failed, Some(message), out),
+            None => {}
         }
+        self.start_or_ask_calls(context, out);
+        self.continue_or_close(context, out);
     }
 
     fn tick(&mut self, context: &mut Context<'_>, out: &mut Outbox) {

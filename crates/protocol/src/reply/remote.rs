@@ -79,9 +79,7 @@ impl Reply {
         self.durably(out, |reply, out| {
             reply.ask(index, Some(question), context, out);
         });
-        // The model does not have the answer yet; what it says next in the step of the question would be taken for an
-        // answer.
-        self.translator.muted = true;
+        self.translator.mute_asker();
     }
 
     /// Takes the response of an agent's tool.
@@ -187,8 +185,8 @@ impl Reply {
         });
     }
 
-    /// Starts a run that reports results to a remote agent, once everything that it waits for is there. Returns whether
-    /// it did.
+    /// Starts a run that reports results to a remote agent, once everything that it waits for is there. Several agents
+    /// get theirs one after another. Returns whether it did.
     pub(super) fn start_reporting_run(
         &mut self,
         context: &mut Context<'_>,
@@ -197,39 +195,66 @@ impl Reply {
         if !self.is_remote(context) {
             return false;
         }
-        if self.calls.iter().any(Call::waits_for_client) {
+        self.settle_silent(out);
+        let Some(Report { answered, run }) = self.next_report() else {
             return false;
-        }
-        let (results, confirmations) = self.unreported();
-        if results.is_empty() && confirmations.is_empty() {
-            self.settle_silent(out);
-            return false;
-        }
-        self.open_turn_if_none();
-        let first = if results.is_empty() {
-            &confirmations
-        } else {
-            &results
         };
-        let only_results = !results.is_empty() && !confirmations.is_empty();
-        let responses: Vec<Response> = first.iter().map(|&index| self.response(index)).collect();
-        for &index in first {
+        self.open_turn_if_none();
+        let responses = answered.iter().map(|&index| self.response(index)).collect();
+        for &index in &answered {
             let call = &mut self.calls[index];
             call.reported = true;
             if call.state == CallState::Decided {
                 call.state = CallState::Running;
             }
         }
-        self.start_run(match only_results {
-            true => Run::Results,
-            false => Run::Answer,
-        });
+        self.start_run(run);
         self.steps += 1;
-        self.translator.muted = only_results;
+        self.translator.set_muted(run == Run::Results);
         self.durably(out, |_, out| {
             out.want(Effect::Ask(Ask::Responses(responses)));
         });
         true
+    }
+
+    /// Whether an agent has all its answers, and none of them has been reported to it.
+    pub(super) fn has_report(&self) -> bool {
+        self.next_report().is_some()
+    }
+
+    /// What is reported next: the answers of one agent, in the order of asking. An ADK server resumes only the agent that
+    /// the first answer of a run is for.
+    fn next_report(&self) -> Option<Report> {
+        let (results, confirmations) = self.unreported();
+        let mut unreported: Vec<usize> = results.iter().chain(&confirmations).copied().collect();
+        unreported.sort_unstable();
+        let of = |call: &Call, index: &usize| self.calls[*index].is_answered_with(call);
+        let first = unreported.into_iter().find(|index| {
+            let waits = |call: &Call| call.waits_for_client() && of(call, index);
+            !self.calls.iter().any(waits)
+        })?;
+        let first = &self.calls[first];
+        let its = |indices: Vec<usize>| -> Vec<usize> {
+            indices
+                .into_iter()
+                .filter(|index| of(first, index))
+                .collect()
+        };
+        let (mut answered, confirmations) = (its(results), its(confirmations));
+        // In one message the results would not reach the model. A workflow, however, goes on after the first message:
+        // what was approved would not run.
+        let in_workflow = first
+            .origin
+            .as_ref()
+            .is_some_and(|origin| origin.in_workflow);
+        let run = match answered.is_empty() || confirmations.is_empty() || in_workflow {
+            true => Run::Answer,
+            false => Run::Results,
+        };
+        if run == Run::Answer {
+            answered.extend(confirmations);
+        }
+        Some(Report { answered, run })
     }
 
     /// Whether every answer has been reported to the agent, and everything that a human approved has ended.
@@ -296,12 +321,30 @@ impl Reply {
         }
     }
 
-    /// Settles calls that a run has left without a response.
+    /// Settles calls that a run has left without a response. While questions are open those are left that may still get
+    /// one: the calls of an agent that waits for another one.
     fn settle_silent(&mut self, out: &mut Outbox) {
+        let (results, confirmations) = self.unreported();
+        let is_waited_for = |&index: &usize| {
+            self.calls[index].is_pending()
+                || results.contains(&index)
+                || confirmations.contains(&index)
+        };
+        let awaited: Vec<&Call> = (0..self.calls.len())
+            .filter(is_waited_for)
+            .map(|index| &self.calls[index])
+            .collect();
+        let may_be_answered = |call: &Call| {
+            let asks = awaited.iter().any(|other| other.is_answered_with(call));
+            let works = awaited.iter().any(|other| other.is_part_of(call));
+            !awaited.is_empty() && (!asks || works || call.approval.is_some())
+        };
         let silent: Vec<usize> = (0..self.calls.len())
             .filter(|&index| {
-                self.calls[index].state == CallState::Running
-                    && self.calls[index].runs_on == RunsOn::Remote
+                let call = &self.calls[index];
+                call.state == CallState::Running
+                    && call.runs_on == RunsOn::Remote
+                    && !may_be_answered(call)
             })
             .collect();
         if silent.is_empty() {
@@ -352,6 +395,7 @@ impl Reply {
             name: name.to_owned(),
             input,
             step: self.steps,
+            origin: self.translator.origin(),
             runs_on: RunsOn::Remote,
             idempotent: false,
             approval: None,
@@ -366,6 +410,12 @@ impl Reply {
         });
         index
     }
+}
+
+/// Answers that are sent in one run.
+struct Report {
+    answered: Vec<usize>,
+    run: Run,
 }
 
 /// Recognises ADK's messages that a human rejected a call, or that the call never ran.

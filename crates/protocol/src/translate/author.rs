@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::planner::Planner;
 use super::repeat::Streamed;
 use super::signed;
-use crate::calls::{Call, Calls};
+use crate::calls::{Call, Calls, Origin, tasks_of};
 use crate::chunk::Chunk;
 use crate::event::Event;
 
@@ -32,6 +32,10 @@ pub(super) struct Author {
     pub(super) planner: Planner,
     /// The id of the last event that was translated completely.
     pub(super) last_final: String,
+    /// Whether to hide what it writes: it waits for an answer, and does not have it yet.
+    pub(super) muted: bool,
+    /// Whether it is a workflow that keeps its place, and goes on from there.
+    pub(super) resumes: bool,
 }
 
 /// A text part that is still growing.
@@ -60,6 +64,23 @@ impl Default for Authors {
 impl Authors {
     pub(super) fn current(&mut self) -> &mut Author {
         &mut self.all[self.at]
+    }
+
+    /// The author of the event that is being translated, if it has a name.
+    pub(super) fn origin(&self) -> Option<Origin> {
+        let author = &self.all[self.at];
+        let workflow = |other: &Author| {
+            other.resumes && other.name != author.name && other.branch == author.branch
+        };
+        (!author.name.is_empty()).then(|| Origin {
+            author: author.name.clone(),
+            branch: author.branch.clone(),
+            in_workflow: self.all.iter().any(workflow),
+        })
+    }
+
+    pub(super) fn unmute(&mut self) {
+        self.all.iter_mut().for_each(|author| author.muted = false);
     }
 
     /// Switches to the author of an event. Returns the open text of an author that was dropped to make room.
@@ -146,13 +167,8 @@ impl Author {
         self.planner = Planner::default();
     }
 
-    /// ADK names the branch of an agent that was called like a tool after the call: `helper@call-id`.
     fn works_on(&self, call: &Call) -> bool {
-        let mut tasks = self
-            .branch
-            .split('.')
-            .filter_map(|step| step.split_once('@'));
-        tasks.any(|(_, id)| call.model_id.as_deref() == Some(id))
+        tasks_of(&self.branch).any(|id| call.model_id.as_deref() == Some(id))
     }
 
     fn is(&self, name: &str, branch: &str) -> bool {

@@ -27,6 +27,7 @@ use self::repeat::{Repeat, Streamed};
 use self::tool_calls::StreamingCall;
 use crate::audio::PcmFormat;
 use crate::base64;
+use crate::calls::Origin;
 use crate::chunk::{Chunk, DataChunk, FinishReason};
 use crate::event::{Blob, Event, FunctionResponse, Part, REQUEST_CONFIRMATION, Transcription};
 use crate::id::MessageId;
@@ -88,8 +89,8 @@ pub struct Translator {
     turn: u32,
     /// The message that the user's speech becomes.
     user_message: Option<MessageId>,
-    /// Whether to hide what a remote model writes before it has all results.
-    pub(crate) muted: bool,
+    /// Whether to hide what everybody writes, because the model that runs does not have all answers yet.
+    muted: bool,
     bytes: usize,
 }
 
@@ -130,6 +131,10 @@ impl Translator {
             emitter.emit(&open.end());
         }
         self.note_error(event);
+        let actions = event.actions.as_deref();
+        if actions.is_some_and(|did| did.agent_state.is_some()) {
+            self.authors.current().resumes = true;
+        }
         let repeated = !partial && self.is_repeat(event);
         if !event.is_from_user() && !repeated {
             let parts = event.parts();
@@ -233,6 +238,32 @@ impl Translator {
     pub(crate) fn end_run(&mut self, emitter: &mut Emitter<'_>) {
         self.end_model_calls(emitter);
         self.streaming.clear();
+    }
+
+    /// Hides what the agent writes that has just asked: it does not have the answer yet, and what it says next would be
+    /// taken for an answer. Other agents go on.
+    pub(crate) fn mute_asker(&mut self) {
+        self.authors.current().muted = true;
+    }
+
+    /// Hides everything, or nothing any more.
+    pub(crate) fn set_muted(&mut self, muted: bool) {
+        self.muted = muted;
+        self.authors.unmute();
+    }
+
+    fn is_muted(&mut self) -> bool {
+        self.muted || self.authors.current().muted
+    }
+
+    /// The agent whose event is being translated.
+    pub(crate) fn origin(&self) -> Option<Origin> {
+        self.authors.origin()
+    }
+
+    /// Keeps a failure for the end of the reply.
+    pub(crate) fn put_error(&mut self, message: String) {
+        self.outcome.error = Some(message);
     }
 
     /// Takes the failure that the agent reported.
@@ -371,7 +402,7 @@ impl Translator {
         if partial {
             author.streamed(kind).push(text);
         }
-        if self.muted {
+        if self.is_muted() {
             return;
         }
         if is_planned {
@@ -461,7 +492,7 @@ impl Translator {
                 .into(),
                 transient: Some(true),
             }));
-        } else if self.muted {
+        } else if self.is_muted() {
             // Hidden content is not stored.
         } else if let Some(kept) = emitter.ids.file(media_type, &data) {
             self.bytes += data.len();
@@ -473,7 +504,7 @@ impl Translator {
     }
 
     fn file(&mut self, url: &str, media_type: &str, name: Option<&str>, emitter: &mut Emitter<'_>) {
-        if self.muted {
+        if self.is_muted() {
             return;
         }
         self.bytes += url.len();
@@ -494,7 +525,7 @@ impl Translator {
         repeat: &mut Repeat,
         emitter: &mut Emitter<'_>,
     ) {
-        if repeat.skip_code() || self.muted {
+        if repeat.skip_code() || self.is_muted() {
             return;
         }
         self.authors.current().codes += 1;
@@ -538,11 +569,11 @@ impl Translator {
         {
             if *finished == Some(true) {
                 let rest = self.transcribed.rest_of(text).unwrap_or_default();
-                if !rest.is_empty() && !self.muted {
+                if !rest.is_empty() && !self.is_muted() {
                     self.emit_text(Kind::Text, rest, emitter);
                 }
                 self.transcribed = Streamed::default();
-            } else if !text.is_empty() && !self.muted {
+            } else if !text.is_empty() && !self.is_muted() {
                 self.transcribed.push(text);
                 self.emit_text(Kind::Text, text, emitter);
             }
@@ -550,7 +581,7 @@ impl Translator {
     }
 
     fn sources(&mut self, event: &Event<'_>, emitter: &mut Emitter<'_>) {
-        if self.muted {
+        if self.is_muted() {
             return;
         }
         for source in sources_of(event) {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{Fact, Original, Translator, signed};
 use crate::args::ArgsWriter;
-use crate::calls::{Call, CallState, Calls, RunsOn};
+use crate::calls::{Call, CallState, Calls, Origin, RunsOn};
 use crate::chunk::Chunk;
 use crate::event::{FunctionCall, REQUEST_CONFIRMATION};
 use crate::json_text::Json;
@@ -65,7 +65,7 @@ impl Translator {
         }
         self.close_text(emitter);
         self.enter_step(emitter);
-        let call = new_call(call, emitter, CallState::Received);
+        let call = new_call(call, self.origin(), emitter, CallState::Received);
         let index = emitter.calls.push(call);
         input_start(index, emitter);
         input_available(index, signature, emitter);
@@ -74,7 +74,7 @@ impl Translator {
 
     /// Shows arguments while the model is still writing them.
     pub(super) fn streamed_call(&mut self, call: &FunctionCall<'_>, emitter: &mut Emitter<'_>) {
-        if call.name.as_deref() == Some(REQUEST_CONFIRMATION) || self.muted {
+        if call.name.as_deref() == Some(REQUEST_CONFIRMATION) || self.is_muted() {
             return;
         }
         let grows = call.will_continue == Some(true) || call.partial_args.is_some();
@@ -106,7 +106,7 @@ impl Translator {
     fn begin_streamed_call(&mut self, call: &FunctionCall<'_>, emitter: &mut Emitter<'_>) -> usize {
         self.close_text(emitter);
         self.enter_step(emitter);
-        let call = new_call(call, emitter, CallState::Streaming);
+        let call = new_call(call, self.origin(), emitter, CallState::Streaming);
         let index = emitter.calls.push(call);
         input_start(index, emitter);
         self.streaming.push(StreamingCall {
@@ -180,7 +180,12 @@ fn input_available(index: usize, signature: Option<&str>, emitter: &mut Emitter<
     emitter.draft.emit(&chunk, emitter.out);
 }
 
-fn new_call(call: &FunctionCall<'_>, emitter: &mut Emitter<'_>, state: CallState) -> Call {
+fn new_call(
+    call: &FunctionCall<'_>,
+    origin: Option<Origin>,
+    emitter: &mut Emitter<'_>,
+    state: CallState,
+) -> Call {
     let model_id = call.id.as_deref().filter(|id| !id.is_empty());
     Call {
         id: emitter.ids.call(model_id),
@@ -188,6 +193,7 @@ fn new_call(call: &FunctionCall<'_>, emitter: &mut Emitter<'_>, state: CallState
         name: call.name.as_deref().unwrap_or_default().to_owned(),
         input: input_of(call),
         step: emitter.step,
+        origin,
         runs_on: RunsOn::Server,
         idempotent: false,
         approval: None,

@@ -97,7 +97,7 @@ impl Bridge {
                         .reply()
                         .calls()
                         .by_id(&tool_call_id.as_ref().into())
-                        .is_some_and(|call| !self.is_left_to_client(call.step) && !has_expired(call)),
+                        .is_some_and(|call| !self.is_left_to_client(call) && !has_expired(call)),
                     _ => false,
                 };
                 assert!(!early, "in an intermediate response: {chunk:?}\n{text}");
@@ -120,17 +120,26 @@ impl Bridge {
         }
     }
 
-    /// Whether a step asks no questions and has a client tool: the client sends only once it has all of its outputs.
-    fn is_left_to_client(&self, step: u32) -> bool {
-        let calls = || {
-            self.driver
-                .reply()
-                .calls()
-                .iter()
-                .filter(|call| call.step == step)
+    /// Whether the step of a call, as the message has it, asks no questions and has a client tool: the client sends only
+    /// once it has all of its outputs. What was shown is not taken back if the run of another agent adds a question.
+    fn is_left_to_client(&self, call: &Call) -> bool {
+        let reply = self.driver.reply();
+        let mut steps = reply
+            .message()
+            .parts
+            .split(|part| matches!(part, Part::StepStart));
+        let calls = |step: &[Part]| -> Vec<&Call> {
+            let tools = step.iter().filter_map(|part| match part {
+                Part::Tool(tool) => Some(&tool.call_id),
+                _ => None,
+            });
+            tools.filter_map(|id| reply.calls().by_id(id)).collect()
         };
-        calls().all(|call| call.approval.is_none())
-            && calls().any(|call| call.runs_on == RunsOn::Client)
+        let step = steps.find(|step| calls(step).iter().any(|other| other.id == call.id));
+        let mut calls = calls(step.unwrap_or_default());
+        calls.retain(|other| other.step <= call.step);
+        calls.iter().all(|call| call.approval.is_none())
+            && calls.iter().any(|call| call.runs_on == RunsOn::Client)
     }
 
     /// Checks that the stored message and an up-to-date native client agree.

@@ -59,6 +59,8 @@ pub struct Bridge {
     pub consents: BTreeSet<ApprovalId>,
     /// Whether the reply was stopped, whatever had been decided.
     pub stopped: bool,
+    /// Whether a newer message is ending the reply, which then takes no more answers.
+    pub superseding: bool,
     pub streams: Vec<Stream>,
     /// Crashes during the next input, after this many effects.
     pub fuse: Option<usize>,
@@ -206,6 +208,7 @@ impl Bridge {
             },
             consents: BTreeSet::new(),
             stopped: false,
+            superseding: false,
             streams: Vec::new(),
             fuse: None,
             last_crashed: false,
@@ -292,6 +295,7 @@ impl Bridge {
     /// The user sends another message: the request carries the client's copy of this one.
     pub fn write_on(&mut self) {
         let mine = self.client.message.clone();
+        self.superseding = true;
         self.feed(Input::Supersede(&answers_of(&mine)));
     }
 
@@ -303,6 +307,7 @@ impl Bridge {
         let json = serde_json::to_string(&record).expect("a record is JSON");
         let record = serde_json::from_str(&json).expect("a record can be read back");
         self.driver = Driver::new(Reply::restore(record));
+        self.superseding = false;
         self.running.clear();
         self.script = None;
         self.client.cut();

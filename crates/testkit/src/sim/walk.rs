@@ -1,5 +1,6 @@
 //! Walks: random sequences of what can happen to a reply, performed in the simulation.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use adk_bridge_protocol::approval::ApprovalState;
@@ -7,7 +8,7 @@ use adk_bridge_protocol::calls::{Call, CallState, RunsOn, Settlement};
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::event::REQUEST_CONFIRMATION;
 use adk_bridge_protocol::id::{ApprovalId, CallId};
-use adk_bridge_protocol::outbox::AuditKind;
+use adk_bridge_protocol::outbox::{AuditKind, Response};
 use adk_bridge_protocol::reply::{Answer, CloseReason, EndReason, Runner};
 use serde_json::{Value, json};
 
@@ -133,7 +134,7 @@ fn write_on(bridge: &mut Bridge, answers: &[(usize, bool)]) {
     for (nth, approved) in answers {
         respond(bridge, *nth, *approved);
     }
-    let open = bridge.driver.reply().ended().is_none();
+    let open = bridge.driver.reply().ended().is_none() && !bridge.superseding;
     let decided: Vec<(ApprovalId, bool)> = bridge
         .client
         .answered()
@@ -325,11 +326,11 @@ fn pick<T: Clone>(from: &[T], nth: usize) -> Option<T> {
     from.get(nth % from.len().max(1)).cloned()
 }
 
+/// What an agent does each time it is asked: how much it says, and which tools it calls.
+pub type Plan = Vec<(u8, Vec<usize>)>;
+
 /// An agent that follows its plan and then says goodbye. A remote agent runs its own tools and asks for confirmation.
-pub fn agent(
-    runner: Runner,
-    plan: Vec<(u8, Vec<usize>)>,
-) -> impl FnMut(&AgentQuestion) -> Vec<String> {
+pub fn agent(runner: Runner, plan: Plan) -> impl FnMut(&AgentQuestion) -> Vec<String> {
     let mut plan = plan.into_iter();
     let mut made = 0;
     let mut confirming: Vec<(String, String, String)> = Vec::new();
@@ -399,6 +400,127 @@ pub fn agent(
         }
         script
     }
+}
+
+/// How servers differ when a tool needs to be confirmed.
+#[derive(Debug, Clone, Copy)]
+pub enum Wire {
+    /// The result of the tool is a placeholder that the actions name.
+    Python,
+    /// The same through A2A: the actions name nothing.
+    A2a,
+    /// Nothing of the step has a result, not even the tools that run without asking.
+    TypeScript,
+}
+
+/// Several agents of one app that work at once: each follows its own plan and asks its own questions. As on an ADK server
+/// only the agent that the first answer is for goes on, so a run must not have answers for two of them.
+pub fn team(
+    plans: Vec<(Wire, Plan)>,
+    order: Vec<usize>,
+) -> impl FnMut(&AgentQuestion) -> Vec<String> {
+    let mut members: Vec<_> = plans
+        .into_iter()
+        .enumerate()
+        .map(|(number, (wire, plan))| {
+            (
+                format!("member-{number}"),
+                wire,
+                agent(Runner::Remote, plan),
+            )
+        })
+        .collect();
+    move |asked| {
+        let owner =
+            |response: &Response| response.id.split('/').next().unwrap_or_default().to_owned();
+        let mut owners: Vec<String> = asked.responses.iter().map(owner).collect();
+        owners.dedup();
+        assert!(owners.len() <= 1, "one run has the answers for {owners:?}");
+        let mut scripts: Vec<VecDeque<String>> = Vec::new();
+        for (name, wire, member) in &mut members {
+            if owners.first().is_some_and(|owner| owner != name) {
+                continue;
+            }
+            let mine = asked.responses.iter().map(|response| Response {
+                id: response.id.replacen(&format!("{name}/"), "", 1),
+                ..response.clone()
+            });
+            let script = member(&AgentQuestion {
+                step: asked.step,
+                responses: mine.collect(),
+            });
+            let asks = script
+                .iter()
+                .any(|line| line.contains(REQUEST_CONFIRMATION));
+            let script = script
+                .iter()
+                .filter_map(|line| spoken_by(name, *wire, asks, line));
+            scripts.push(script.collect());
+        }
+        let mut merged = Vec::new();
+        for turn in 0.. {
+            scripts.retain(|script| !script.is_empty());
+            if scripts.is_empty() {
+                break;
+            }
+            let at = order
+                .get(turn % order.len().max(1))
+                .copied()
+                .unwrap_or(turn)
+                % scripts.len();
+            merged.extend(scripts[at].pop_front());
+        }
+        merged
+    }
+}
+
+/// An event of one member of a team; nothing if its server would not send it.
+fn spoken_by(name: &str, wire: Wire, asks: bool, line: &str) -> Option<String> {
+    let mut event: Value = serde_json::from_str(line).ok()?;
+    let is_response = event["content"]["parts"][0]["functionResponse"].is_object();
+    match wire {
+        Wire::TypeScript if asks && is_response => return None,
+        Wire::A2a if is_response => event["actions"] = json!({"requestedToolConfirmations": {}}),
+        _ => {}
+    }
+    event["author"] = json!(name);
+    event["branch"] = json!(format!("team.{name}"));
+    // Ids are those of the whole app.
+    let mine = |id: &mut Value| {
+        if let Some(text) = id.as_str() {
+            *id = json!(format!("{name}/{text}"));
+        }
+    };
+    for part in event["content"]["parts"].as_array_mut()? {
+        for kind in ["functionCall", "functionResponse"] {
+            if let Some(call) = part.get_mut(kind) {
+                mine(&mut call["id"]);
+                if let Some(original) = call.pointer_mut("/args/originalFunctionCall/id") {
+                    mine(original);
+                }
+            }
+        }
+    }
+    for id in event["longRunningToolIds"]
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+    {
+        mine(id);
+    }
+    if let Some(asked) = event
+        .pointer_mut("/actions/requestedToolConfirmations")
+        .and_then(Value::as_object_mut)
+    {
+        *asked = std::mem::take(asked)
+            .into_iter()
+            .map(|(id, value)| (format!("{name}/{id}"), value))
+            .collect();
+    }
+    if event["id"].is_string() {
+        mine(&mut event["id"]);
+    }
+    Some(event.to_string())
 }
 
 fn said(text: &str, partial: bool) -> String {

@@ -1,0 +1,3 @@
+"""One agent after another, in a resumable app."""
+
+from . import agent

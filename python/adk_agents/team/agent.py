@@ -1,0 +1,18 @@
+"""Two agents that play the same script at once, and one that speaks meanwhile."""
+
+from google.adk.agents import LlmAgent, ParallelAgent
+from google.adk.tools import FunctionTool, LongRunningFunctionTool
+
+from crew.agent import speaker
+from scripted.agent import ScriptedModel, get_weather, pay, pick_color
+
+
+def player(name):
+    tools = [FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(pick_color), get_weather]
+    return LlmAgent(name=name, model=ScriptedModel(), tools=tools)
+
+
+root_agent = ParallelAgent(
+    name="team",
+    sub_agents=[player("left"), player("right"), speaker("narrator", " ".join(f"word{n}" for n in range(12)))],
+)
