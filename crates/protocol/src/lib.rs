@@ -24,6 +24,7 @@
 //! | [`chunk`] | what a front end receives |
 //! | [`message`] | UIMessage: parse, fold chunks into it, replay it as chunks |
 //! | [`event`], [`args`] | what an ADK agent emits and accepts |
+//! | [`credentials`] | what is withheld of it: secrets of logins |
 //! | [`wire`] | SSE, `/live` and stock v7 WebSocket frames |
 //! | [`approval`], [`calls`] | a human's decision; a tool call |
 //! | [`outbox`] | the effects of a reply, and its encoded frames |
@@ -41,6 +42,7 @@ pub mod audio;
 pub mod base64;
 pub mod calls;
 pub mod chunk;
+pub mod credentials;
 pub mod dialect;
 pub mod driver;
 pub mod event;

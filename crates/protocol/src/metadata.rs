@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::chunk::{Chunk, Str};
+use crate::credentials::withhold_in_state;
 use crate::event::{Event, Raw};
 use crate::id::CallId;
 use crate::json_text::Json;
@@ -124,7 +125,8 @@ impl Metadata {
         if let Some(actions) = &event.actions
             && let Some(delta) = &actions.state_delta
         {
-            self.merge("stateDelta", delta);
+            let shown = withhold_in_state(delta);
+            self.merge("stateDelta", shown.as_ref().unwrap_or(delta));
         }
     }
 
@@ -317,9 +319,10 @@ pub fn sources_of(event: &Event<'_>) -> Vec<Source> {
 /// Metadata of an agent's own, without what repeats the conversation: ADK adds whole requests and responses to the answers
 /// of an agent behind A2A.
 fn custom(value: &Json) -> Json {
+    let value = withhold_in_state(value).unwrap_or_else(|| value.clone());
     let is_payload = |name: &str| matches!(name, "a2a:request" | "a2a:response");
     let mut room = MAX_CUSTOM_BYTES;
-    let mut fields = Fields::of(value).0;
+    let mut fields = Fields::of(&value).0;
     fields.retain(|(name, value)| {
         let bytes = name.len() + value.text().len();
         let fits = !is_payload(name) && bytes <= room;

@@ -94,11 +94,12 @@ impl SessionWriter {
         for content in contents(std::slice::from_ref(&past.message)) {
             let role = content.role.as_deref().unwrap_or("user").into();
             let parts = content.parts.iter().filter_map(|part| Json::of(part).ok());
+            let parts = parts.filter_map(|part| self.part(part.raw())).collect();
             let author = match past.message.role {
                 Role::Assistant => app,
                 Role::User | Role::System => "user",
             };
-            self.push(author, role, parts.collect(), None);
+            self.push(author, role, parts, None);
         }
     }
 
@@ -344,6 +345,22 @@ mod tests {
             "app",
         );
         assert!(restored.lost.is_empty() && restored.events.is_empty());
+    }
+
+    #[test]
+    fn a_message_without_events_is_restored_without_adks_own_calls() {
+        let part = |name: &str, id: &str| json!({"type": format!("tool-{name}"), "toolCallId": id, "state": "output-available", "input": {}, "output": 1});
+        let messages = json!([{"id": "a", "role": "assistant", "parts": [
+            {"type": "text", "text": "so"}, part(REQUEST_CREDENTIAL, "r"), part("pay", "p"), part(REQUEST_INPUT, "i"),
+        ]}]);
+        let message = parse_messages(Json::from(messages).raw())
+            .unwrap()
+            .remove(0);
+        let said = Vec::new();
+        let restored = restore(&[PastMessage { message, said }], None, "app");
+        let sent = json!(parts_of(&restored)).to_string();
+        assert!(!sent.contains("adk_request_"), "{sent}");
+        assert!(sent.contains("pay") && sent.contains(INPUT), "{sent}");
     }
 
     #[test]

@@ -150,7 +150,8 @@ impl Reply {
         out: &mut Outbox,
     ) -> Option<usize> {
         let name = response.name.as_deref().unwrap_or_default();
-        if name == REQUEST_CONFIRMATION {
+        // The answers to the agent's own questions, which some servers repeat, are not results; one may hold credentials.
+        if matches!(name, REQUEST_CONFIRMATION | REQUEST_CREDENTIAL) {
             return None;
         }
         match self.find(response.id.as_deref(), name) {

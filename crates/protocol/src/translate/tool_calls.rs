@@ -6,7 +6,8 @@ use super::{Fact, Original, Translator, signed};
 use crate::args::ArgsWriter;
 use crate::calls::{Call, CallState, Calls, Origin, RunsOn};
 use crate::chunk::Chunk;
-use crate::event::{FunctionCall, REQUEST_CONFIRMATION};
+use crate::credentials::shown_request;
+use crate::event::{FunctionCall, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL};
 use crate::json_text::Json;
 use crate::outbox::Emitter;
 
@@ -74,7 +75,9 @@ impl Translator {
 
     /// Shows arguments while the model is still writing them.
     pub(super) fn streamed_call(&mut self, call: &FunctionCall<'_>, emitter: &mut Emitter<'_>) {
-        if call.name.as_deref() == Some(REQUEST_CONFIRMATION) || self.is_muted() {
+        let name = call.name.as_deref();
+        // Questions are shown when they are complete, and of those for credentials only a part.
+        if matches!(name, Some(REQUEST_CONFIRMATION | REQUEST_CREDENTIAL)) || self.is_muted() {
             return;
         }
         let grows = call.will_continue == Some(true) || call.partial_args.is_some();
@@ -133,12 +136,13 @@ pub(super) fn confirmation<'e>(call: &'e FunctionCall<'_>) -> Option<Fact<'e>> {
     let original = args.get("originalFunctionCall")?;
     let asked = args.get("toolConfirmation");
     let string = |value: &Json, key: &str| Some(value.get(key)?.as_str()?.into_owned());
+    let name = string(&original, "name").unwrap_or_default();
     Some(Fact::Confirmation {
         remote_id: call.id.as_deref()?,
         original: Original {
             id: string(&original, "id"),
-            name: string(&original, "name").unwrap_or_default(),
-            args: original.get("args").unwrap_or_else(Json::empty),
+            args: shown_input(&name, &original.get("args").unwrap_or_else(Json::empty)),
+            name,
         },
         hint: asked
             .as_ref()
@@ -205,8 +209,18 @@ fn new_call(
 }
 
 fn input_of(call: &FunctionCall<'_>) -> Json {
+    let name = call.name.as_deref().unwrap_or_default();
     match &call.args {
-        Some(args) if !args.is_null() => args.clone(),
+        Some(args) if !args.is_null() => shown_input(name, args),
         _ => Json::empty(),
+    }
+}
+
+/// The arguments of a call as they are shown and stored. Those of a request for credentials end here: they may contain
+/// secrets.
+fn shown_input(name: &str, args: &Json) -> Json {
+    match name {
+        REQUEST_CREDENTIAL => shown_request(args),
+        _ => args.clone(),
     }
 }

@@ -12,6 +12,7 @@ use adk_bridge_agents::agent::{
     SessionRequest, Starting,
 };
 use adk_bridge_agents::error::{AgentError, shortened};
+use adk_bridge_protocol::credentials::line_without_credentials;
 use adk_bridge_protocol::event::{Content, Event};
 use adk_bridge_protocol::history;
 use adk_bridge_protocol::id::MessageId;
@@ -181,11 +182,12 @@ impl AgentRuns {
         result
     }
 
-    /// Stores what an agent with a session said in a message.
+    /// Stores what an agent with a session said in a message, without credentials.
     pub(super) async fn store_said(&mut self, message_id: Option<&MessageId>, said: Vec<String>) {
         let Some(message_id) = message_id.filter(|_| !said.is_empty()) else {
             return;
         };
+        let said = said.into_iter().map(line_without_credentials).collect();
         let (store, chat) = (&self.context.store, self.context.chat());
         let stored = store
             .append_events(chat, self.generation, message_id, said)

@@ -201,3 +201,135 @@ async fn an_adk_server_that_quotes_its_requests() {
         play(&bridge, level, TOKEN, stand_in.address).await;
     }
 }
+
+/// The configuration of a login, as google-adk 1.39.1 writes it, and the same in the spelling of `@google/adk`.
+fn login(is_snake: bool) -> Value {
+    let credential = json!({"authType": "oauth2", "oauth2": {
+        "clientId": "app", "clientSecret": CLIENT_SECRET, "authUri": "https://login.example/a?state=x", "state": "x",
+    }});
+    let scheme = json!({"type": "oauth2", "flows": {"authorizationCode": {
+        "authorizationUrl": "https://login.example/a", "tokenUrl": "https://login.example/t",
+        "scopes": {"mail.read": "reads mail"},
+    }}});
+    let config = json!({"authScheme": scheme, "rawAuthCredential": credential,
+        "exchangedAuthCredential": credential, "credentialKey": "adk_oauth2_1"});
+    let mut args =
+        json!({"functionCallId": "_adk_toolset_auth_Mail", "authConfig": config}).to_string();
+    if is_snake {
+        for (camel, snake) in [
+            ("functionCallId", "function_call_id"),
+            ("authConfig", "auth_config"),
+            ("rawAuthCredential", "raw_auth_credential"),
+            ("exchangedAuthCredential", "exchanged_auth_credential"),
+            ("authType", "auth_type"),
+            ("clientSecret", "client_secret"),
+        ] {
+            args = args.replace(camel, snake);
+        }
+    }
+    serde_json::from_str(&args).unwrap()
+}
+
+const CLIENT_SECRET: &str = "PLANTED-CLIENT-SECRET-4711";
+
+/// A run in which an agent asks for credentials, and one in which it repeats the answer: both as a server sends them.
+fn asks_for_credentials(is_snake: bool, answered: bool) -> Vec<u8> {
+    let args = login(is_snake);
+    let config = args["authConfig"].clone();
+    let config = if config.is_null() {
+        args["auth_config"].clone()
+    } else {
+        config
+    };
+    let name = "adk_request_credential";
+    let part = match answered {
+        false => json!({"functionCall": {"id": "r1", "name": name, "args": args}}),
+        true => json!({"functionResponse": {"id": "r1", "name": name, "response": config}}),
+    };
+    let asked = json!({"author": "app", "longRunningToolIds": ["r1"], "content": {"role": "model", "parts": [part]}});
+    let pending = json!({
+        "author": "app",
+        "content": {"role": "user", "parts": [{"functionResponse":
+            {"id": "c1", "name": "read_mail", "response": {"pending": true}}}]},
+        "actions": {
+            "requestedAuthConfigs": {"c1": config}, "stateDelta": {"adk_oauth2_1": config["rawAuthCredential"], "seen": 1},
+        },
+        "customMetadata": {"a2a:response": {"parts": [{"kind": "data", "data": {"name": name, "args": args}}]}},
+    });
+    let called = json!({"author": "app", "content": {"role": "model", "parts": [
+        {"functionCall": {"id": "c1", "name": "read_mail", "args": {}}}]}});
+    events(format!(
+        "data: {called}\n\ndata: {asked}\n\ndata: {pending}\n\n{}",
+        fine()
+    ))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_adk_server_that_sends_the_secret_of_a_login() {
+    for is_snake in [false, true] {
+        let runs = std::sync::atomic::AtomicUsize::new(0);
+        let stand_in = StandIn::start(move |asked| match asked.path.as_str() {
+            "/run_sse" => match runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+                0 => asks_for_credentials(is_snake, false),
+                1 => asks_for_credentials(is_snake, true),
+                // The session is lost, and made again.
+                2 => refused(404, "application/json", r#"{"detail":"Session not found"}"#),
+                _ => events(fine()),
+            },
+            _ => well(asked),
+        })
+        .await;
+        let bridge = Bridge::with(&stand_in.toml(), |command| {
+            command.env("RUST_LOG", "debug,hyper=info,h2=info");
+        });
+        let mut seen = Vec::new();
+        for (dialect, text) in [
+            ("native", "read my mail"),
+            ("adk", "again"),
+            ("held", "hello"),
+        ] {
+            let body = json!({"id": "c", "dialect": dialect, "messages": [{"id": format!("m-{dialect}"), "role": "user",
+                "parts": [{"type": "text", "text": text}]}]});
+            let answer = bridge.post("/api/chat", &body).await;
+            seen.push(String::from_utf8_lossy(&answer.body).into_owned());
+        }
+        for dialect in ["native", "adk", "held"] {
+            let shown = bridge.get(&format!("/api/chats/c?dialect={dialect}")).await;
+            seen.push(String::from_utf8_lossy(&shown.body).into_owned());
+        }
+        // What a user may see is there.
+        assert!(seen[0].contains("login.example"), "{}", seen[0]);
+        assert!(
+            seen[0].contains("mail.read") && seen[0].contains("\"seen\":1"),
+            "{}",
+            seen[0]
+        );
+        seen.push(bridge.log());
+        let restored = stand_in.asked("/apps/");
+        assert!(
+            restored
+                .iter()
+                .any(|asked| asked.body.to_string().contains("read_mail")),
+            "it was restored"
+        );
+        let sent = restored
+            .iter()
+            .chain(&stand_in.asked("/run_sse"))
+            .map(|asked| asked.body.to_string())
+            .collect::<Vec<_>>();
+        seen.extend(sent);
+        let data = bridge.directory.path().join("data");
+        for file in std::fs::read_dir(data).unwrap() {
+            let path = file.unwrap().path();
+            if path.is_file() {
+                seen.push(String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned());
+            }
+        }
+        for text in &seen {
+            let found = text
+                .find(CLIENT_SECRET)
+                .map(|at| &text[at.saturating_sub(300)..at]);
+            assert_eq!(found, None);
+        }
+    }
+}
