@@ -11,7 +11,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::served::{Bridge, says};
-use crate::{FAST, OLD_FILE, refused, sql, upload};
+use crate::{FAST, OLD_FILE, end, refused, sql, upload};
 
 const LOG: &str = "adk-bridge.db-wal";
 
@@ -158,4 +158,77 @@ async fn a_database_is_in_use_by_whichever_name() {
     let bridge = Bridge::serve(&first, FAST);
     assert!(refused(&second, &config).contains("is in use"));
     assert_eq!(bridge.json("/api/chats").await.as_array().unwrap().len(), 1);
+}
+
+/// A secret that an earlier version stored is gone after one start, from the rows and from the file.
+#[tokio::test]
+async fn credentials_that_were_stored_before_are_removed() {
+    const SECRET: &str = "PLANTED-CLIENT-SECRET";
+    let dir = TempDir::new().unwrap();
+    let data = dir.path().join("data");
+    let bridge = Bridge::serve(dir.path(), FAST);
+    bridge.say("c", says("say hi"), "native").await;
+    end(bridge, &data).await;
+
+    let config = json!({"authScheme": {"type": "oauth2"}, "rawAuthCredential":
+        {"authType": "oauth2", "oauth2": {"clientSecret": format!("{SECRET}{}", "x".repeat(9000))}}});
+    let args = json!({"functionCallId": "f", "authConfig": config});
+    let asked = json!({"content": {"parts": [{"functionCall": {"name": "adk_request_credential", "args": args}}]}});
+    let fine = json!({"content": {"parts": [{"text": "fine"}]}, "actions": {"requestedAuthConfigs": {"c": config}}});
+    let part = json!({"type": "tool-adk_request_credential", "toolCallId": "t", "state": "output-error", "input": args,
+        "errorText": "no"});
+    let calls = json!([{"name": "adk_request_credential", "input": args}]);
+    let mine = json!({"id": "mine", "role": "user", "parts": says("my authConfig, client_secret")});
+    let database = data.join(DATABASE);
+    sql(
+        &database,
+        &format!(
+            "DELETE FROM _sqlx_migrations WHERE version = 8;
+             INSERT INTO events (chat, generation, message_id, body)
+                 SELECT key, 0, 'm', value FROM chats, (SELECT '{asked}' AS value UNION ALL SELECT '{fine}');
+             INSERT INTO messages (chat, id, state, body) SELECT key, 'mine', 'done', '{mine}' FROM chats;
+             UPDATE messages SET
+                 reply = CASE WHEN reply IS NULL THEN NULL ELSE json_set(reply, '$.x', json('{calls}')) END,
+                 body = json_insert(body, '$.parts[#]', json('{part}')) WHERE body LIKE '%assistant%';
+             CREATE TABLE scratch (x TEXT); INSERT INTO scratch VALUES ('{args}'); DROP TABLE scratch;
+             UPDATE chats SET bytes =
+                 (SELECT sum(octet_length(body) + coalesce(octet_length(reply), 0)) FROM messages)
+                 + (SELECT sum(octet_length(body)) FROM events);"
+        ),
+    )
+    .await;
+    let holds = || {
+        let files = ["", "-wal"].map(|suffix| data.join(format!("{DATABASE}{suffix}")));
+        let read = files.iter().filter_map(|file| std::fs::read(file).ok());
+        read.into_iter()
+            .any(|bytes| String::from_utf8_lossy(&bytes).contains(SECRET))
+    };
+    assert!(holds());
+
+    let bridge = Bridge::serve(dir.path(), FAST);
+    let shown = bridge.json("/api/chats/c").await;
+    let parts = shown["messages"][1]["parts"].as_array().unwrap();
+    let part = parts.iter().find(|part| part["toolCallId"] == "t").unwrap();
+    assert_eq!(part["input"], json!({"kind": "oauth2"}));
+    assert_eq!(part["errorText"], "no");
+    assert_eq!(shown["messages"][2]["parts"], mine["parts"]);
+    end(bridge, &data).await;
+    assert!(!holds());
+    let left = sqlx_rows(&database, "SELECT body FROM events ORDER BY seq").await;
+    assert_eq!(left.len(), 2);
+    assert!(left[1].contains("fine"), "{left:?}");
+    let sizes = "SELECT CAST(bytes - (SELECT sum(octet_length(body) + coalesce(octet_length(reply), 0)) FROM messages)
+        - (SELECT sum(octet_length(body)) FROM events) AS TEXT) FROM chats";
+    assert_eq!(sqlx_rows(&database, sizes).await, ["0"]);
+    let tables = "SELECT name FROM sqlite_schema WHERE name = 'credentials'";
+    assert!(sqlx_rows(&database, tables).await.is_empty());
+}
+
+async fn sqlx_rows(database: &Path, query: &'static str) -> Vec<String> {
+    use sqlx::Connection as _;
+    let url = format!("sqlite://{}", database.display());
+    let mut connection = sqlx::SqliteConnection::connect(&url).await.unwrap();
+    let rows = sqlx::query_scalar(query).fetch_all(&mut connection).await;
+    connection.close().await.unwrap();
+    rows.unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
@@ -10,13 +10,14 @@ use std::time::Duration;
 use sqlx::ConnectOptions as _;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{AssertSqlSafe, Connection as _, SqlSafeStr as _, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection as _, SqlSafeStr as _, SqliteConnection, SqlitePool};
 use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::time::Timestamp;
 
+use super::credentials::{self, Cleaning};
 use super::look::directory_of;
 use super::reserve::Reserve;
 use super::sync::Sync;
@@ -109,8 +110,48 @@ async fn migrate(file: &Path, path: &Path) -> Result<(), StoreError> {
         },
     })?;
     failpoint("after", "migration");
+    let cleaned = withhold_credentials(&pool, file).await;
     // The last connection brings the log into the file and removes it.
     pool.close().await;
+    match cleaned {
+        Ok(Some(copy)) => replace(file, &copy).await,
+        Ok(None) => Ok(()),
+        Err(error) => {
+            let error = explain(error, path);
+            tracing::warn!(%error, "credentials that an agent asked for before this version are still in the database; \
+                the next start tries again to remove them");
+            Ok(())
+        }
+    }
+}
+
+/// Removes credentials that were stored before they were withheld. Returns the copy that is to replace the file.
+async fn withhold_credentials(pool: &SqlitePool, file: &Path) -> sqlx::Result<Option<PathBuf>> {
+    let mut connection = pool.acquire().await?;
+    match credentials::rewrite(&mut connection).await? {
+        Cleaning::Done => Ok(None),
+        Cleaning::CopyNeeded => {
+            let copy = with_suffix(file, "-new");
+            credentials::copy(&mut connection, &copy).await?;
+            Ok(Some(copy))
+        }
+    }
+}
+
+/// Puts a copy in the place of a database that nobody has open.
+async fn replace(file: &Path, copy: &Path) -> Result<(), StoreError> {
+    let failed = StoreError::io("replacing the database by a copy without credentials");
+    let synced = std::fs::File::open(copy).and_then(|copy| copy.sync_all());
+    synced.map_err(StoreError::io("making a copy of the database"))?;
+    failpoint("before", "copy");
+    std::fs::rename(copy, file).map_err(failed)?;
+    if let Ok(directory) = std::fs::File::open(directory_of(file)) {
+        let _ = directory.sync_all();
+    }
+    failpoint("after", "copy");
+    let mut connection = SqliteConnection::connect_with(&options(file)).await?;
+    credentials::drop_list(&mut connection).await?;
+    connection.close().await?;
     Ok(())
 }
 
@@ -516,6 +557,11 @@ fn migrations() -> Migrator {
             7,
             "open replies",
             include_str!("../../../migrations/0007_open_replies.sql"),
+        ),
+        migration(
+            8,
+            "credentials",
+            include_str!("../../../migrations/0008_credentials.sql"),
         ),
     ])
 }

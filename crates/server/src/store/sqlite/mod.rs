@@ -4,6 +4,7 @@ mod audit;
 mod branches;
 mod chats;
 mod connection;
+mod credentials;
 mod events;
 mod files;
 mod look;
