@@ -18,6 +18,7 @@ use crate::chunk::Chunk;
 use crate::message::{FilePart, Message, Part};
 
 pub use reader::Reader;
+pub use withheld::file_of_image;
 
 /// The wire form that a client asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

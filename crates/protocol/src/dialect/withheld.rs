@@ -114,3 +114,67 @@ pub(super) fn image_part(
         extra: Extra::default(),
     }))
 }
+
+/// The file of an image part of these dialects, if it is one.
+pub fn file_of_image(part: &DataPart) -> Option<FilePart> {
+    let text = |name: &str| part.data.get(name)?.as_str().map(Cow::into_owned);
+    let media_type = text("mediaType").filter(|it| it.starts_with("image/"))?;
+    if part.kind != IMAGE {
+        return None;
+    }
+    let url = match text("data").or_else(|| text("content")) {
+        Some(content) => format!("data:{media_type};base64,{content}"),
+        None => text("url")?,
+    };
+    Some(FilePart {
+        media_type,
+        url,
+        ..FilePart::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_image_part_is_the_file_that_it_was_made_from() {
+        for (url, names) in [
+            ("data:image/png;base64,AAEC", ["data", "content"].as_slice()),
+            ("data:image/png;base64,AAEC", &["content"]),
+            ("https://example.org/a.png", &["data"]),
+        ] {
+            let file = FilePart {
+                media_type: "image/png".to_owned(),
+                url: url.to_owned(),
+                ..FilePart::default()
+            };
+            let Some(Part::Data(part)) = image_part(&file, None, names) else {
+                panic!("{url} is an image");
+            };
+            assert_eq!(file_of_image(&part), Some(file));
+        }
+        for (kind, data) in [
+            (
+                "data-chart",
+                json!({"mediaType": "image/png", "data": "AAEC"}),
+            ),
+            (
+                "data-image",
+                json!({"mediaType": "text/html", "data": "AAEC"}),
+            ),
+            ("data-image", json!({"mediaType": "image/png", "data": 1})),
+            ("data-image", json!("AAEC")),
+        ] {
+            let part = DataPart {
+                kind: kind.to_owned(),
+                id: None,
+                data: data.into(),
+                extra: Extra::default(),
+            };
+            assert_eq!(file_of_image(&part), None, "{part:?}");
+        }
+    }
+}

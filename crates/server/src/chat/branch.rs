@@ -149,6 +149,26 @@ pub(super) fn shown_at_answer(
     changed(rows, shown)
 }
 
+/// The same for a request that lists everything that its client shows: only listed messages stay, and those that no
+/// client has had, with what they answer.
+pub(super) fn shown_of_all(rows: &[Row<'_>], listed: &[ListedMessage<'_>]) -> Option<Vec<u64>> {
+    let (mut shown, _) = choose(rows, listed, u64::MAX);
+    let mut question = Vec::new();
+    for row in rows.iter().filter(|row| row.is_shown()) {
+        if row.role == Role::User {
+            question.push(row.place);
+        }
+        if !row.seen {
+            shown.insert(row.place);
+            shown.extend(question.iter().copied());
+        }
+        if row.role != Role::User {
+            question.clear();
+        }
+    }
+    changed(rows, shown)
+}
+
 /// The shown places, if they differ from the current ones.
 fn changed(rows: &[Row<'_>], shown: BTreeSet<u64>) -> Option<Vec<u64>> {
     let now = rows.iter().filter(|row| row.is_shown());

@@ -9,10 +9,10 @@ use adk_bridge_protocol::message::{Message, Part, Role};
 use tokio::time::{Instant, timeout};
 
 use super::attachments;
-use super::branch::{End, ListedMessage, Row, shown_after, shown_at_answer};
+use super::branch::{End, ListedMessage, Row, shown_after, shown_at_answer, shown_of_all};
 use super::context::ChatContext;
-use super::plan::CutAt;
-use super::request::ChatRequest;
+use super::plan::{CutAt, taken_over};
+use super::request::{ChatRequest, MessageList};
 use crate::files::Files;
 use crate::store::{ChatRef, OutlineEntry, Store, StoreError, StoredMessage};
 
@@ -178,20 +178,24 @@ impl Conversation {
         cut: Option<CutAt>,
     ) -> Result<(Vec<Message>, Option<CutAt>), StoreError> {
         let ours = self.ours(context, current, request);
-        let followed = match self.known {
-            true => ours.follow(&request.messages, cut.as_ref()).await?,
-            false => None,
+        let followed = match (self.known, &cut) {
+            (false, _) => None,
+            (true, None) if request.list == MessageList::Whole => {
+                ours.follow_whole(&request.messages).await?
+            }
+            (true, cut) => ours.follow(&request.messages, cut.as_ref()).await?,
         };
-        let Some(followed) = followed else {
+        let Some(mut followed) = followed else {
             if cut.is_some() {
                 self.store_seen(context).await;
             }
             return Ok((messages, cut));
         };
-        let messages = match followed.is_sent_again {
-            true => Vec::new(),
-            false => messages,
-        };
+        let mut taken_over = std::mem::take(&mut followed.taken_over);
+        if !followed.is_sent_again {
+            taken_over.extend(messages);
+        }
+        let messages = taken_over;
         let cut = self.note_followed(context, request, followed).await;
         Ok((messages, Some(cut)))
     }
@@ -303,6 +307,8 @@ struct RequestedHistory {
     unseen_again: Vec<MessageId>,
     /// Whether the last message of the request is one that comes back.
     is_sent_again: bool,
+    /// Messages of another chat that follow those.
+    taken_over: Vec<Message>,
 }
 
 impl ServerHistory<'_> {
@@ -354,6 +360,41 @@ impl ServerHistory<'_> {
         };
         let followed = self.followed(&outline, places, again.is_some()).await?;
         Ok(Some(followed))
+    }
+
+    /// The history of a request whose messages are everything that its client shows: what it does not list is cut, and
+    /// what the chat does not know is taken over.
+    async fn follow_whole(
+        &self,
+        theirs: &[Message],
+    ) -> Result<Option<RequestedHistory>, StoreError> {
+        let Some((last, earlier)) = theirs.split_last() else {
+            return Ok(None);
+        };
+        if self.shown.len() == earlier.len() && (earlier.is_empty() || self.are(None, earlier)) {
+            return Ok(None);
+        }
+        let outline = self.store.outline(self.chat).await?;
+        let nameless = |message: &Message| message.id.is_empty();
+        if earlier.iter().any(nameless) || self.sent_again(&outline, last).await?.is_some() {
+            return self.follow(theirs, None).await;
+        }
+        let known = known_ids(&outline);
+        let unknown = earlier.iter().filter(|theirs| !known.contains(&theirs.id));
+        let taken_over: Vec<Message> = unknown.filter_map(taken_over).collect();
+        let listed = self.listed(&outline, earlier).await?;
+        let places = shown_of_all(&self.rows(&outline), &listed);
+        let Some(places) = places.or_else(|| {
+            let shown = outline.iter().filter(|placed| placed.is_shown());
+            (!taken_over.is_empty()).then(|| shown.map(|placed| placed.place).collect())
+        }) else {
+            return Ok(None);
+        };
+        let followed = self.followed(&outline, places, false).await?;
+        Ok(Some(RequestedHistory {
+            taken_over,
+            ..followed
+        }))
     }
 
     /// The history of a request that answers the questions of its last message, which is the last of ours here.
@@ -501,12 +542,17 @@ impl ServerHistory<'_> {
             left,
             unseen_again,
             is_sent_again,
+            taken_over: Vec::new(),
         })
     }
 }
 
+fn known_ids(outline: &[OutlineEntry]) -> HashSet<&MessageId> {
+    outline.iter().map(|placed| &placed.id).collect()
+}
+
 fn knows_any(outline: &[OutlineEntry], theirs: &[Message]) -> bool {
-    let known: HashSet<&MessageId> = outline.iter().map(|placed| &placed.id).collect();
+    let known = known_ids(outline);
     theirs.iter().any(|it| known.contains(&it.id))
 }
 

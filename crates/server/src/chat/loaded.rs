@@ -105,15 +105,15 @@ impl LoadedMemory {
         user: &UserId,
         request: &mut ChatRequest,
     ) -> Result<(), BudgetError> {
-        if request.hold.is_some() {
+        if request.size.hold.is_some() {
             return Ok(());
         }
-        if request.bytes == 0 {
-            request.bytes = json_bytes(&request.messages);
+        if request.size.bytes == 0 {
+            request.size.bytes = json_bytes(&request.messages);
         }
         let mut hold = self.budget.hold(user);
-        take(&mut hold, request.bytes)?;
-        request.hold = Some(hold);
+        take(&mut hold, request.size.bytes)?;
+        request.size.hold = Some(hold);
         Ok(())
     }
 

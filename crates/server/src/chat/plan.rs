@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use adk_bridge_protocol::dialect::file_of_image;
 use adk_bridge_protocol::history::user_parts;
 use adk_bridge_protocol::id::MessageId;
 use adk_bridge_protocol::message::{Message, Part, Role};
@@ -101,6 +102,11 @@ impl ChatRequest {
     pub(super) fn older(&self) -> &[Message] {
         &self.messages[..self.messages.len() - 1]
     }
+
+    /// The same, and those that only hold answers.
+    pub(super) fn older_answers(&self) -> impl Iterator<Item = &Message> {
+        self.older().iter().chain(&self.answered)
+    }
 }
 
 /// Decides what a request means. `current` is the message of the current reply.
@@ -157,23 +163,26 @@ pub(super) fn plan(
     }
 }
 
-/// The history of a chat that the server has never seen: texts are taken over, claims about what happened are not. The
-/// last message is new, and is kept whole as in any other chat.
+/// The history of a chat that the server has never seen. The last message is new, and is kept whole as in any other chat.
 fn rebuilt(messages: &[Message]) -> Vec<Message> {
-    let last = messages.len().saturating_sub(1);
-    messages
-        .iter()
-        .enumerate()
-        .filter(|(_, message)| message.role != Role::System)
-        .map(|(index, message)| {
-            let mut message = with_id(message.clone());
-            message
-                .parts
-                .retain(|part| index == last || matches!(part, Part::Text(_) | Part::File(_)));
-            message
+    let Some((last, earlier)) = messages.split_last() else {
+        return Vec::new();
+    };
+    let last = std::iter::once(with_id(last.clone()));
+    earlier.iter().filter_map(taken_over).chain(last).collect()
+}
+
+/// What is taken over of a message that the server has never seen: what it says, not claims about what happened.
+pub(super) fn taken_over(message: &Message) -> Option<Message> {
+    let mut message = with_id(message.clone());
+    message.parts = (message.parts.into_iter())
+        .filter_map(|part| match part {
+            Part::Text(_) | Part::File(_) => Some(part),
+            Part::Data(data) => file_of_image(&data).map(Part::File),
+            _ => None,
         })
-        .filter(|message| !message.parts.is_empty())
-        .collect()
+        .collect();
+    (message.role != Role::System && !message.parts.is_empty()).then_some(message)
 }
 
 /// An id that more than one message has.

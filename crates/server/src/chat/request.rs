@@ -36,15 +36,35 @@ pub struct ChatRequest {
     pub sdk: Sdk,
     /// What the URLs of files begin with for this client.
     pub base: Base,
+    pub list: MessageList,
     /// The messages that its connection had delivered before.
     pub had: Vec<MessageId>,
     /// The message that was being streamed when the request came, unless it was read to the end: this client may not
     /// have it.
     pub(super) unread: Option<MessageId>,
+    /// Answers in older messages of the user, as copies of the messages that they answer.
+    pub(super) answered: Vec<Message>,
+    pub(super) size: RequestSize,
+}
+
+/// What a request takes of the memory.
+#[derive(Debug, Default)]
+pub(super) struct RequestSize {
     /// Roughly how many bytes of JSON it was.
     pub(super) bytes: usize,
     /// Counts those bytes until the chat does.
     pub(super) hold: Option<Hold>,
+}
+
+/// What the messages of a request are to its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageList {
+    /// Only the last one: the server has the others.
+    Last,
+    /// The last one, after others that the client shows.
+    Recent,
+    /// Everything that the client shows: it may have begun the conversation in another chat.
+    Whole,
 }
 
 /// The raw fields of a request. Unknown ones are ignored: clients add new ones with every version.
@@ -64,7 +84,7 @@ impl ChatRequest {
     pub fn parse(body: &[u8]) -> Result<Self, RequestError> {
         let body = checked_json(body)?;
         let mut request = Self::of(&read_checked(&body, |_| wrong("the body", "an object"))?)?;
-        request.bytes = body.len();
+        request.size.bytes = body.len();
         Ok(request)
     }
 
@@ -89,6 +109,10 @@ impl ChatRequest {
             (None, Some(message)) => vec![parse_message(message)?],
             (None, None) => return Err(RequestError::NoMessages),
         };
+        let list = match asked.messages {
+            Some(_) => MessageList::Recent,
+            None => MessageList::Last,
+        };
         if messages.is_empty() {
             return Err(RequestError::EmptyMessages);
         }
@@ -103,10 +127,11 @@ impl ChatRequest {
             dialect: dialect_of(dialect.as_deref())?,
             sdk: sdk_of(asked.sdk.map(shallow).as_ref(), Sdk::default())?,
             base: Base::default(),
+            list,
             had: Vec::new(),
+            answered: Vec::new(),
             unread: None,
-            bytes: 0,
-            hold: None,
+            size: RequestSize::default(),
         })
     }
 }

@@ -363,7 +363,8 @@ pub enum Cut<'a> {
     After(&'a MessageId),
     /// This message and what follows it.
     From(&'a MessageId),
-    /// Everything except the messages at these places. Those that were cut are shown again.
+    /// Everything except the messages at these places. Those that were cut are shown again. A new generation begins even
+    /// if nothing changes: what is added may be a part of the history.
     AllBut(&'a [u64]),
 }
 

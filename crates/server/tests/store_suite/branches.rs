@@ -47,10 +47,10 @@ pub(crate) async fn come_back_to_what_was_cut(home: &impl Home) {
     for (wanted, ids, cuts) in [
         (&[0, 1][..], &["m1", "m2", "n0"][..], 1),
         (&[0, 2], &["m1", "m3", "n1"], 2),
-        // What is shown already: no new generation.
-        (&[0, 2, 5], &["m1", "m3", "n1", "n2"], 2),
-        (&[], &["n3"], 3),
-        (&[0, 1, 3], &["m1", "m2", "m3", "n4"], 4),
+        // What is shown already, before messages that an agent with a session does not know.
+        (&[0, 2, 5], &["m1", "m3", "n1", "n2"], 3),
+        (&[], &["n3"], 4),
+        (&[0, 1, 3], &["m1", "m2", "m3", "n4"], 5),
     ] {
         let outline = store.outline(CHAT).await.unwrap();
         let wanted: Vec<u64> = wanted

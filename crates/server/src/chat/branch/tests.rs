@@ -60,6 +60,35 @@ fn role(word: &str) -> Role {
     }
 }
 
+/// For a request that lists everything that its client shows. `-` stands for nothing.
+#[test]
+fn what_is_shown_after_a_whole_request() {
+    for (stored, request, expected) in [
+        ("u1 a1", "u1 a1", ""),
+        ("u1 a1 u2 a2", "u1 a1", "u1 a1"),
+        ("u1 a1 u2 a2", "u2 a2", "u2 a2"),
+        // A page that was loaded again shows nothing.
+        ("u1 a1", "", "-"),
+        ("u1 a1", "x1 y1", "-"),
+        ("u1 a1 x1 y1", "u1 a1 x1 y1", ""),
+        // What no client has had stays, with what it answers.
+        ("u1 a1 u2 a2?", "", "u2 a2"),
+        ("u1 a1 u2 u3 a2?", "", "u2 u3 a2"),
+        ("u1 a1 u2 u3 a2?", "u1 a1", ""),
+        ("u1? a1", "", "u1"),
+        // Another page of the same chat.
+        ("u1 a1 [u2 [a2", "u2 a2", "u2 a2"),
+    ] {
+        let rows = rows(stored);
+        let expected = match expected {
+            "-" => Some(Vec::new()),
+            words => places(&rows, words),
+        };
+        let shown = shown_of_all(&rows, &listed(request));
+        assert_eq!(shown, expected, "{stored} | {request}");
+    }
+}
+
 #[test]
 fn what_is_shown_after_a_request() {
     for (stored, request, expected) in [

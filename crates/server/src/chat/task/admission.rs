@@ -28,7 +28,7 @@ impl Task {
         match plan {
             Plan::Submit { messages, cut } => {
                 if let Some(reply) = self.engine.reply() {
-                    let answers = requests::answers_to(reply, request.older());
+                    let answers = requests::answers_to(reply, request.older_answers());
                     self.admit_answers(&answers)?;
                 }
                 self.admit_messages(messages, cut.as_ref(), request)?;

@@ -59,8 +59,8 @@ impl Task {
             }
             Plan::Submit { .. } if self.engine.is_unfinished() || self.take_up_any() => {
                 self.supersede(&request, origin, &answer).await;
-                if let Some(hold) = &mut request.hold {
-                    hold.force(request.bytes);
+                if let Some(hold) = &mut request.size.hold {
+                    hold.force(request.size.bytes);
                 }
                 self.queue.push_back(Command::Post {
                     request,
@@ -102,19 +102,11 @@ impl Task {
     /// Decides what a request means. A refusal must come before anything is superseded.
     async fn checked_plan(&mut self, request: &mut ChatRequest) -> Result<Plan, ChatError> {
         if user_answers::are_in(request.last()) {
-            let current = self.engine.message().into_iter();
-            let known = current.chain(self.conversation.messages().iter().rev());
-            let replies = || self.engine.reply().into_iter().chain(self.waiting.iter());
-            let is_client = |id: &CallId| {
-                let calls = replies().filter_map(|reply| reply.calls().by_id(id));
-                calls
-                    .last()
-                    .is_some_and(|call| call.runs_on == RunsOn::Client)
-            };
-            let theirs = user_answers::as_answer(request.last(), known, is_client)?;
+            let theirs = self.as_answer(request.last())?;
             // The other copies stay, because they may contradict it.
             request.replace_last(theirs);
         }
+        request.answered = self.answered_by_user(request.older());
         let streamed = self.engine.message_id();
         let streamed = streamed.filter(|_| self.engine.has_open_turn());
         self.conversation.note_request(request, streamed);
@@ -137,11 +129,31 @@ impl Task {
             attachments::check_files(files, self.context.chat(), last).await?;
         }
         // From here on the chat counts it, unless it has to wait.
-        if let Some(hold) = &mut request.hold {
+        if let Some(hold) = &mut request.size.hold {
             hold.force(0);
         }
         self.admit_plan(&plan, request).await?;
         Ok(plan)
+    }
+
+    /// The answers in a message of the user, as a copy of the message that they answer.
+    fn as_answer(&self, theirs: &Message) -> Result<Message, ChatError> {
+        let current = self.engine.message().into_iter();
+        let known = current.chain(self.conversation.messages().iter().rev());
+        let replies = || self.engine.reply().into_iter().chain(self.waiting.iter());
+        let is_client = |id: &CallId| {
+            let calls = replies().filter_map(|reply| reply.calls().by_id(id));
+            calls
+                .last()
+                .is_some_and(|call| call.runs_on == RunsOn::Client)
+        };
+        user_answers::as_answer(theirs, known, is_client)
+    }
+
+    /// The same for older messages, of which only clear answers count.
+    fn answered_by_user(&self, older: &[Message]) -> Vec<Message> {
+        let older = older.iter().filter(|theirs| user_answers::are_in(theirs));
+        older.flat_map(|theirs| self.as_answer(theirs)).collect()
     }
 
     /// Delivers the answer to a request. `lasts`: whether it is the stream of the open turn.
@@ -280,6 +292,7 @@ impl Task {
             .conversation
             .follow(&self.context, current, request, messages, cut)
             .await?;
+        attachments::check_count(&messages, self.context.settings.files_per_request)?;
         self.check_room_after(&messages, cut.as_ref())?;
         if cut.is_some() {
             self.handle_voice_input(VoiceInput::HistoryCut).await;
@@ -307,7 +320,7 @@ impl Task {
         let Some(reply) = self.engine.reply() else {
             return;
         };
-        let answers = answers_to(reply, request.older());
+        let answers = answers_to(reply, request.older_answers());
         // Its later results, such as the outcome of an approved tool, are not what the client waits for.
         if matches!(to, AnswerTo::Live { .. }) {
             self.live.withhold(&reply.message().id);
@@ -443,9 +456,11 @@ fn options(request: &ChatRequest) -> ReaderOptions<'_> {
 }
 
 /// The answers to a reply in the copies of its message that a client sends.
-pub(super) fn answers_to<'r>(reply: &Reply, messages: &'r [Message]) -> Vec<ClientAnswer<'r>> {
+pub(super) fn answers_to<'r>(
+    reply: &Reply,
+    messages: impl Iterator<Item = &'r Message>,
+) -> Vec<ClientAnswer<'r>> {
     messages
-        .iter()
         .filter(|copy| copy.role == Role::Assistant && copy.id == reply.message().id)
         .flat_map(answers_of)
         .collect()

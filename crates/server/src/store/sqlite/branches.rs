@@ -100,7 +100,6 @@ pub(super) async fn show(
         return Err(Conflict::ReplyOpen.into());
     }
     // Hidden first: one that is shown again may have the id of one that was shown.
-    let mut changed = 0;
     for statement in [
         "UPDATE messages
          SET cut_in = (SELECT generation + 1 FROM chats WHERE key = messages.chat)
@@ -108,15 +107,11 @@ pub(super) async fn show(
         "UPDATE messages SET cut_in = NULL
          WHERE chat = ?1 AND cut_in IS NOT NULL AND seq IN (SELECT value FROM json_each(?2))",
     ] {
-        let done = sqlx::query(statement)
+        sqlx::query(statement)
             .bind(&key)
             .bind(&places)
             .execute(&mut *connection)
             .await?;
-        changed += done.rows_affected();
-    }
-    if changed == 0 {
-        return Ok(None);
     }
     next_generation(connection, &key).await.map(Some)
 }
