@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use axum::http::HeaderName;
 use axum::http::request::Parts;
 use futures_util::future::BoxFuture;
 
@@ -24,7 +25,7 @@ pub use source::{SourceError, SourcePolicy, is_forwarded};
 pub use wrong_keys::WrongKeys;
 pub(crate) use wrong_keys::network_of;
 
-use crate::config;
+use crate::config::{ADK_STREAM_PROTOCOL, Config};
 
 /// Recognises the user of a request.
 ///
@@ -74,11 +75,16 @@ pub enum Refusal {
 }
 
 /// The authenticator that a configuration asks for.
-pub fn configured(auth: &config::Auth) -> Arc<dyn Authenticator> {
+pub fn configured(config: &Config) -> Arc<dyn Authenticator> {
+    let auth = &config.auth;
     let mut ways: Vec<Arc<dyn Authenticator>> = Vec::new();
     if !auth.api_keys.is_empty() {
         let keys = auth.api_keys.iter().map(|key| (&key.key, &key.user));
-        ways.push(Arc::new(ApiKeys::new(keys)));
+        let keys = ApiKeys::new(keys);
+        ways.push(Arc::new(match config.server.serves(ADK_STREAM_PROTOCOL) {
+            true => keys.with_header(HeaderName::from_static("x-api-key")),
+            false => keys,
+        }));
     }
     match ways.is_empty() {
         true => Arc::new(LocalUser),

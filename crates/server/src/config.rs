@@ -45,6 +45,9 @@ pub struct Server {
     /// Host names of the bridge in addition to those of this machine, without a port.
     #[serde(deserialize_with = "list::words")]
     pub allowed_hosts: Vec<String>,
+    /// Front ends of other systems that are served, by the names of those systems; see [`Server::serves`].
+    #[serde(deserialize_with = "list::words")]
+    pub compat: Vec<String>,
     /// The address at which browsers reach the bridge, if it differs from the one in requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_url: Option<String>,
@@ -224,7 +227,15 @@ impl Config {
     }
 }
 
+/// The system whose front end can be served with nothing changed but its backend's address.
+pub const ADK_STREAM_PROTOCOL: &str = "adk-stream-protocol";
+
 impl Server {
+    /// Whether the front end of this system is served.
+    pub fn serves(&self, system: &str) -> bool {
+        self.compat.iter().any(|listed| listed == system)
+    }
+
     /// The largest JSON that is accepted. Reading it costs several times its size, so it may be smaller than a file.
     pub fn max_json(&self) -> usize {
         self.max_json_bytes.min(self.max_body_bytes)
@@ -301,6 +312,7 @@ impl Default for Server {
             data_dir: PathBuf::from("./data"),
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
+            compat: Vec::new(),
             public_url: None,
             // A long recording, or a book with pictures.
             max_body_bytes: 32 * 1024 * 1024,

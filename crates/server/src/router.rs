@@ -7,10 +7,13 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use tower::ServiceBuilder;
 
+use crate::config::ADK_STREAM_PROTOCOL;
 use crate::telemetry::RequestLine;
 use crate::transport::access::Privacy;
 use crate::transport::error_body::ErrorForm;
-use crate::transport::{App, access, ai_sdk_ws, chat, chats, cors, files, handshake, live, page};
+use crate::transport::{
+    App, access, adk_stream_protocol, ai_sdk_ws, chat, chats, cors, files, handshake, live, page,
+};
 
 /// The endpoints that report the state of the server: they are answered however many connections are in use.
 pub const INFORMING: &[&str] = &["/health", "/ready", "/metrics"];
@@ -27,6 +30,13 @@ pub fn router(app: App) -> Router {
             access::check_origin,
         ))
         .option_layer(cors);
+
+    let compat = match app.config().server.serves(ADK_STREAM_PROTOCOL) {
+        true => Router::new()
+            .route("/stream", post(adk_stream_protocol::stream))
+            .route("/clear-sessions", post(adk_stream_protocol::clear_sessions)),
+        false => Router::new(),
+    };
 
     let api = Router::new()
         // Chat. Front ends with `trailingSlash` add a slash to the paths of the AI SDK.
@@ -52,6 +62,7 @@ pub fn router(app: App) -> Router {
         .route("/api/ticket", post(handshake::ticket))
         // Counters.
         .route("/metrics", get(chats::metrics))
+        .merge(compat)
         .layer(authenticate.clone())
         // Needs a key or a signed URL.
         .route(

@@ -248,7 +248,7 @@ impl ServerBuilder {
         config.check()?;
         let authenticator = match self.authenticator {
             Some(authenticator) => authenticator,
-            None => auth::configured(&config.auth),
+            None => auth::configured(&config),
         };
         config.check_address(authenticator.requires_credentials())?;
         secrets::keep(&config);

@@ -26,6 +26,7 @@ use adk_bridge_agents::gemini::{Gemini, Settings};
 use adk_bridge_agents::tool::{ServerTool, ToolCall, ToolSpec};
 use adk_bridge_demo::scripted_gemini::{Options, serve};
 use adk_bridge_protocol::calls::{Outcome, RunsOn};
+use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::reply::Limits;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -172,7 +173,7 @@ async fn post(chats: &Chats, id: &str, text: &str) -> Result<Answer, ChatError> 
     let body = json!({"id": "chat-1", "messages": [
         {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]},
     ]});
-    let request = ChatRequest::parse(body.to_string().as_bytes()).unwrap();
+    let request = ChatRequest::parse(body.to_string().as_bytes(), Dialect::default()).unwrap();
     chats
         .ask(&"alice".into(), &"chat-1".into(), |answer| Command::Post {
             request: Box::new(request),

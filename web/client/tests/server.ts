@@ -34,15 +34,18 @@ export interface Server {
   audit(chatId: string): Promise<AuditRow[]>;
 }
 
-/** Starts a server; `toml` is its configuration in addition to what all tests share, `from` a stopped one whose data it takes over. */
-export async function startServer(toml = '', from?: Server): Promise<Server> {
+/**
+ * Starts a server; `toml` is its configuration in addition to what all tests share, `from` a stopped one whose data it
+ * takes over, `env` what is set in its environment.
+ */
+export async function startServer(toml = '', from?: Server, env: Record<string, string> = {}): Promise<Server> {
   const binary = process.env['ADK_BRIDGE_BINARY'];
   if (binary === undefined) throw new Error('set ADK_BRIDGE_BINARY to the path of adk-bridge (`cargo xtask test client` does)');
   const directory = from?.directory ?? mkdtempSync(join(tmpdir(), 'adk-bridge-client-'));
   const config = join(directory, 'adk-bridge.toml');
   writeFileSync(config, `${SHARED}\n${toml}`);
   const args = ['serve', '--config', config, '--listen', '127.0.0.1:0', '--data-dir', join(directory, 'data')];
-  const child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
   let log = '';
   child.stderr.on('data', (piece: Buffer) => (log += piece.toString()));
   const url = await new Promise<string>((resolve, reject) => {

@@ -20,6 +20,23 @@ export function speak(text: string, voice = 'en-us', pitch = 50, speed = 160): F
   return join([resampler.push(pcm16ToFloat(samples)), resampler.flush()]);
 }
 
+/** Words as the scripted model hears them: bursts of two tones for each byte, then a silence that ends the turn. */
+export function tones(text: string): Int16Array {
+  const bytes = [2, ...new TextEncoder().encode(text), 3];
+  const burst = 640;
+  const step = 960;
+  const out = new Int16Array(bytes.length * step + 16 * 700);
+  bytes.forEach((byte, index) => {
+    const low = 450 + 75 * (byte & 15);
+    const high = 1800 + 75 * (byte >> 4);
+    for (let at = 0; at < burst; at += 1) {
+      const time = (2 * Math.PI * at) / 16_000;
+      out[index * step + at] = Math.trunc(7000 * (Math.sin(low * time) + Math.sin(high * time)));
+    }
+  });
+  return out;
+}
+
 /** A noise that is the same in every run. */
 export function noise(kind: 'white' | 'pink' | 'brown' | 'keys' | 'hum' | 'fan', seconds: number, level: number, seed = 1): Float32Array {
   const random = generator(seed);

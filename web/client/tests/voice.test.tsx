@@ -6,6 +6,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 import { ChatPage, textOf } from './chat-page.js';
 import { startProxy, type Proxy } from './proxy.js';
 import { startServer, type Server } from './server.js';
+import { tones } from './speech-samples.js';
 
 let server: Server;
 let proxy: Proxy;
@@ -30,23 +31,6 @@ beforeEach(async () => {
   for (const kind of ['turn-start', 'turn-end', 'interrupted'] as const) page.chat.live?.on(kind, () => marks.push(kind));
 });
 afterEach(() => page.close());
-
-/** Bursts of two tones for each byte, then a silence that ends the turn. */
-function tones(text: string): Int16Array {
-  const bytes = [2, ...new TextEncoder().encode(text), 3];
-  const burst = 640;
-  const step = 960;
-  const out = new Int16Array(bytes.length * step + 16 * 700);
-  bytes.forEach((byte, index) => {
-    const low = 450 + 75 * (byte & 15);
-    const high = 1800 + 75 * (byte >> 4);
-    for (let at = 0; at < burst; at += 1) {
-      const time = (2 * Math.PI * at) / 16_000;
-      out[index * step + at] = Math.trunc(7000 * (Math.sin(low * time) + Math.sin(high * time)));
-    }
-  });
-  return out;
-}
 
 /** Faster than anybody speaks, but never faster than the connection takes it. */
 async function speak(text: string): Promise<void> {

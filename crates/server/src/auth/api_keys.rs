@@ -4,7 +4,7 @@ use adk_bridge_protocol::id::UserId;
 use std::fmt;
 
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use futures_util::future::{BoxFuture, ready};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -15,7 +15,11 @@ const VIA: &str = "api_key";
 const HELP: &str = "a valid key is needed: Authorization: Bearer KEY";
 
 /// Recognises users by their keys.
-pub struct ApiKeys(Vec<Key>);
+pub struct ApiKeys {
+    keys: Vec<Key>,
+    /// Another header that may hold the key, without a scheme.
+    header: Option<HeaderName>,
+}
 
 struct Key {
     /// All digests have the same length, so comparing them does not even reveal the length of a key.
@@ -30,20 +34,32 @@ impl ApiKeys {
             digest: Sha256::digest(key.as_ref()).into(),
             user: user.as_ref().into(),
         });
-        Self(keys.collect())
+        Self {
+            keys: keys.collect(),
+            header: None,
+        }
+    }
+
+    /// Also accepts a key in this header, without a scheme, from clients that send no `Authorization`.
+    pub fn with_header(self, header: HeaderName) -> Self {
+        let header = Some(header);
+        Self { header, ..self }
     }
 
     fn identify(&self, headers: &HeaderMap) -> Result<Identity, Refusal> {
-        let Some(credentials) = headers.get(header::AUTHORIZATION) else {
+        let other = || headers.get(self.header.as_ref()?);
+        let given = if let Some(credentials) = headers.get(header::AUTHORIZATION) {
+            match credentials.to_str().unwrap_or_default().split_once(' ') {
+                Some((scheme, given)) if scheme.eq_ignore_ascii_case("bearer") => given.trim(),
+                _ => return Err(Refusal::WrongCredentials(HELP.into())),
+            }
+        } else if let Some(key) = other() {
+            key.to_str().unwrap_or_default()
+        } else {
             return Err(Refusal::NoCredentials(HELP.into()));
         };
-        let credentials = credentials.to_str().unwrap_or_default();
-        let given = match credentials.split_once(' ') {
-            Some((scheme, given)) if scheme.eq_ignore_ascii_case("bearer") => given.trim(),
-            _ => return Err(Refusal::WrongCredentials(HELP.into())),
-        };
         let given = Sha256::digest(given);
-        let mut keys = self.0.iter();
+        let mut keys = self.keys.iter();
         match keys.find(|key| key.digest.ct_eq(given.as_slice()).into()) {
             Some(key) => Ok(Identity::new(key.user.clone(), VIA)),
             None => Err(Refusal::WrongCredentials(HELP.into())),
@@ -60,7 +76,7 @@ impl Authenticator for ApiKeys {
 /// Shows neither keys nor users.
 impl fmt::Debug for ApiKeys {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "ApiKeys({})", self.0.len())
+        write!(formatter, "ApiKeys({})", self.keys.len())
     }
 }
 

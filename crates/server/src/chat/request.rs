@@ -80,16 +80,17 @@ pub struct RequestFields<'a> {
 }
 
 impl ChatRequest {
-    /// Reads a request's body.
-    pub fn parse(body: &[u8]) -> Result<Self, RequestError> {
+    /// Reads a request's body. A client that names no dialect gets `unnamed`.
+    pub fn parse(body: &[u8], unnamed: Dialect) -> Result<Self, RequestError> {
         let body = checked_json(body)?;
-        let mut request = Self::of(&read_checked(&body, |_| wrong("the body", "an object"))?)?;
+        let fields = read_checked(&body, |_| wrong("the body", "an object"))?;
+        let mut request = Self::of(&fields, unnamed)?;
         request.size.bytes = body.len();
         Ok(request)
     }
 
     /// Reads a request whose JSON has been checked.
-    pub fn of(asked: &RequestFields<'_>) -> Result<Self, RequestError> {
+    pub fn of(asked: &RequestFields<'_>, unnamed: Dialect) -> Result<Self, RequestError> {
         let named = string(asked.id, "id")?;
         let is_named = named.is_some();
         let chat_id = named.unwrap_or_else(|| new_id("chat"));
@@ -124,7 +125,7 @@ impl ChatRequest {
             chat_id: chat_id.into(),
             is_named,
             messages,
-            dialect: dialect_of(dialect.as_deref())?,
+            dialect: named_dialect(dialect.as_deref(), unnamed)?,
             sdk: sdk_of(asked.sdk.map(shallow).as_ref(), Sdk::default())?,
             base: Base::default(),
             list,
@@ -136,9 +137,16 @@ impl ChatRequest {
     }
 }
 
-/// The dialect that a client names, or `native`.
+/// The dialect that a client names, or the usual one.
 pub fn dialect_of(word: Option<&str>) -> Result<Dialect, RequestError> {
-    Ok(word.unwrap_or("native").parse()?)
+    named_dialect(word, Dialect::default())
+}
+
+fn named_dialect(word: Option<&str>, unnamed: Dialect) -> Result<Dialect, RequestError> {
+    Ok(match word {
+        Some(word) => word.parse()?,
+        None => unnamed,
+    })
 }
 
 pub fn check_id(field: &str, id: &str) -> Result<(), RequestError> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::http::Uri;
 
-use super::{Config, ConfigError, SPEECH_BYTES_PER_SECOND};
+use super::{ADK_STREAM_PROTOCOL, Config, ConfigError, SPEECH_BYTES_PER_SECOND};
 use crate::budget::LOADED_COPIES;
 
 /// A shorter key can be guessed.
@@ -53,6 +53,14 @@ impl Config {
                 "server.allowed_hosts",
                 "write each name as it appears in a URL, such as \"chat.example.org\", without scheme, port or slash",
             );
+        }
+        if self
+            .server
+            .compat
+            .iter()
+            .any(|it| it != ADK_STREAM_PROTOCOL)
+        {
+            return bad("server.compat", "only \"adk-stream-protocol\" is known");
         }
         let public = self.server.public_url.as_deref();
         if public.is_some_and(|url| !is_http(url) || !is_origin(url.trim_end_matches('/'))) {

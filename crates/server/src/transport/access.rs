@@ -15,6 +15,8 @@ use crate::auth::{Authenticator, Identity, Refusal, SourceError, SourcePolicy, W
 use crate::config::Config;
 use crate::connections::{ConnectionPlace, Peer};
 
+/// Endpoints outside of `/api/` whose answers are private.
+const PRIVATE: [&str; 3] = ["/metrics", "/stream", "/clear-sessions"];
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Who may use the server, and from where.
@@ -137,7 +139,7 @@ impl Privacy {
     pub fn of_answer_to(request: &Request) -> Self {
         match request.uri().path() {
             path if path.starts_with("/api/files/") => Self::File,
-            path if path.starts_with("/api/") || path == "/metrics" => Self::Private,
+            path if path.starts_with("/api/") || PRIVATE.contains(&path) => Self::Private,
             _ => Self::Public,
         }
     }

@@ -400,13 +400,14 @@ impl Connection<'_> {
 fn request_of(send: &Send) -> Result<ChatRequest, AppError> {
     let id = Json::from(send.id.as_str());
     let dialect = send.body.get("dialect");
-    let mut request = ChatRequest::of(&RequestFields {
+    let fields = RequestFields {
         id: Some(id.raw()),
         dialect: dialect.as_ref().map(Json::raw),
         messages: Some(send.messages.raw()),
         // The trigger was read with the frame, and the version has a default of its own.
         ..RequestFields::default()
-    })?;
+    };
+    let mut request = ChatRequest::of(&fields, Dialect::default())?;
     request.sdk = version_of(&send.body)?;
     Ok(request)
 }
@@ -414,7 +415,8 @@ fn request_of(send: &Send) -> Result<ChatRequest, AppError> {
 fn view_of(resume: &Resume) -> Result<(Dialect, Sdk), AppError> {
     check_id("id", resume.id.as_str())?;
     let dialect = resume.body.get("dialect");
-    let dialect = dialect_of(dialect.as_ref().and_then(Json::as_str).as_deref())?;
+    let word = dialect.as_ref().and_then(Json::as_str);
+    let dialect = dialect_of(word.as_deref())?;
     Ok((dialect, version_of(&resume.body)?))
 }
 

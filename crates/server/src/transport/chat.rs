@@ -1,7 +1,8 @@
 //! `POST /api/chat` and related endpoints: requests of `useChat`, answered by server-sent events.
 
 use adk_bridge_protocol::calls::Outcome;
-use adk_bridge_protocol::id::{CallId, ChatId};
+use adk_bridge_protocol::dialect::Dialect;
+use adk_bridge_protocol::id::{CallId, ChatId, UserId};
 use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::sdk::Sdk;
 use adk_bridge_protocol::wire::sse;
@@ -18,6 +19,7 @@ use super::error::AppError;
 use super::error_body::accepts;
 use super::{percent, text};
 use crate::auth::{Identity, is_forwarded};
+use crate::chat::error::RequestError;
 use crate::chat::live::{AnswerTo, RequestOrigin};
 use crate::chat::readers::Answer;
 use crate::chat::request::{ChatRequest, check_id, dialect_of, read_json, sdk_of};
@@ -39,27 +41,39 @@ pub async fn post(
     State(intake): State<Intake>,
     Identity { user, .. }: Identity,
     base: Base,
-    headers: HeaderMap,
     request: Request,
 ) -> Result<Response, AppError> {
+    let parse = |body: &[u8]| ChatRequest::parse(body, Dialect::default());
+    answer_post((&chats, &intake), &user, base, request, parse).await
+}
+
+/// Answers a chat request whose body is read by `parse`.
+pub(super) async fn answer_post(
+    (chats, intake): (&Chats, &Intake),
+    user: &UserId,
+    base: Base,
+    request: Request,
+    parse: impl FnOnce(&[u8]) -> Result<ChatRequest, RequestError> + Send + 'static,
+) -> Result<Response, AppError> {
+    let headers = request.headers().clone();
     // Before the body is read: it may be large.
-    chats.shared().capacity.admission.check_refused(&user)?;
+    chats.shared().capacity.admission.check_refused(user)?;
     check_json(&headers)?;
     let written = written_to(&headers, request.extensions());
     let had = written.so_far();
-    let WholeBody(body) = WholeBody::from_request(request, &intake).await?;
-    let mut request = read_body(body, ChatRequest::parse).await?;
+    let WholeBody(body) = WholeBody::from_request(request, intake).await?;
+    let mut request = read_body(body, parse).await?;
     request.base = base;
     request.had = had;
     // A client that names no chat begins a new one, unless it answers a question of an existing chat.
     if !request.is_named
-        && let Some(chat_id) = chats.that_waits_for(&user, request.last()).await?
+        && let Some(chat_id) = chats.that_waits_for(user, request.last()).await?
     {
         request.chat_id = chat_id;
     }
     let chat_id = request.chat_id.clone();
     let answer = chats
-        .ask(&user, &chat_id, |answer| Command::Post {
+        .ask(user, &chat_id, |answer| Command::Post {
             request: Box::new(request),
             origin: RequestOrigin::HTTP,
             answer: AnswerTo::Request(answer),

@@ -56,7 +56,7 @@ fn is_shown_to_users(request: &Request) -> bool {
     let path = request.uri().path();
     let path = path.strip_suffix('/').unwrap_or(path);
     match *request.method() {
-        Method::POST => path == "/api/chat",
+        Method::POST => path == "/stream" || path == "/api/chat",
         Method::GET => path.starts_with("/api/chat/") && path.ends_with("/stream"),
         _ => false,
     }

@@ -41,16 +41,18 @@ use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use uuid::Uuid;
 
+use super::adk_stream_protocol;
 use super::error::AppError;
 use super::handshake::Upgrades;
 use super::socket::{Incoming, LAST_CHUNKS, Socket, SocketEnd, shutdown, text};
 use crate::budget::{BudgetError, Tally, TallyEntry};
+use crate::chat::error::ChatError;
 use crate::chat::live::{
     Credit, LiveAsk, LiveClient, LiveCommand, LiveInput, MAX_UNDER_WAY, OUTGOING, Outgoing,
 };
 use crate::chat::request::{ChatRequest, RequestFields, check_id, dialect_of, sdk_of};
 use crate::chat::{Chats, Command, new_id};
-use crate::config::{self, Config};
+use crate::config::{self, ADK_STREAM_PROTOCOL, Config};
 use crate::connections::WrittenMessages;
 use crate::files::address::Base;
 use crate::parsing;
@@ -79,7 +81,11 @@ pub async fn open(
     base: Base,
     request: Request,
 ) -> Result<Response, AppError> {
-    let dialect = dialect_of(params.dialect.as_deref())?;
+    let is_original = is_original(&config, &request);
+    let dialect = match is_original {
+        true => Dialect::Held,
+        false => dialect_of(params.dialect.as_deref())?,
+    };
     let sdk = sdk_of(params.sdk.as_ref(), Sdk::default())?;
     if let Some(chat_id) = &params.chat {
         check_id("chat", chat_id.as_str())?;
@@ -90,6 +96,7 @@ pub async fn open(
             id: Uuid::new_v4(),
             user,
             is_named: named.is_some(),
+            is_original,
             chat_id: named.unwrap_or_else(|| new_id("chat").into()),
             dialect,
             sdk,
@@ -101,6 +108,11 @@ pub async fn open(
     upgrades.open(request, ticket, serve).await
 }
 
+/// Whether it is a connection of adk-stream-protocol's front end, which has no query.
+fn is_original(config: &Config, request: &Request) -> bool {
+    config.server.serves(ADK_STREAM_PROTOCOL) && request.uri().query().is_none()
+}
+
 /// Whose connection it is, and to which chat.
 struct Client {
     id: Uuid,
@@ -108,6 +120,8 @@ struct Client {
     chat_id: ChatId,
     /// Whether the client chose the chat.
     is_named: bool,
+    /// Whether it is the front end of adk-stream-protocol.
+    is_original: bool,
     dialect: Dialect,
     sdk: Sdk,
     /// What the URLs of files begin with for it.
@@ -123,20 +137,8 @@ async fn serve(
 ) {
     let (connection, chat) = (client.id, client.chat_id.clone());
     tracing::info!(%connection, %chat, "live connection {connection} opens chat {chat}");
-    let (out, outgoing) = mpsc::channel(OUTGOING);
-    let live_client = LiveClient::new(
-        client.id,
-        client.dialect,
-        client.sdk,
-        client.base.clone(),
-        out,
-    );
     // Boxed so that rare branches do not grow the future of an idle connection.
-    let attached = Box::pin(chats.ask(&client.user, &client.chat_id, |answer| {
-        let client = live_client;
-        Command::Live(LiveCommand::Attach { client, answer })
-    }));
-    let why = match attached.await.flatten() {
+    let why = match Box::pin(attach(&chats, &client)).await {
         Err(error) => {
             tracing::warn!(%connection, %error, "live connection {connection} is refused");
             let error = AppError::from(error);
@@ -147,7 +149,7 @@ async fn serve(
             Box::pin(socket.close(close)).await;
             return;
         }
-        Ok(()) => {
+        Ok(outgoing) => {
             let mut connection = Connection {
                 chats,
                 client,
@@ -173,6 +175,24 @@ async fn serve(
     if let SocketEnd::Close(why) | SocketEnd::Refused(_, why) = why {
         Box::pin(socket.close(why)).await;
     }
+}
+
+/// Makes the client the live client of its chat. Returns what the chat sends.
+async fn attach(chats: &Chats, client: &Client) -> Result<mpsc::Receiver<Outgoing>, ChatError> {
+    let (out, outgoing) = mpsc::channel(OUTGOING);
+    let live = LiveClient::new(
+        client.id,
+        client.dialect,
+        client.sdk,
+        client.base.clone(),
+        out,
+    );
+    let attached = chats.ask(&client.user, &client.chat_id, |answer| {
+        let client = live;
+        Command::Live(LiveCommand::Attach { client, answer })
+    });
+    attached.await.flatten()?;
+    Ok(outgoing)
 }
 
 struct Connection<'s> {
@@ -215,7 +235,7 @@ impl Connection<'_> {
         &mut self,
         closing: &mut watch::Receiver<bool>,
     ) -> Result<std::convert::Infallible, SocketEnd> {
-        if !self.client.is_named {
+        if !self.client.is_named && !self.client.is_original {
             let chat = Chunk::transient("data-chat", json!({"id": self.client.chat_id}));
             let mut event = Vec::new();
             sse::chunk(&mut event, &chat, self.client.sdk);
@@ -333,7 +353,7 @@ impl Connection<'_> {
                 if self.client.dialect == Dialect::Held {
                     self.streams.drop_unasked();
                 }
-                match self.request_of(message) {
+                match Box::pin(self.request_of(message)).await {
                     Ok(request) => LiveAsk::Message(Box::new(request)),
                     Err(error) => {
                         self.refuse_request(&error, request_id, true).await?;
@@ -365,7 +385,24 @@ impl Connection<'_> {
         Ok(Some(ask))
     }
 
-    fn request_of(&self, message: ChatMessage) -> Result<ChatRequest, AppError> {
+    /// Makes the connection one of the chat that waits for the answers in this message. Its front end asks and answers on
+    /// several connections, and over HTTP.
+    async fn find_chat(
+        &mut self,
+        last: &adk_bridge_protocol::message::Message,
+    ) -> Result<(), ChatError> {
+        let (user, chat_id) = (&self.client.user, &self.client.chat_id);
+        let waiting = self.chats.that_waits_for(user, last).await?;
+        let Some(waiting) = waiting.filter(|waiting| waiting != chat_id) else {
+            return Ok(());
+        };
+        tracing::info!(connection = %self.client.id, chat = %waiting, "live connection {} goes to chat {waiting}", self.client.id);
+        self.client.chat_id = waiting;
+        self.outgoing = attach(&self.chats, &self.client).await?;
+        Ok(())
+    }
+
+    async fn request_of(&mut self, message: ChatMessage) -> Result<ChatRequest, AppError> {
         let chat_id = &self.client.chat_id;
         // A client whose chat was assigned may still use the id that it made up before.
         if let Some(id) = message
@@ -379,20 +416,25 @@ impl Connection<'_> {
                 ),
             ));
         }
-        let dialect = message.dialect.as_deref();
-        let dialect = Json::from(dialect.unwrap_or(self.client.dialect.as_str()));
+        let dialect = message.dialect.as_deref().map(Json::from);
         let id = Json::from(chat_id.as_str());
         let sdk = message.extra.get("sdk");
         let sdk = sdk.unwrap_or_else(|| Value::from(self.client.sdk.number()).into());
-        let mut request = ChatRequest::of(&RequestFields {
+        let fields = RequestFields {
             id: Some(id.raw()),
-            dialect: Some(dialect.raw()),
+            dialect: dialect.as_ref().map(Json::raw),
             sdk: Some(sdk.raw()),
             messages: Some(message.messages.raw()),
             ..RequestFields::default()
-        })?;
+        };
+        let mut request = ChatRequest::of(&fields, self.client.dialect)?;
         request.base = self.client.base.clone();
         request.had = self.written.so_far();
+        if self.client.is_original {
+            adk_stream_protocol::complete(&mut request);
+            self.find_chat(request.last()).await?;
+            request.chat_id = self.client.chat_id.clone();
+        }
         Ok(request)
     }
 

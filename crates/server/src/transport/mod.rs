@@ -3,6 +3,7 @@
 //! None of them names an agent or the store.
 
 pub mod access;
+pub mod adk_stream_protocol;
 pub mod ai_sdk_ws;
 mod base;
 pub mod body;

@@ -5,6 +5,7 @@
 //! | `plain` | what every endpoint answers |
 //! | `addresses` | where browsers find files: signed addresses, pages of other origins |
 //! | `bad_input` | what is refused, with which code |
+//! | `compat` | the front end of adk-stream-protocol |
 //! | `crowd` | limits: of connections, turns, files, wrong answers and wrong keys; and a log that nobody can forge |
 //! | `full` | chats and users that have as much as they may have |
 //! | `forms` | the forms in which requests are taken |
@@ -24,6 +25,7 @@ use adk_bridge_testkit as support;
 
 mod addresses;
 mod bad_input;
+mod compat;
 mod crowd;
 mod forms;
 mod full;

@@ -15,7 +15,7 @@ const REQUESTS_PER_LANE: usize = 500;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_thousand_odd_requests_get_a_reason_and_leave_the_bridge_alive() {
     eprintln!("seed {SEED:#x}");
-    let mut bridge = Bridge::start();
+    let mut bridge = Bridge::configured("[server]\ncompat = [\"adk-stream-protocol\"]");
     let lanes: Vec<_> = (0..LANES)
         .map(|lane| tokio::spawn(send_odd_requests(bridge.address, Random::new(SEED + lane))))
         .collect();
@@ -103,6 +103,7 @@ impl Odd {
         }
         let path = match random.below(20) {
             0..16 if is_output => format!("/api/chat/{chat}/tool-output"),
+            0..4 if !is_output => "/stream".to_owned(),
             0..16 => "/api/chat".to_owned(),
             _ => path(random, &chat),
         };
@@ -110,7 +111,7 @@ impl Odd {
             0 => random.pick(&[
                 "GET", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "BREW", "post",
             ]),
-            1 if path != "/api/chat" => "GET",
+            1 if !["/api/chat", "/stream"].contains(&path.as_str()) => "GET",
             _ => "POST",
         };
         let mut headers = Vec::new();
