@@ -36,7 +36,8 @@ enum Command {
     },
     /// Shows the stream that a front end would get for recorded ADK events.
     ///
-    /// The recording holds one event per line, as JSON or as SSE `data:` lines, or is a JSON array of events.
+    /// The recording holds one event per line, as JSON or as SSE `data:` lines, or is a JSON array of events. A chunk log of
+    /// adk-stream-protocol is shown as its streams, whatever the dialect.
     Translate {
         /// The dialect of the stream: "native", "adk" or "held".
         #[arg(long, default_value = "native")]

@@ -1,11 +1,11 @@
-//! `adk-bridge translate`: recorded ADK events in, the SSE stream of that turn out.
+//! `adk-bridge translate`: recorded ADK events in, the SSE stream of that turn out; or a log of chunks in, its streams out.
 
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
 use adk_bridge_protocol::calls::IdSource;
-use adk_bridge_protocol::chunk::Sdk;
+use adk_bridge_protocol::chunk::{Chunk, Sdk};
 use adk_bridge_protocol::dialect::{Dialect, Reader};
 use adk_bridge_protocol::driver::Driver;
 use adk_bridge_protocol::event::Event;
@@ -15,7 +15,10 @@ use adk_bridge_protocol::reply::{
     Audience, Context, Input, Limits, Policy, Reply, RunEnd, Runner, ToolRule,
 };
 use adk_bridge_protocol::time::Timestamp;
-use adk_bridge_protocol::wire::recording::{MAX_RECORDING_BYTES, Recording};
+use adk_bridge_protocol::wire::chunk_log::{LogEntry, LogReader};
+use adk_bridge_protocol::wire::recording::{
+    MAX_RECORDING_BYTES, Recorded, Recording, RecordingError,
+};
 use adk_bridge_protocol::wire::sse;
 use anyhow::{Context as _, bail};
 
@@ -62,6 +65,9 @@ fn translate(
     message_id: &str,
     broken: &mut Vec<String>,
 ) -> anyhow::Result<Vec<u8>> {
+    if let Some(streams) = logged_streams(recording, broken)? {
+        return Ok(streams);
+    }
     let mut turn = Turn {
         driver: Driver::new(Reply::new(message_id)),
         // Whether an unknown agent asks for approval shows only in its events.
@@ -82,6 +88,54 @@ fn translate(
     turn.feed(Input::RunEnded(RunEnd::Done));
     turn.stream.extend_from_slice(sse::DONE);
     Ok(turn.stream)
+}
+
+/// The streams of a log that holds chunks, each with its end; `None` for any other recording.
+fn logged_streams(
+    recording: &[u8],
+    broken: &mut Vec<String>,
+) -> Result<Option<Vec<u8>>, RecordingError> {
+    let mut stream = Vec::new();
+    let mut log = LogReader::default();
+    let (mut is_log, mut is_open) = (false, false);
+    for recorded in Recording::new(recording)? {
+        let Recorded { line, json } = recorded?;
+        let Some(entry) = log.entry(&json) else {
+            if is_log {
+                broken.push(format!("line {line}: not an entry of a chunk log"));
+                continue;
+            }
+            return Ok(None);
+        };
+        is_log = true;
+        match entry {
+            LogEntry::Chunk(json) => match Chunk::parse(&json) {
+                // What a connection says outside of answers.
+                Ok(Chunk::Data(_)) if !is_open => {}
+                Ok(chunk) => {
+                    // Logs of `useChat` lack the ends.
+                    if is_open && matches!(chunk, Chunk::Start { .. }) {
+                        stream.extend_from_slice(sse::DONE);
+                    }
+                    is_open = true;
+                    sse::chunk(&mut stream, &chunk, Sdk::default());
+                }
+                Err(error) => broken.push(format!("line {line}: {error}")),
+            },
+            LogEntry::Done => {
+                is_open = false;
+                stream.extend_from_slice(sse::DONE);
+            }
+            LogEntry::PrintedEvent => broken.push(format!(
+                "line {line}: an event as Python prints it cannot be read; use the log of SSE events"
+            )),
+            LogEntry::Other => {}
+        }
+    }
+    if is_open {
+        stream.extend_from_slice(sse::DONE);
+    }
+    Ok(is_log.then_some(stream))
 }
 
 struct Turn {

@@ -82,6 +82,75 @@ fn an_answer_that_was_cut_short_is_marked() {
     }
 }
 
+/// A log of adk-stream-protocol holds chunks in several forms, without the ends where `useChat` read them.
+#[test]
+fn a_log_of_chunks_gives_its_streams() {
+    let line = |location: &str, chunk: &str| {
+        format!(
+            "{{\"timestamp\":1,\"session_id\":\"s\",\"mode\":\"adk-sse\",\"location\":\"{location}\",\"direction\":\"in\",\"sequence_number\":1,\"chunk\":{chunk}}}\n"
+        )
+    };
+    let start = r#"{"type":"start","messageId":"m"}"#;
+    let finish = r#"{"type":"finish","finishReason":"stop"}"#;
+    let as_sse = |chunk: &str| serde_json::json!(format!("data: {chunk}\n\n")).to_string();
+    let expected = format!("data: {start}\n\ndata: {finish}\n\ndata: [DONE]\n\n").repeat(2);
+    let answer = |location, end: &[&str]| {
+        let chunks = [start, finish].map(str::to_owned);
+        let chunks = if end.is_empty() {
+            chunks
+        } else {
+            chunks.map(|chunk| as_sse(&chunk))
+        };
+        let chunks = chunks.iter().map(String::as_str).chain(end.iter().copied());
+        chunks
+            .map(|chunk| line(location, chunk))
+            .collect::<String>()
+    };
+    let cases = [
+        answer("frontend-useChat-chunk", &[]).repeat(2),
+        answer("backend-sse-event", &[r#""data: [DONE]\n\n""#]).repeat(2),
+        // What a connection says before the first answer belongs to none.
+        format!(
+            "{}{}",
+            line(
+                "frontend-ws-chunk",
+                r#"{"type":"data-chat","data":{"id":"c"}}"#
+            ),
+            answer("frontend-ws-chunk", &["\"[DONE]\""]).repeat(2),
+        ),
+        // What was logged in a second place is there already.
+        format!(
+            "{}{}",
+            answer("frontend-sse-chunk", &["\"[DONE]\""]).repeat(2),
+            answer("frontend-useChat-chunk", &[]),
+        ),
+    ];
+    for log in cases {
+        let output = translate_input(&["-"], log.as_bytes());
+        assert!(output.status.success(), "{}", shown(&output));
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{log}");
+    }
+    let bad = [
+        line("backend-adk-event", "\"Event(id='1')\""),
+        line("frontend-ws-chunk", start),
+        "{\"author\":\"a\"}\n".to_owned(),
+        line("frontend-ws-chunk", r#"{"type":"text-delta"}"#),
+    ];
+    let output = translate_input(&["-"], bad.concat().as_bytes());
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    for (number, complaint) in [
+        (1, "as Python prints it"),
+        (3, "not an entry of a chunk log"),
+        (4, ""),
+    ] {
+        assert!(
+            stderr.contains(&format!("line {number}: ")) && stderr.contains(complaint),
+            "{stderr}"
+        );
+    }
+}
+
 #[test]
 fn native_is_the_dialect_that_nobody_asked_for() {
     let recording = "scripted/confirm_1_request.sse";

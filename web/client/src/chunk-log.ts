@@ -3,6 +3,9 @@
  *
  * One JSON object per line: requests (`send`, `resume`), the chunks of their answers, how they ended, and what a live
  * connection reported in addition. A playback answers the n-th request with what the n-th request was answered with.
+ *
+ * Logs of adk-stream-protocol are read too. They hold chunks without their requests: a `[DONE]` ends an answer, or the
+ * `start` of the next one.
  */
 
 import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
@@ -113,18 +116,73 @@ export interface PlayChunkLogOptions {
   speed?: number;
 }
 
-/** Reads lines of JSON as {@link ChunkLog} writes them; says which line is none. */
+/** Reads lines of JSON as {@link ChunkLog} or adk-stream-protocol write them; says which line is none. */
 export function parseChunkLog(jsonl: string): ChunkLogEntry[] {
+  const answers = new ForeignAnswers();
   return jsonl.split('\n').flatMap((line, index) => {
     if (line.trim() === '') return [];
     try {
-      const entry = JSON.parse(line) as ChunkLogEntry;
-      if (typeof entry.kind === 'string' && typeof entry.at === 'number') return [entry];
+      const entry = JSON.parse(line) as ChunkLogEntry | ForeignEntry;
+      if ('kind' in entry && typeof entry.kind === 'string' && typeof entry.at === 'number') return [entry];
+      if ('location' in entry && typeof entry.location === 'string' && typeof entry.timestamp === 'number') return answers.take(entry);
     } catch {
       // Reported below.
     }
     throw new Error(`line ${index + 1} is not an entry of a chunk log`);
   });
+}
+
+/** One line of a log of adk-stream-protocol: a chunk as an object or as an SSE event, or the end of an answer. */
+interface ForeignEntry {
+  location: string;
+  timestamp: number;
+  chunk: unknown;
+}
+
+/** Numbers the answers in a log that has no requests. */
+class ForeignAnswers {
+  #began = 0;
+  /** Where the log was taken. A chunk that was logged in several places counts in the first of them. */
+  #location: string | undefined;
+  #request = 0;
+  #isOpen = false;
+
+  take({ location, timestamp, chunk: logged }: ForeignEntry): ChunkLogEntry[] {
+    const chunk = foreignChunk(logged);
+    if (chunk === undefined || location !== (this.#location ?? location)) return [];
+    // What a connection says outside of answers.
+    if (!this.#isOpen && chunk !== DONE && chunk.type.startsWith('data-')) return [];
+    if (this.#location === undefined) {
+      this.#location = location;
+      this.#began = timestamp;
+    }
+    const at = timestamp - this.#began;
+    if (chunk === DONE) return this.#end(at);
+    const ended = chunk.type === 'start' ? this.#end(at) : [];
+    const begun: ChunkLogEntry = { at, request: this.#request, kind: 'send', trigger: 'submit-message', messages: [] };
+    const entries: ChunkLogEntry[] = this.#isOpen ? [] : [begun];
+    this.#isOpen = true;
+    return [...ended, ...entries, { at, request: this.#request, kind: 'chunk', chunk }];
+  }
+
+  #end(at: number): ChunkLogEntry[] {
+    if (!this.#isOpen) return [];
+    this.#isOpen = false;
+    return [{ at, request: this.#request++, kind: 'end' }];
+  }
+}
+
+const DONE = '[DONE]';
+
+/** What an entry holds; nothing for what no front end was sent, such as an event as Python prints it. */
+function foreignChunk(logged: unknown): UIMessageChunk | typeof DONE | undefined {
+  if (typeof logged === 'string') {
+    const text = logged.trim().replace(/^data:\s*/, '');
+    if (text === DONE) return DONE;
+    return text.startsWith('{') ? foreignChunk(JSON.parse(text)) : undefined;
+  }
+  const isChunk = typeof logged === 'object' && logged !== null && 'type' in logged && typeof logged.type === 'string';
+  return isChunk ? (logged as UIMessageChunk) : undefined;
 }
 
 /** A transport that answers as a recorded one was answered, request by request. */

@@ -63,3 +63,37 @@ it('keeps errors, and has no answer to what was never asked', async () => {
 it('says which line it cannot read', () => {
   expect(() => parseChunkLog('{"at":0,"request":0,"kind":"resume"}\n\n{"at":')).toThrow('line 3 is not an entry of a chunk log');
 });
+
+/** Lines as adk-stream-protocol logs them. */
+const foreign = (location: string, chunks: unknown[]) =>
+  chunks.map((chunk, index) => `${JSON.stringify({ timestamp: 5_000 + index, session_id: 's', mode: 'adk-sse', location, direction: 'in', sequence_number: index, chunk })}\n`).join('');
+
+const said = (id: string, text: string) => [
+  { type: 'start', messageId: id },
+  { type: 'text-start', id: '0' },
+  { type: 'text-delta', id: '0', delta: text },
+  { type: 'text-end', id: '0' },
+  { type: 'finish', finishReason: 'stop' },
+];
+const events = (chunks: unknown[]) => [...chunks.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`), 'data: [DONE]\n\n'];
+
+it.each([
+  ['objects without ends', foreign('frontend-useChat-chunk', [...said('a', 'one'), ...said('b', 'two')])],
+  ['SSE events', foreign('backend-sse-event', [...events(said('a', 'one')), ...events(said('b', 'two'))])],
+  ['objects with ends', foreign('frontend-sse-event', [...said('a', 'one'), '[DONE]', ...said('b', 'two'), '[DONE]'])],
+  [
+    'the same in a second place, what belongs to no answer, and events as Python prints them',
+    foreign('backend-adk-event', ["Event(id='1')"]) +
+      foreign('frontend-ws-chunk', [{ type: 'data-chat', data: { id: 'c' } }, ...said('a', 'one'), '[DONE]', ...said('b', 'two'), '[DONE]']) +
+      foreign('frontend-useChat-chunk', said('a', 'one')),
+  ],
+])('plays logs of adk-stream-protocol: %s', async (_, log) => {
+  const chat = new Chat({ transport: playChunkLog(log), onError: () => {} });
+  for (const text of ['one', 'two']) {
+    await chat.sendMessage({ text: 'anything' });
+    expect(chat.lastMessage?.parts).toMatchObject([{ type: 'text', text, state: 'done' }]);
+  }
+  await chat.sendMessage({ text: 'more' });
+  expect(chat.error?.message).toBe('the recording has no more requests');
+  expect(parseChunkLog(log)[0]).toMatchObject({ at: 0, kind: 'send' });
+});

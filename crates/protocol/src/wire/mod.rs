@@ -1,6 +1,7 @@
 //! The bytes between the bridge and its two sides: SSE, the frames of `/live`, and AI SDK v7's own frames.
 
 pub mod ai_sdk_ws;
+pub mod chunk_log;
 pub mod frame;
 pub mod json;
 mod lines;
