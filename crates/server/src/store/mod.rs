@@ -80,6 +80,9 @@ pub trait Store: Send + Sync {
     /// The size of a chat, without reading any message; zero if there is no such chat.
     fn history_size<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, HistorySize>;
 
+    /// The same, with the agent of the chat.
+    fn overview<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, ChatOverview>;
+
     /// The messages that are shown, in order.
     fn messages<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<StoredMessage>>;
 
@@ -254,6 +257,8 @@ pub struct Chat {
     pub updated: Timestamp,
     /// How often the history was cut.
     pub generation: u64,
+    /// The id of the agent of its first message. A chat with messages and without an agent is older than this field.
+    pub agent: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -285,6 +290,14 @@ pub struct HistorySize {
     /// All stored bytes of the chat without its files: shown and cut messages, the records of replies, and a remote
     /// agent's events.
     pub kept: u64,
+}
+
+/// What is known of a chat before it is loaded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChatOverview {
+    pub size: HistorySize,
+    /// [`Chat::agent`].
+    pub agent: Option<String>,
 }
 
 /// What a commit has stored.
@@ -353,6 +366,8 @@ pub struct Opening<'a> {
     pub cut: Cut<'a>,
     /// Whether the messages were spoken: no client sent them, and no client has them.
     pub heard: bool,
+    /// The agent of the chat, unless it has one: a chat keeps its first.
+    pub agent: Option<&'a str>,
 }
 
 /// What is removed from a history.

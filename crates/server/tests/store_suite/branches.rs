@@ -100,6 +100,7 @@ pub(crate) async fn know_what_was_never_seen(home: &impl Home) {
             messages: &messages,
             cut: Cut::Nothing,
             heard,
+            agent: None,
         };
         let record = finished(&format!("r{number}"), "y");
         store

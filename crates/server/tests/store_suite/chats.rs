@@ -1,10 +1,12 @@
 //! Chats and their messages.
 
 use adk_bridge::store::{
-    ChatCursor, ChatRef, Cut, FileRow, MAX_BODY_BYTES, MessageState, Opening, StoreError,
+    ChatCursor, ChatOverview, ChatRef, Cut, FileRow, MAX_BODY_BYTES, MessageState, Opening,
+    StoreError,
 };
 use adk_bridge_protocol::id::{ChatId, UserId};
 use adk_bridge_protocol::outbox::AuditKind;
+use adk_bridge_protocol::reply::EndReason;
 use serde_json::json;
 
 use super::*;
@@ -110,6 +112,7 @@ pub(crate) async fn of_two_users_may_have_the_same_id(home: &impl Home) {
             messages: &[user("m1", chat.user.as_str())],
             cut: Cut::Nothing,
             heard: false,
+            agent: None,
         };
         let record = asking("m2", &["call-1"]);
         let entry = [audit(AuditKind::ApprovalRequested, chat.user.as_str())];
@@ -472,6 +475,7 @@ pub(crate) async fn hold_long_histories(home: &impl Home) {
         messages: &messages[201..],
         cut: Cut::Nothing,
         heard: false,
+        agent: None,
     };
     store
         .begin(CHAT, opening, &reply("r1", ""), &[], at(1))
@@ -488,6 +492,7 @@ pub(crate) async fn begin_with_a_question_and_its_reply(home: &impl Home) {
         messages: &question,
         cut: Cut::Nothing,
         heard: false,
+        agent: None,
     };
     let record = reply("m2", "");
     let entry = [audit(AuditKind::AnswerRefused, "")];
@@ -519,6 +524,7 @@ pub(crate) async fn begin_with_a_question_and_its_reply(home: &impl Home) {
             messages,
             cut,
             heard: false,
+            agent: None,
         };
         let chat = store
             .begin(CHAT, opening, &finished(record, ""), &[], at(1_002))
@@ -564,6 +570,7 @@ pub(crate) async fn begin_whole_or_not_at_all(home: &impl Home) {
             messages,
             cut,
             heard: false,
+            agent: None,
         };
         let entry = [audit(AuditKind::AnswerRefused, "")];
         let refused = store
@@ -578,6 +585,7 @@ pub(crate) async fn begin_whole_or_not_at_all(home: &impl Home) {
         messages: &fresh,
         cut: Cut::Nothing,
         heard: false,
+        agent: None,
     };
     store
         .begin(CHAT, opening, &reply("r1", ""), &[], at(9))
@@ -588,6 +596,7 @@ pub(crate) async fn begin_whole_or_not_at_all(home: &impl Home) {
         messages: &more,
         cut: Cut::Nothing,
         heard: false,
+        agent: None,
     };
     // An open reply in somebody else's chat of the same id is no conflict.
     store
@@ -668,6 +677,49 @@ pub(crate) async fn leave_only_the_audit(home: &impl Home) {
         store.audit(CHAT, AuditPage::default()).await.unwrap(),
         audit
     );
+}
+
+pub(crate) async fn keep_their_first_agent(home: &impl Home) {
+    let store = home.open().await.unwrap();
+    assert_eq!(store.overview(CHAT).await.unwrap(), ChatOverview::default());
+    // A file may be there before the first message.
+    store.create_chat(CHAT, at(1)).await.unwrap();
+    assert_eq!(store.overview(CHAT).await.unwrap().agent, None);
+    let turns = [
+        (None, None),
+        (Some("weather"), Some("weather")),
+        (Some("shop"), Some("weather")),
+        (None, Some("weather")),
+    ];
+    for (n, (given, kept)) in (1_u64..).zip(turns) {
+        let opening = Opening {
+            messages: &[user(&format!("u{n}"), "hi")],
+            cut: Cut::Nothing,
+            heard: false,
+            agent: given,
+        };
+        let mut record = reply(&format!("r{n}"), "");
+        record.ended = Some(EndReason::Finished);
+        let begun = store
+            .begin(CHAT, opening, &record, &[], at(n))
+            .await
+            .unwrap();
+        assert_eq!(begun.agent.as_deref(), kept);
+        let listed = store.list_chats(CHAT.user, 10, None).await.unwrap();
+        assert_eq!(listed[0].chat.agent.as_deref(), kept);
+        let found = store.chat(CHAT).await.unwrap().unwrap();
+        assert_eq!(found.agent.as_deref(), kept);
+        let seen = store.overview(CHAT).await.unwrap();
+        assert_eq!(seen.agent.as_deref(), kept);
+        assert_eq!(seen.size, store.history_size(CHAT).await.unwrap());
+        // A cut takes messages, and not the agent.
+        store
+            .append(CHAT, &[], Cut::AllBut(&[]), at(n))
+            .await
+            .unwrap();
+        assert_eq!(store.overview(CHAT).await.unwrap().agent.as_deref(), kept);
+    }
+    assert_eq!(store.overview(FOREIGN).await.unwrap().agent, None);
 }
 
 pub(crate) async fn outlive_the_process(home: &impl Home) {

@@ -46,6 +46,7 @@ macro_rules! store_suite {
                 hold_long_histories
                 begin_with_a_question_and_its_reply
                 begin_whole_or_not_at_all
+                keep_their_first_agent
                 leave_only_the_audit
                 outlive_the_process
             }

@@ -405,6 +405,7 @@ impl Task {
             messages: &messages,
             cut: CutAt::for_store(cut),
             heard: spoken,
+            agent: None,
         };
         let bytes = messages.iter().map(json_bytes).sum();
         let is_one = messages.len() == 1 && cut.is_none();

@@ -37,7 +37,7 @@ pub(super) async fn create(
         .bind(to_sql(now.as_millis()))
         .bind(to_sql(now.as_millis()))
         .then(
-            "SELECT key, id, title, created_at, updated_at, generation FROM chats
+            "SELECT key, id, title, created_at, updated_at, generation, agent FROM chats
              WHERE user = ? AND id = ?",
         )
         .bind(chat.user.as_str())
@@ -52,6 +52,8 @@ pub(super) async fn create(
 pub(super) struct Addition<'a> {
     /// Its title, if it has none.
     pub(super) title: Option<&'a str>,
+    /// Its agent, if it has none.
+    pub(super) agent: Option<&'a str>,
     /// How many bytes are added.
     pub(super) bytes: usize,
     pub(super) now: Timestamp,
@@ -65,17 +67,19 @@ pub(super) fn make_or_touch(
 ) -> StatementBatch {
     batch
         .then(
-            "INSERT INTO chats (key, user, id, title, created_at, updated_at, bytes)
-             VALUES (lower(hex(randomblob(8))), ?, ?, ?, ?, ?, ?)
+            "INSERT INTO chats (key, user, id, title, agent, created_at, updated_at, bytes)
+             VALUES (lower(hex(randomblob(8))), ?, ?, ?, ?, ?, ?, ?)
              ON CONFLICT (user, id) DO UPDATE
              SET updated_at = max(updated_at, excluded.updated_at),
                  title = coalesce(title, excluded.title),
+                 agent = coalesce(agent, excluded.agent),
                  bytes = bytes + excluded.bytes
-             RETURNING key, id, title, created_at, updated_at, generation",
+             RETURNING key, id, title, created_at, updated_at, generation, agent",
         )
         .bind(chat.user.as_str())
         .bind(chat.id.as_str())
         .bind(addition.title)
+        .bind(addition.agent)
         .bind(to_sql(addition.now.as_millis()))
         .bind(to_sql(addition.now.as_millis()))
         .bind(to_sql(addition.bytes as u64))
@@ -92,7 +96,7 @@ pub(super) fn touch(
         .then(
             "UPDATE chats SET updated_at = max(updated_at, ?), title = coalesce(title, ?), bytes = bytes + ?
              WHERE user = ? AND id = ?
-             RETURNING key, id, title, created_at, updated_at, generation",
+             RETURNING key, id, title, created_at, updated_at, generation, agent",
         )
         .bind(to_sql(addition.now.as_millis()))
         .bind(addition.title)
@@ -117,7 +121,7 @@ pub(super) async fn find(
     chat: ChatRef<'_>,
 ) -> Result<Option<Chat>, StoreError> {
     sqlx::query(
-        "SELECT id, title, created_at, updated_at, generation FROM chats WHERE user = ?1 AND id = ?2",
+        "SELECT id, title, created_at, updated_at, generation, agent FROM chats WHERE user = ?1 AND id = ?2",
     )
     .bind(chat.user.as_str())
     .bind(chat.id.as_str())
@@ -151,7 +155,7 @@ pub(super) async fn list(
         id: const { &ChatId::literal("") },
     });
     sqlx::query(
-        "SELECT id, title, created_at, updated_at, generation,
+        "SELECT id, title, created_at, updated_at, generation, agent,
                 (SELECT count(*) FROM approvals
                  WHERE approvals.chat = chats.key AND approvals.state = 'requested') AS waiting,
                 (SELECT json_group_array(call.value ->> '$.name')
@@ -270,5 +274,6 @@ fn read(row: &SqliteRow) -> Result<Chat, StoreError> {
         created: Timestamp::from_millis(from_sql(row.try_get("created_at")?)),
         updated: Timestamp::from_millis(from_sql(row.try_get("updated_at")?)),
         generation: from_sql(row.try_get("generation")?),
+        agent: row.try_get("agent")?,
     })
 }

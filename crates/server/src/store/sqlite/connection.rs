@@ -563,6 +563,11 @@ fn migrations() -> Migrator {
             "credentials",
             include_str!("../../../migrations/0008_credentials.sql"),
         ),
+        migration(
+            9,
+            "agents",
+            include_str!("../../../migrations/0009_agents.sql"),
+        ),
     ])
 }
 

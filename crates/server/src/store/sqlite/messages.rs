@@ -17,8 +17,8 @@ use super::statement_batch::{StatementBatch, StatementResult};
 use super::{branches, chats, from_sql, to_sql};
 use crate::parsing::{self, ParsingError, Room};
 use crate::store::{
-    Chat, ChatRef, Conflict, Cut, Entity, HistorySize, MAX_BODY_BYTES, MessagePage, MessageState,
-    Opening, StoreError, StoredMessage, title_of,
+    Chat, ChatOverview, ChatRef, Conflict, Cut, Entity, HistorySize, MAX_BODY_BYTES, MessagePage,
+    MessageState, Opening, StoreError, StoredMessage, title_of,
 };
 
 /// How many messages are stored by one statement. A question is one; SQLite would take ten thousand, but it caches the
@@ -48,10 +48,18 @@ pub(super) async fn size(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
 ) -> Result<HistorySize, StoreError> {
+    Ok(overview(connection, chat).await?.size)
+}
+
+/// The size of a chat, and its agent.
+pub(super) async fn overview(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+) -> Result<ChatOverview, StoreError> {
     // The length in bytes is in the head of a row: no content is read for it.
     let row = sqlx::query(
         "SELECT count(seq), coalesce(sum(octet_length(body)), 0), coalesce(max(octet_length(body)), 0),
-                coalesce(max(chats.bytes), 0), count(seq) FILTER (WHERE open = 1)
+                coalesce(max(chats.bytes), 0), count(seq) FILTER (WHERE open = 1), max(agent)
          FROM chats LEFT JOIN messages ON messages.chat = chats.key AND cut_in IS NULL
          WHERE user = ?1 AND chats.id = ?2",
     )
@@ -59,12 +67,15 @@ pub(super) async fn size(
     .bind(chat.id.as_str())
     .fetch_one(connection)
     .await?;
-    Ok(HistorySize {
-        messages: count(row.try_get(0)?),
-        bytes: count(row.try_get(1)?),
-        largest: count(row.try_get(2)?),
-        kept: from_sql(row.try_get(3)?),
-        open: count(row.try_get(4)?),
+    Ok(ChatOverview {
+        size: HistorySize {
+            messages: count(row.try_get(0)?),
+            bytes: count(row.try_get(1)?),
+            largest: count(row.try_get(2)?),
+            kept: from_sql(row.try_get(3)?),
+            open: count(row.try_get(4)?),
+        },
+        agent: row.try_get(5)?,
     })
 }
 
@@ -280,6 +291,7 @@ pub(super) async fn append(
     let messages = EncodedMessage::all(messages, false)?;
     let addition = Addition {
         title: title.as_deref(),
+        agent: None,
         bytes: EncodedMessage::bytes(&messages),
         now,
     };
@@ -292,6 +304,7 @@ pub(super) async fn append(
 pub(super) struct EncodedOpening<'o> {
     messages: Vec<EncodedMessage<'o>>,
     title: Option<String>,
+    agent: Option<&'o str>,
     cut: Cut<'o>,
     reply: NewReply<'o>,
 }
@@ -301,6 +314,7 @@ impl<'o> EncodedOpening<'o> {
         Ok(Self {
             messages: EncodedMessage::all(opening.messages, opening.heard)?,
             title: opening.messages.iter().find_map(title_of),
+            agent: opening.agent,
             cut: opening.cut,
             reply,
         })
@@ -309,6 +323,7 @@ impl<'o> EncodedOpening<'o> {
     fn addition(&self, now: Timestamp) -> Addition<'_> {
         Addition {
             title: self.title.as_deref(),
+            agent: self.agent,
             bytes: EncodedMessage::bytes(&self.messages) + self.reply.bytes(),
             now,
         }

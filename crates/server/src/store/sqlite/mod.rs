@@ -29,10 +29,10 @@ use serde_json::Value;
 use crate::parsing::{self, Room};
 
 use super::{
-    AuditEntry, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatRef, CommittedSize, Cut,
-    DataDir, FileRow, HistorySize, Identity, ListedChat, MessagePage, OpenReply, Opening,
-    OutlineEntry, Pending, PriorContents, Store, StoreError, StoredEvent, StoredMessage,
-    WriteProblem, make_private,
+    AuditEntry, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatOverview, ChatRef,
+    CommittedSize, Cut, DataDir, FileRow, HistorySize, Identity, ListedChat, MessagePage,
+    OpenReply, Opening, OutlineEntry, Pending, PriorContents, Store, StoreError, StoredEvent,
+    StoredMessage, WriteProblem, make_private,
 };
 use connection::{Durability, Readers, STORE, Writer};
 use messages::EncodedOpening;
@@ -234,6 +234,10 @@ impl Store for SqliteStore {
 
     fn history_size<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, HistorySize> {
         read!(self, |connection| messages::size(connection, chat))
+    }
+
+    fn overview<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, ChatOverview> {
+        read!(self, |connection| messages::overview(connection, chat))
     }
 
     fn messages<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Vec<StoredMessage>> {
