@@ -112,6 +112,11 @@ impl AdkServer {
         app_info::names(&self.client).await
     }
 
+    /// The names of all apps of the server, or why they cannot be listed.
+    pub async fn list_apps(&self) -> Result<Vec<String>, AgentError> {
+        app_info::listed(&self.client).await
+    }
+
     /// Asks the agent. Dropping the future, or the run, stops it.
     async fn run(self, request: SessionRequest) -> Result<AdkRun, AgentError> {
         let (client, silence) = (self.client, self.silence);

@@ -16,6 +16,7 @@ use figment::providers::{Env, Format as _, Serialized, Toml};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use check::check_id;
 pub use limits::Limits;
 pub use span::Span;
 
@@ -25,7 +26,11 @@ pub use span::Span;
 pub struct Config {
     pub server: Server,
     pub auth: Auth,
+    /// The only agent, unless `agents` has some.
     pub agent: Agent,
+    /// Several agents; the first is the default.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<Agent>,
     pub approval: Approval,
     pub tools: Tools,
     pub live: Live,
@@ -76,6 +81,12 @@ pub struct ApiKey {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Agent {
+    /// Names it in requests and chats; by default its app, or its kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// What users see; by default what the agent calls itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// One of the kinds that the server was built with; see [`crate::agent_kinds`].
     pub kind: String,
     pub model: String,
@@ -87,6 +98,9 @@ pub struct Agent {
     /// The app of an ADK server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
+    /// `*`: every app of the ADK server becomes an agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apps: Option<String>,
     /// Added to every request to an ADK server.
     pub headers: Headers,
     /// The environment variable that holds the key, which keeps the key out of the file.
@@ -101,6 +115,12 @@ pub struct Agent {
     pub tools: Option<Vec<String>>,
     pub max_steps: u32,
     pub client_tools: Vec<ClientTool>,
+    /// Tools of this agent that need approval, in addition to `approval.tools`.
+    #[serde(deserialize_with = "list::words")]
+    pub approval_tools: Vec<String>,
+    /// `approval.may_ask` for this agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub may_ask: Option<bool>,
 }
 
 /// Names and values; the values may be secret.
@@ -187,6 +207,15 @@ pub enum ConfigError {
     Bad(Box<figment::Error>),
     #[error("{key}: {problem}")]
     Value { key: &'static str, problem: String },
+    #[error("agents {id:?}: {problem}")]
+    OfAgent { id: String, problem: String },
+    #[error("agents: two agents have the id {id:?}; give each its own")]
+    TwoAgents { id: String },
+    #[error(
+        "[agent] and [[agents]] are both set; make [agent] an entry of [[agents]], or leave one of them out \
+         (ADK_BRIDGE__AGENT__… and --agent count as [agent])"
+    )]
+    BothForms,
     #[error("{section}: this is a section and has no value; write its keys below [{section}]")]
     Section { section: String },
 }
@@ -213,6 +242,9 @@ impl Config {
         }
         figment = figment.merge(Env::prefixed("ADK_BRIDGE__").split("__"));
         let mut config: Self = figment.extract().map_err(without_secrets)?;
+        if !config.agents.is_empty() && (is_given(file, "agent") || overrides.agent.is_some()) {
+            return Err(ConfigError::BothForms);
+        }
         if let Some(listen) = overrides.listen {
             config.server.listen = listen;
         }
@@ -224,6 +256,54 @@ impl Config {
         }
         config.check()?;
         Ok(config)
+    }
+}
+
+/// Whether the file or the environment has this section; the defaults have every one.
+fn is_given(file: Option<&Path>, section: &str) -> bool {
+    let mut given = Figment::new();
+    if let Some(file) = file {
+        given = given.merge(Toml::file_exact(file));
+    }
+    let given = given.merge(Env::prefixed("ADK_BRIDGE__").split("__"));
+    given.find_value(section).is_ok()
+}
+
+/// Several agents in one configuration.
+impl Config {
+    /// The settings of all agents; the default comes first.
+    pub fn each_agent(&self) -> &[Agent] {
+        match self.agents.as_slice() {
+            [] => std::slice::from_ref(&self.agent),
+            several => several,
+        }
+    }
+
+    /// Whether there may be more than one agent.
+    pub fn has_several_agents(&self) -> bool {
+        self.agents.len() > 1 || self.each_agent().iter().any(|agent| agent.apps.is_some())
+    }
+
+    /// The configuration as one of its agents sees it. Where there are several, `approval.tools` are those of all of them.
+    pub fn of_agent(&self, agent: &Agent) -> Self {
+        let mut own = self.clone();
+        own.agents.clear();
+        own.agent = agent.clone();
+        if self.has_several_agents() {
+            own.approval.tools.clear();
+        }
+        let named = agent.approval_tools.iter().cloned();
+        own.approval.tools.extend(named);
+        own.approval.may_ask = agent.may_ask.unwrap_or(self.approval.may_ask);
+        own
+    }
+}
+
+impl Agent {
+    /// What it is called where no agent has been made yet.
+    pub fn own_id(&self) -> &str {
+        let id = self.id.as_deref().or(self.app.as_deref());
+        id.unwrap_or(&self.kind)
     }
 }
 
@@ -329,17 +409,22 @@ impl Default for Server {
 impl Default for Agent {
     fn default() -> Self {
         Self {
+            id: None,
+            name: None,
             kind: "demo".into(),
             model: "gemini-3.8-flash".into(),
             live_model: "gemini-3.8-live".into(),
             base_url: None,
             app: None,
+            apps: None,
             headers: Headers::default(),
             api_key_env: "GEMINI_API_KEY".into(),
             instruction: None,
             tools: None,
             max_steps: 25,
             client_tools: Vec::new(),
+            approval_tools: Vec::new(),
+            may_ask: None,
         }
     }
 }
@@ -413,6 +498,14 @@ mod tests {
             ("[server]\nlistn = \"127.0.0.1:80\"", "listn"),
             ("[approval]\ntimeout = \"soon\"", "approval.timeout"),
             ("[agent]\nmax_steps = 0", "agent.max_steps"),
+            ("[agent]\nid = \"a b\"", "agent.id"),
+            ("[agent]\nname = \" \"", "agent.name"),
+            ("[agent]\napps = \"*\"", "agent.apps"),
+            ("[agent]\nkind = \"adk\"\napps = \"some\"", "agent.apps"),
+            (
+                "[agent]\nkind = \"adk\"\napp = \"a\"\napps = \"*\"",
+                "agent.apps",
+            ),
             ("[agent]\nbase_url = \"localhost:8000\"", "agent.base_url"),
             (
                 "[[auth.api_keys]]\nkey = \"short\"\nuser = \"a\"",
@@ -533,6 +626,87 @@ mod tests {
         }
     }
 
+    /// What a file with this text is refused with.
+    fn refusal(toml: &str) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), toml).unwrap();
+        let loaded = Config::load(Some(file.path()), &Overrides::default());
+        loaded
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default()
+    }
+
+    #[test]
+    fn agents_are_refused_by_name() {
+        let one = "[[agents]]\nid = \"one\"\n";
+        let apps = "[[agents]]\nkind = \"adk\"\napps = \"*\"\n";
+        for (toml, words) in [
+            (
+                format!("{one}[agent]\nkind = \"demo\""),
+                vec!["[agent]", "[[agents]]", "both"],
+            ),
+            (format!("{one}{one}"), vec!["two agents", "\"one\""]),
+            (
+                "[[agents]]\nkind = \"gemini\"".into(),
+                vec!["agents \"gemini\"", "id:"],
+            ),
+            (
+                format!("{one}max_steps = 0"),
+                vec!["agents \"one\"", "max_steps"],
+            ),
+            (format!("{one}modl = \"x\""), vec!["modl"]),
+            (
+                "[[agents]]\nid = \"a/b\"".into(),
+                vec!["agents \"a/b\"", "URL", "letters"],
+            ),
+            ("[[agents]]\nid = \"\"".into(), vec!["id:", "URL"]),
+            ("[[agents]]\nid = \"..\"".into(), vec!["id:", "URL"]),
+            (
+                format!("{apps}{apps}"),
+                vec!["agents \"adk\"", "apps", "give each an id"],
+            ),
+            (
+                format!("{one}apps = \"*\""),
+                vec!["agents \"one\"", "apps:", "adk"],
+            ),
+        ] {
+            let said = refusal(&toml);
+            for word in words {
+                assert!(said.contains(word), "{toml}: {said}");
+            }
+        }
+        for toml in [
+            format!("{one}[[agents]]\nid = \"two\""),
+            format!("{one}{apps}"),
+            format!("{apps}{apps}id = \"b\""),
+            "[agent]\nid = \"own\"".into(),
+            "[agent]\nkind = \"adk\"\napps = \"*\"".into(),
+        ] {
+            assert_eq!(refusal(&toml), "", "{toml}");
+        }
+    }
+
+    #[test]
+    fn each_agent_has_its_own_rules() {
+        let toml = "[approval]\ntools = [\"a\"]\n[[agents]]\nid = \"one\"\nmax_steps = 3\n\
+                    [[agents]]\nid = \"two\"\napproval_tools = [\"b\"]\nmay_ask = false";
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), toml).unwrap();
+        let config = Config::load(Some(file.path()), &Overrides::default()).unwrap();
+        let own: Vec<Config> = (config.each_agent().iter())
+            .map(|agent| config.of_agent(agent))
+            .collect();
+        assert_eq!((own[0].agent.max_steps, own[1].agent.max_steps), (3, 25));
+        // What holds for all agents is added where a tool of that name is there.
+        assert!(own[0].approval.tools.is_empty());
+        assert_eq!(own[1].approval.tools, ["b"]);
+        assert!(own[0].approval.may_ask && !own[1].approval.may_ask);
+        let mut alone = Config::default();
+        alone.approval.tools = vec!["a".into()];
+        assert_eq!(alone.of_agent(&alone.agent).approval.tools, ["a"]);
+    }
+
     const EXAMPLE: &str = include_str!("../../../adk-bridge.example.toml");
 
     #[test]
@@ -555,6 +729,10 @@ mod tests {
         config.agent.tools = Some(Vec::new());
         config.agent.base_url = Some(String::new());
         config.agent.app = Some(String::new());
+        config.agent.id = Some(String::new());
+        config.agent.name = Some(String::new());
+        config.agent.apps = Some(String::new());
+        config.agent.may_ask = Some(true);
         config.store.url = Some(String::new());
         config.limits.agent_silence = Some(Span(Duration::ZERO));
         let tool = ClientTool {
@@ -564,7 +742,7 @@ mod tests {
             output_schema: Some(Value::Null),
             approval: true,
         };
-        let mut wanted: Vec<String> = Vec::new();
+        let mut wanted = vec!["[[agents]]".to_owned()];
         let keys_of = |value: &Value| -> Vec<String> {
             let keys = value.as_object().unwrap().keys();
             keys.map(|key| format!("{key} = ")).collect()

@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`server`] | how a server is put together, started and stopped |
 //! | [`agent_kinds`] | which agents `agent.kind` can name |
+//! | [`agent_list`] | the agents of a server, each with its tools and rules |
 //! | [`router`] | all endpoints on one page |
 //! | [`connections`] | how clients are connected |
 //! | [`auth`] | who asks, and from where they may |
@@ -35,6 +36,7 @@
 
 pub mod admission;
 pub mod agent_kinds;
+pub mod agent_list;
 pub mod allocator;
 pub mod auth;
 pub mod budget;

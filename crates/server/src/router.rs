@@ -12,7 +12,8 @@ use crate::telemetry::RequestLine;
 use crate::transport::access::Privacy;
 use crate::transport::error_body::ErrorForm;
 use crate::transport::{
-    App, access, adk_stream_protocol, ai_sdk_ws, chat, chats, cors, files, handshake, live, page,
+    App, access, adk_stream_protocol, agents, ai_sdk_ws, chat, chats, cors, files, handshake, live,
+    page,
 };
 
 /// The endpoints that report the state of the server: they are answered however many connections are in use.
@@ -44,6 +45,14 @@ pub fn router(app: App) -> Router {
         .route("/api/chat/{id}/stream/", get(chat::resume))
         .route("/api/chat/{id}/stop", post(chat::stop))
         .route("/api/chat/{id}/tool-output", post(chat::tool_output))
+        // The same for front ends that name their agent by an address.
+        .route("/api/agents/{agent}/chat/{id}/stream", get(chat::resume))
+        .route("/api/agents/{agent}/chat/{id}/stream/", get(chat::resume))
+        .route("/api/agents/{agent}/chat/{id}/stop", post(chat::stop))
+        .route(
+            "/api/agents/{agent}/chat/{id}/tool-output",
+            post(chat::tool_output),
+        )
         // Stored data.
         .route("/api/chats", get(chats::list))
         .route(
@@ -53,7 +62,9 @@ pub fn router(app: App) -> Router {
                 .delete(chats::delete),
         )
         .route("/api/audit", get(chats::audit))
-        .route("/api/agent", get(chats::agent))
+        .route("/api/agent", get(agents::default))
+        .route("/api/agents", get(agents::list))
+        .route("/api/agents/{agent}", get(agents::one))
         .route(
             "/api/files",
             // The handler has its own limit.
@@ -85,10 +96,13 @@ pub fn router(app: App) -> Router {
     Router::new()
         .merge(api)
         .route("/api/chat", chat.clone())
-        .route("/api/chat/", chat)
+        .route("/api/chat/", chat.clone())
+        .route("/api/agents/{agent}/chat", chat.clone())
+        .route("/api/agents/{agent}/chat/", chat)
         // WebSockets, which browsers open with a ticket.
         .route("/live", get(live::open))
         .route("/api/chat/ws", get(ai_sdk_ws::open))
+        .route("/api/agents/{agent}/chat/ws", get(ai_sdk_ws::open))
         // For everyone: the page, and whether the server is alive.
         .merge(page)
         .route("/health", get(page::health))

@@ -7,7 +7,7 @@ pub use adk_bridge_agents::secrets::{hide, hide_from_users};
 use adk_bridge_protocol::base64;
 
 use crate::agent_kinds::adk;
-use crate::config::Config;
+use crate::config::{Agent, Config};
 
 /// Hides what a configuration has to hide from now on, as well as that of other servers in this process.
 pub fn keep(config: &Config) {
@@ -22,20 +22,22 @@ fn secrets_of(config: &Config) -> Vec<String> {
     let mut secrets: Vec<String> = Vec::new();
     let keys = config.auth.api_keys.iter();
     secrets.extend(keys.map(|key| key.key.clone()));
-    secrets.extend(std::env::var(&config.agent.api_key_env).ok());
-    for (_, value) in config.agent.headers.pairs() {
-        // `Bearer` and its like are no secret, and what follows may be quoted alone.
-        secrets.extend(value.split_once(' ').map(|(_, token)| token.to_owned()));
-        secrets.push(value);
-    }
-    let base_url = config.agent.base_url.as_deref();
-    if let Some((Some(user), _)) = base_url.and_then(authority_of) {
-        secrets.push(base64::encode(user.as_bytes()));
-        secrets.extend(
-            user.split_once(':')
-                .map(|(_, password)| password.to_owned()),
-        );
-        secrets.push(user.to_owned());
+    for agent in config.each_agent() {
+        secrets.extend(std::env::var(&agent.api_key_env).ok());
+        for (_, value) in agent.headers.pairs() {
+            // `Bearer` and its like are no secret, and what follows may be quoted alone.
+            secrets.extend(value.split_once(' ').map(|(_, token)| token.to_owned()));
+            secrets.push(value);
+        }
+        let base_url = agent.base_url.as_deref();
+        if let Some((Some(user), _)) = base_url.and_then(authority_of) {
+            secrets.push(base64::encode(user.as_bytes()));
+            secrets.extend(
+                user.split_once(':')
+                    .map(|(_, password)| password.to_owned()),
+            );
+            secrets.push(user.to_owned());
+        }
     }
     // As they look inside of JSON.
     let escaped: Vec<String> = (secrets.iter())
@@ -46,10 +48,14 @@ fn secrets_of(config: &Config) -> Vec<String> {
     secrets
 }
 
-/// The names by which the agent is reached. A name without a port that may be an ordinary word is not hidden.
+/// The names by which the agents are reached. A name without a port that may be an ordinary word is not hidden.
 fn addresses_of(config: &Config) -> Vec<String> {
-    let given = config.agent.base_url.as_deref();
-    let url = match config.agent.kind.as_str() {
+    config.each_agent().iter().flat_map(address_of).collect()
+}
+
+fn address_of(agent: &Agent) -> Vec<String> {
+    let given = agent.base_url.as_deref();
+    let url = match agent.kind.as_str() {
         "demo" => None,
         "adk" => given.or(Some(adk::LOCAL)),
         // Google's own address is no secret, and stands in advice of Google's.
@@ -116,6 +122,27 @@ mod tests {
         for (text, shown) in cases {
             assert_eq!(hidden.hide(text), shown);
         }
+    }
+
+    #[test]
+    fn every_agent_has_secrets() {
+        let mut config = Config::default();
+        for (id, port) in [("one", 8001), ("two", 8002)] {
+            let headers = format!(r#"{{"authorization": "Bearer token-of-{id}-123"}}"#);
+            config.agents.push(Agent {
+                kind: "adk".into(),
+                id: Some(id.into()),
+                base_url: Some(format!("http://u:password-{id}@adk:{port}")),
+                headers: serde_json::from_str(&headers).unwrap(),
+                ..Agent::default()
+            });
+        }
+        let hidden = hidden_of(&config);
+        for id in ["one", "two"] {
+            let said = format!("token-of-{id}-123 and password-{id}.");
+            assert_eq!(hidden.hide(&said), "[hidden] and [hidden].");
+        }
+        assert_eq!(addresses_of(&config), ["adk:8001", "adk:8002"]);
     }
 
     #[test]

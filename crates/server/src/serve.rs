@@ -54,11 +54,21 @@ pub(crate) fn announce(address: SocketAddr) -> std::io::Result<()> {
 
 /// What the person who starts the server needs to know.
 fn banner(server: &Server) {
-    let (config, agent) = (server.config(), server.agent());
+    let config = server.config();
     eprintln!("adk-bridge {}", env!("CARGO_PKG_VERSION"));
-    match agent.model {
-        Some(model) => eprintln!("  agent      {}, model {model}", agent.name),
-        None => eprintln!("  agent      {:?}, kind {}", agent.name, agent.kind),
+    let agents = server.agents();
+    for agent in &agents {
+        let id = match agents.as_slice() {
+            [_] => String::new(),
+            _ => format!("{}: ", agent.id),
+        };
+        match &agent.model {
+            Some(model) => eprintln!("  agent      {id}{}, model {model}", agent.name),
+            None => eprintln!("  agent      {id}{:?}, kind {}", agent.name, agent.kind),
+        }
+    }
+    for note in server.agent_notes() {
+        eprintln!("  attention  {note}");
     }
     eprintln!("  data       {}", server.data_dir().display());
     if page::is_built() {

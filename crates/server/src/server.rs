@@ -18,9 +18,11 @@ use adk_bridge_agents::tool_registry::{Offer, ToolRegistry, ToolRegistryError};
 use adk_bridge_protocol::reply::Limits;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::admission::{Admission, AdmissionLimits};
 use crate::agent_kinds::{AgentKinds, Constructed};
+use crate::agent_list::{self, Assembly};
 use crate::auth::{self, Authenticator};
 use crate::budget;
 use crate::chat::loaded::LoadedMemory;
@@ -52,6 +54,7 @@ pub struct Server {
     data_dir: PathBuf,
     connections: Bounds,
     reopened: usize,
+    _watch: AgentWatch,
 }
 
 /// What a server is made of. The configuration decides everything that is not set here.
@@ -69,7 +72,7 @@ pub struct Server {
 pub struct ServerBuilder {
     config: Config,
     kinds: AgentKinds,
-    agent: Option<Arc<dyn Agent>>,
+    agents: Vec<Arc<dyn Agent>>,
     tools: Vec<Arc<dyn ServerTool>>,
     client_tools: Vec<ToolSpec>,
     store: Option<Arc<dyn Store>>,
@@ -105,7 +108,7 @@ impl Server {
         ServerBuilder {
             config: Config::default(),
             kinds: AgentKinds::built_in(),
-            agent: None,
+            agents: Vec::new(),
             tools: Vec::new(),
             client_tools: Vec::new(),
             store: None,
@@ -122,9 +125,16 @@ impl Server {
         self.app.config()
     }
 
-    /// The agent's description of itself.
-    pub fn agent(&self) -> AgentInfo {
-        self.app.chats().shared().agent.info()
+    /// What its agents say about themselves, the default first. Those of an ADK server that cannot be reached yet are not
+    /// among them; [`Server::agent_notes`] says so.
+    pub fn agents(&self) -> Vec<AgentInfo> {
+        let agents = &self.app.chats().shared().agents;
+        agents.all().iter().map(|agent| agent.info()).collect()
+    }
+
+    /// What is wrong with agents that should be found by themselves.
+    pub fn agent_notes(&self) -> Vec<String> {
+        self.app.chats().shared().agents.notes()
     }
 
     /// The directory for all data.
@@ -185,16 +195,15 @@ impl ServerBuilder {
         Self { config, ..self }
     }
 
-    /// Uses this agent, whatever `agent.kind` says.
+    /// Uses this agent, whatever the configuration says about agents except for their tools and limits. Called several
+    /// times, it adds agents, which need different ids; the first is the default.
     #[must_use]
-    pub fn agent(self, agent: impl Agent + 'static) -> Self {
-        Self {
-            agent: Some(Arc::new(agent)),
-            ..self
-        }
+    pub fn agent(mut self, agent: impl Agent + 'static) -> Self {
+        self.agents.push(Arc::new(agent));
+        self
     }
 
-    /// Adds a kind of agent that `agent.kind` can name.
+    /// Adds a kind of agent that `agent.kind` can name. The constructor finds the settings of its agent in `config.agent`.
     #[must_use]
     pub fn agent_kind(
         mut self,
@@ -252,18 +261,26 @@ impl ServerBuilder {
         };
         config.check_address(authenticator.requires_credentials())?;
         secrets::keep(&config);
-        let agent = match self.agent {
-            Some(agent) => agent,
-            None => self.kinds.make(&config).await?,
+        let drafts = match self.agents.is_empty() {
+            true => agent_list::drafts(&self.kinds, &config).await?,
+            false => agent_list::drafts_of(self.agents, &config),
         };
-        let info = agent.info();
-        for limitation in &info.limitations {
-            tracing::info!(agent = info.id, "the agent {} cannot {limitation}", info.id);
-        }
-        let shares = shares(&config, info.descriptors_per_turn);
         let data = Arc::new(DataDir::open(&config.server.data_dir)?);
-        let registry = registry(self.tools, self.client_tools, &*agent, data.path())?;
-        let tools = toolbox(&config, &*agent, &registry)?;
+        let directory = data.path().to_owned();
+        let assembly = Assembly::new(
+            config.clone(),
+            self.kinds,
+            self.tools,
+            self.client_tools,
+            directory,
+        );
+        let agents = Arc::new(assembly.agents(drafts).await?);
+        for info in agents.all().iter().map(|agent| agent.info()) {
+            for limitation in &info.limitations {
+                tracing::info!(agent = info.id, "the agent {} cannot {limitation}", info.id);
+            }
+        }
+        let shares = shares(&config, agents.descriptors_per_turn());
         let store = match self.store {
             Some(store) => store,
             None => open_store(&config, &data).await?,
@@ -279,8 +296,7 @@ impl ServerBuilder {
         let addresses = Addresses::open(&*store, config.server.public_url.as_deref()).await?;
         let chats = Chats::new(Shared {
             store: store.clone(),
-            agent,
-            tools: Arc::new(tools),
+            agents,
             files: Arc::new(files),
             addresses: Arc::new(addresses),
             metrics: Arc::default(),
@@ -304,6 +320,7 @@ impl ServerBuilder {
         })?;
         config.server.listen = address;
         let reopened = chats.boot().await?;
+        let watch = AgentWatch::begin(&chats);
         let connections = Bounds {
             in_use: shares.connections,
             per_user: (authenticator.requires_credentials())
@@ -319,7 +336,40 @@ impl ServerBuilder {
             data_dir: data.path().to_owned(),
             connections,
             reopened,
+            _watch: watch,
         })
+    }
+}
+
+/// Looks for apps that come and go, until it is dropped.
+struct AgentWatch(Option<JoinHandle<()>>);
+
+impl AgentWatch {
+    fn begin(chats: &Chats) -> Self {
+        let agents = chats.shared().agents.clone();
+        if agents.next_look().is_none() {
+            return Self(None);
+        }
+        let chats = chats.clone();
+        Self(Some(tokio::spawn(async move {
+            while let Some(wait) = agents.next_look() {
+                if !agents.have_come(wait).await {
+                    continue;
+                }
+                // What was interrupted in their chats goes on.
+                if let Err(error) = chats.boot().await {
+                    tracing::warn!(%error, "the chats of agents that have come cannot be continued yet");
+                }
+            }
+        })))
+    }
+}
+
+impl Drop for AgentWatch {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
     }
 }
 
@@ -411,7 +461,7 @@ async fn open_files(
     not(feature = "demo"),
     expect(unused_variables, reason = "only the demo's tools depend on them")
 )]
-fn registry(
+pub(crate) fn registry(
     tools: Vec<Arc<dyn ServerTool>>,
     client_tools: Vec<ToolSpec>,
     agent: &dyn Agent,
@@ -430,7 +480,7 @@ fn registry(
 }
 
 /// The tools that the agent is offered, with their rules.
-fn toolbox(
+pub(crate) fn toolbox(
     config: &Config,
     agent: &dyn Agent,
     registry: &ToolRegistry,

@@ -138,6 +138,67 @@ async fn what_cannot_be_built_is_named() {
     assert_eq!(refusal(builder(&directory, |_| {})).await, "");
 }
 
+/// An agent that is never asked, with a name of its own.
+struct Another(&'static str, MemoryModel);
+
+impl Agent for Another {
+    fn info(&self) -> AgentInfo {
+        let mut info = AgentInfo::new("another");
+        info.id = self.0.to_owned();
+        info
+    }
+
+    fn memory(&self) -> MemoryModel {
+        self.1
+    }
+
+    fn start(&self, request: AgentRequest<'_>) -> Starting {
+        Silent(self.1).start(request)
+    }
+}
+
+#[tokio::test]
+async fn several_agents_are_served() {
+    let directory = TempDir::new().unwrap();
+    let built = builder(&directory, |config| {
+        config.approval.tools = vec!["fly".into()];
+    })
+    .agent(Another("second", MemoryModel::Stateless))
+    .agent(Another("third", MemoryModel::Session))
+    .tool(tool("fly"));
+    let server = built.build().await.unwrap();
+    let ids: Vec<String> = server.agents().into_iter().map(|info| info.id).collect();
+    assert_eq!(ids, ["silent", "second", "third"]);
+    let address = server.address();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let serving = tokio::spawn(server.serve_until(async {
+        let _ = stopped.await;
+    }));
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let listed = http
+        .get(format!("http://{address}/api/agents"))
+        .send()
+        .await;
+    let listed = listed.unwrap().text().await.unwrap();
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let tools = |of: usize| listed[of]["tools"].as_array().unwrap().len();
+    // The one that runs its own tools leaves the program's to the others.
+    assert_eq!((tools(0), tools(1), tools(2)), (1, 1, 0), "{listed}");
+    assert_eq!(listed[1]["tools"][0]["needsApproval"], true);
+    assert_eq!(listed[0]["default"], true);
+    stop.send(()).unwrap();
+    serving.await.unwrap().unwrap();
+
+    for (id, words) in [
+        ("silent", "two agents have the id \"silent\""),
+        ("a b", "URL"),
+    ] {
+        let twice = builder(&directory, |_| {}).agent(Another(id, MemoryModel::Stateless));
+        let said = refusal(twice).await;
+        assert!(said.contains(words), "{said}");
+    }
+}
+
 #[tokio::test]
 async fn another_store_is_used() {
     let directory = TempDir::new().unwrap();

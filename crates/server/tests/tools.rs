@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adk_bridge::admission::{Admission, AdmissionLimits};
+use adk_bridge::agent_list::{Agents, ServedAgent};
 use adk_bridge::chat::live::{AnswerTo, RequestOrigin};
 use adk_bridge::chat::loaded::LoadedMemory;
 use adk_bridge::chat::readers::Answer;
@@ -145,8 +146,12 @@ async fn chats(directory: &std::path::Path, fault: Fault, tool_timeout: Duration
     let defaults = adk_bridge::config::Limits::default();
     Chats::new(Shared {
         store,
-        agent: Arc::new(gemini.unwrap()),
-        tools: Arc::new(tools.unwrap()),
+        agents: Arc::new(Agents::one(ServedAgent::new(
+            "gemini",
+            "gemini",
+            Arc::new(gemini.unwrap()),
+            tools.unwrap(),
+        ))),
         files: Arc::new(files),
         addresses: Arc::new(addresses),
         metrics: Arc::default(),

@@ -56,8 +56,19 @@ async fn ask(client: &AdkClient) -> Result<Option<AppInfo>, AgentError> {
 
 /// The names of the server's apps; none if it does not list them.
 pub(super) async fn names(client: &AdkClient) -> Vec<String> {
-    let names = client.get(&["list-apps"]).await.unwrap_or_default();
-    names.read().unwrap_or_default()
+    listed(client).await.unwrap_or_default()
+}
+
+/// The names of the server's apps.
+pub(super) async fn listed(client: &AdkClient) -> Result<Vec<String>, AgentError> {
+    let names = client.get(&["list-apps"]).await;
+    let names = names.map_err(Failure::into_error)?;
+    names.read().map_err(|error| {
+        AgentError::broken(
+            "the ADK server's list of apps could not be understood",
+            error.to_string(),
+        )
+    })
 }
 
 fn read(info: &Value) -> AppInfo {

@@ -36,6 +36,17 @@ pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> 
     Ok(Arc::new(server))
 }
 
+/// The ADK server of an entry, to ask it for its apps.
+pub(crate) fn lister(config: &Config) -> Result<AdkServer, StartError> {
+    let settings = &config.agent;
+    let base_url = settings.base_url.as_deref().unwrap_or(LOCAL);
+    Ok(AdkServer::new(Settings {
+        base_url: base_url.to_owned(),
+        app: settings.app.clone().unwrap_or_default(),
+        headers: settings.headers.pairs(),
+    })?)
+}
+
 /// What an ADK server's agent has of its own cannot be set here.
 fn check(settings: &config::Agent) -> Result<(), StartError> {
     let (key, problem) = if settings.app.as_deref().is_none_or(str::is_empty) {

@@ -99,7 +99,7 @@ impl AgentRuns {
         said: Transcript<'_>,
         closing: Option<JoinHandle<()>>,
     ) {
-        let starting = match self.context.agent.memory() {
+        let starting = match self.context.agent().memory() {
             MemoryModel::Stateless => self.start_with_history(said),
             MemoryModel::Session => self.start_in_session(question, said, closing).await,
         };
@@ -278,7 +278,7 @@ impl AgentRuns {
                 request.input = NewInput::Message(content);
                 room = Some(taken);
             }
-            let run = context.agent.start(AgentRequest::Session(request)).await;
+            let run = context.agent().start(AgentRequest::Session(request)).await;
             drop(room);
             run
         }))
@@ -306,12 +306,13 @@ fn ask_with_history<'m>(
     chat: ChatKey,
     messages: impl Iterator<Item = &'m Message>,
 ) -> Starting {
+    let tools = context.tools();
     let request = AgentRequest::Conversation(ConversationRequest {
         chat,
         contents: history::contents(messages),
-        tools: context.tools.specs(),
+        tools: tools.specs(),
     });
-    context.agent.start(request)
+    context.agent().start(request)
 }
 
 /// The user's last message as a content, with its files, and the room that they take.

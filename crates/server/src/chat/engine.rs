@@ -116,7 +116,7 @@ impl ReplyEngine {
         Self {
             ids: ReplyIds::new(context.files.clone()),
             readers: context.new_readers(),
-            policy: ChatPolicy::new(context.tools.clone()),
+            policy: ChatPolicy::new(context.tools()),
             context,
             current: None,
             turn: TurnRecord::new(),
@@ -127,6 +127,11 @@ impl ReplyEngine {
             committed: None,
             abandoned: false,
         }
+    }
+
+    /// Follows the rules of the chat's agent from here on.
+    pub(super) fn follow_agent(&mut self) {
+        self.policy.use_tools(self.context.tools());
     }
 
     /// The current reply.
@@ -219,7 +224,7 @@ impl ReplyEngine {
         let reader = Reader::new(
             options.dialect,
             options.sdk,
-            context.tools.withholds(options.dialect),
+            context.tools().withholds(options.dialect),
         )
         .with_addresses(context.addresses.for_reader(&base, now()));
         if !options.dialect.inlines_images() {
@@ -572,7 +577,7 @@ impl ReplyEngine {
         let Some(call) = reply.and_then(|reply| reply.calls().by_id(id)) else {
             return;
         };
-        let Some(tool) = self.context.tools.server_tool(&call.name) else {
+        let Some(tool) = self.context.tools().server_tool(&call.name) else {
             // Approved before a restart that removed the tool.
             let text = format!("there is no tool named {:?}", call.name);
             let done = (id.to_owned(), Outcome::error(text));

@@ -11,6 +11,7 @@ use super::loaded::ChatFull;
 pub use super::ready::NotReady;
 use super::request::{MAX_DEPTH, MAX_ID_BYTES};
 use crate::admission::AdmissionError;
+use crate::agent_list::NoAgent;
 use crate::budget::BudgetError;
 use crate::files::FileError;
 use crate::store::{StoreError, WriteProblem};
@@ -23,6 +24,17 @@ pub enum ChatError {
     NoSuchChat,
     #[error("there is no such call")]
     NoSuchCall,
+    #[error("there is no agent {id:?}; GET /api/agents lists those that there are")]
+    UnknownAgent { id: String },
+    #[error("this chat belongs to the agent {own:?}; begin another chat for {wanted:?}")]
+    OtherAgent { own: String, wanted: String },
+    #[error(
+        "the agent {id:?} of this chat is not there any more: the chat can be read, and goes on when the agent is back; \
+         begin another chat to ask another agent"
+    )]
+    AgentGone { id: String },
+    #[error(transparent)]
+    NoAgent(#[from] NoAgent),
     #[error("the message {id:?} is not part of this chat; load the chat again")]
     MessageNotInChat { id: MessageId },
     #[error("no message of this chat contains the answered calls; load the chat again")]
@@ -177,6 +189,8 @@ pub enum RequestError {
     Message(#[from] MessageError),
     #[error("trigger is {trigger:?}; use \"submit-message\" or \"regenerate-message\"")]
     UnknownTrigger { trigger: String },
+    #[error("the address names the agent {address:?}, and the body {body:?}; name one of them")]
+    AgentsDiffer { address: String, body: String },
     #[error(transparent)]
     UnknownDialect(#[from] UnknownDialect),
     #[error(transparent)]

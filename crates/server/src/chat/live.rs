@@ -188,6 +188,8 @@ pub struct LiveClient {
     sdk: Sdk,
     /// What the URLs of files begin with for it.
     base: Base,
+    /// The agent that it named, if it did.
+    agent: Option<String>,
     out: mpsc::Sender<Outgoing>,
     /// Whether it reads the turn that is open.
     reads: bool,
@@ -212,12 +214,23 @@ impl LiveClient {
             dialect,
             sdk,
             base,
+            agent: None,
             out,
             reads: false,
             is_asked: false,
             shown: None,
             last: None,
         }
+    }
+
+    /// For this agent, if the client named one.
+    #[must_use]
+    pub fn for_agent(self, agent: Option<String>) -> Self {
+        Self { agent, ..self }
+    }
+
+    pub(super) fn agent(&self) -> Option<&str> {
+        self.agent.as_deref()
     }
 
     /// How it reads turns.

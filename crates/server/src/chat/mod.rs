@@ -34,8 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use adk_bridge_agents::agent::{Agent, ChatKey, DeletedChat, MemoryModel};
-use adk_bridge_agents::tool::ToolSpec;
+use adk_bridge_agents::agent::{ChatKey, DeletedChat, MemoryModel};
 use adk_bridge_protocol::id::{ChatId, UserId};
 use adk_bridge_protocol::message::{Message, Role};
 use adk_bridge_protocol::time::Timestamp;
@@ -48,19 +47,20 @@ pub use listing::{Listing, RemainingMessages};
 pub use task::new_id;
 
 use crate::admission::{Admission, TurnStart};
+use crate::agent_list::{Agents, ServedAgent};
 use crate::budget::Budget;
 use crate::files::address::Addresses;
 use crate::files::{FileDescription, Files};
 use crate::metrics::Metrics;
 use crate::store::{
-    AuditRow, ChatCursor, ChatRef, FileRow, ListedChat, MAX_LISTED, Store, StoreError, title_from,
+    AuditRow, Chat, ChatCursor, ChatRef, FileRow, ListedChat, MAX_LISTED, Store, StoreError,
+    title_from,
 };
 use live::{LiveAsk, LiveCommand};
 use loaded::LoadedMemory;
 use ready::Readiness;
 use request::ChatRequest;
 use task::Task;
-use toolbox::Toolbox;
 
 /// How many requests may wait for one chat; only a broken client sends more.
 const COMMANDS: usize = 32;
@@ -72,19 +72,10 @@ pub struct ChatPage {
     pub is_full: bool,
 }
 
-/// What front ends learn about the agent.
-pub struct AgentSummary {
-    pub name: String,
-    pub model: Option<String>,
-    pub live_model: Option<String>,
-    pub modalities: &'static [&'static str],
-}
-
 /// What all chats share.
 pub struct Shared {
     pub store: Arc<dyn Store>,
-    pub agent: Arc<dyn Agent>,
-    pub tools: Arc<Toolbox>,
+    pub agents: Arc<Agents>,
     pub files: Arc<Files>,
     pub addresses: Arc<Addresses>,
     pub metrics: Arc<Metrics>,
@@ -365,6 +356,17 @@ impl Chats {
         Ok(None)
     }
 
+    /// The id of a chat's agent, as front ends see it: none before the first message. A chat that is older than agents in
+    /// chats belongs to the default; its title shows that it has a message.
+    pub fn agent_shown(&self, chat: &Chat) -> Option<String> {
+        let default = || self.shared.agents.default_agent().ok();
+        let is_older = chat.agent.is_none() && chat.title.is_some();
+        match is_older {
+            true => default().map(|agent| agent.id().to_owned()),
+            false => chat.agent.clone(),
+        }
+    }
+
     pub async fn rename(
         &self,
         user: &UserId,
@@ -383,21 +385,42 @@ impl Chats {
         // A failure to store the end of the chat does not matter: on a full disk, deleting is what helps.
         let _ = closed.await;
         let chat = ChatRef { user, id: chat_id };
-        let sessions = match self.shared.agent.memory() {
-            MemoryModel::Session => session_store::take_sessions(&*self.shared.store, chat).await,
-            MemoryModel::Stateless => Vec::new(),
-        };
-        // The chat is gone for its user even if the agent cannot be reached.
-        tokio::spawn(self.shared.agent.forget(DeletedChat {
-            chat: ChatKey {
-                user: user.to_owned(),
-                id: chat_id.to_owned(),
-            },
-            sessions,
-        }));
+        let agent = self.agent_of(chat).await?;
+        match &agent {
+            // The chat is gone for its user even if the agent cannot be reached.
+            Some(agent) => {
+                let sessions = match agent.agent().memory() {
+                    MemoryModel::Session => {
+                        session_store::take_sessions(&*self.shared.store, chat).await
+                    }
+                    MemoryModel::Stateless => Vec::new(),
+                };
+                tokio::spawn(agent.agent().forget(DeletedChat {
+                    chat: ChatKey {
+                        user: user.to_owned(),
+                        id: chat_id.to_owned(),
+                    },
+                    sessions,
+                }));
+            }
+            None => {
+                tracing::warn!(chat = %chat_id, "the agent of the deleted chat {chat_id} is not there, and keeps what it has of it");
+            }
+        }
         self.shared.files.delete_chat(chat).await?;
-        self.shared.tools.forget(user, chat_id).await;
+        if let Some(agent) = agent {
+            agent.tools().forget(user, chat_id).await;
+        }
         Ok(())
+    }
+
+    /// The agent of a stored chat, if it is there.
+    async fn agent_of(&self, chat: ChatRef<'_>) -> Result<Option<Arc<ServedAgent>>, ChatError> {
+        let stored = self.shared.store.chat(chat).await?;
+        Ok(match stored.and_then(|stored| stored.agent) {
+            Some(id) => self.shared.agents.find(&id),
+            None => self.shared.agents.default_agent().ok(),
+        })
     }
 
     /// Stores a file of a chat, which is created if it does not exist yet.
@@ -431,38 +454,11 @@ impl Chats {
         Ok(self.shared.files.read_signed(id).await?)
     }
 
-    /// What the agent says about itself.
-    pub fn agent(&self) -> AgentSummary {
-        let (info, live) = (self.shared.agent.info(), self.shared.agent.live());
-        AgentSummary {
-            name: info.name,
-            model: info.model,
-            live_model: live.and_then(|live| live.model()).map(str::to_owned),
-            modalities: match live {
-                Some(_) => &["text", "audio"],
-                None => &["text"],
-            },
-        }
-    }
-
-    /// The tools of the agent, including those that it runs itself, as far as it lists them.
-    pub async fn tools(&self) -> Vec<ToolSpec> {
-        if self.shared.agent.memory() == MemoryModel::Stateless {
-            return self.shared.tools.specs().to_vec();
-        }
-        let listed = self.shared.agent.tools().await;
-        let mut tools = listed.unwrap_or_else(|error| {
-            tracing::warn!(kind = %error.kind(), detail = error.detail(), "the agent's tools cannot be queried");
-            Vec::new()
-        });
-        for tool in &mut tools {
-            tool.needs_approval = self.shared.tools.is_guarded(&tool.name);
-        }
-        tools
-    }
-
-    /// Whether requests can be served, that is, stored.
+    /// Whether requests can be served, that is, stored and answered.
     pub async fn ready(&self) -> Result<(), NotReady> {
+        if self.shared.agents.all().is_empty() {
+            return Err(NotReady::NoAgent(self.shared.agents.unreachable()));
+        }
         let (shared, readiness) = (self.shared.clone(), self.readiness.clone());
         // In a task of its own, so that the check is not repeated when a caller leaves early.
         tokio::spawn(async move { readiness.look(&*shared.store, &shared.files).await })
@@ -495,6 +491,7 @@ mod tests {
     use adk_bridge_agents::gemini::{Gemini, Settings};
     use adk_bridge_protocol::reply::Limits;
 
+    use super::toolbox::Toolbox;
     use super::*;
     use crate::admission::AdmissionLimits;
     use crate::store::DataDir;
@@ -529,12 +526,17 @@ mod tests {
             api_key: "none".into(),
             instruction: None,
         });
+        let gemini = Arc::new(gemini.unwrap());
         let limits = crate::config::Limits::default();
         Chats::new(Shared {
             addresses: Arc::new(Addresses::open(&*store, None).await.unwrap()),
             store,
-            agent: Arc::new(gemini.unwrap()),
-            tools: Arc::new(tools.unwrap()),
+            agents: Arc::new(Agents::one(ServedAgent::new(
+                "a",
+                "a",
+                gemini,
+                tools.unwrap(),
+            ))),
             files: Arc::new(files),
             metrics: Arc::default(),
             capacity: Capacity {

@@ -18,6 +18,11 @@ impl ChatPolicy {
         Self { tools, room }
     }
 
+    /// Takes the rules of another agent; the room stays.
+    pub(super) fn use_tools(&mut self, tools: Arc<Toolbox>) {
+        self.tools = tools;
+    }
+
     /// Limits answers to the room that the chat has left.
     pub(super) fn limit_answer(&mut self, bytes: usize) {
         self.room = bytes;

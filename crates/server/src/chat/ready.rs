@@ -65,6 +65,9 @@ pub enum NotReady {
     Unusable,
     #[error("the store could not be tested")]
     NotTried,
+    /// By the names of the entries that have no agents.
+    #[error("no agent is there yet; the servers of these cannot be reached: {}", .0.join(", "))]
+    NoAgent(Vec<String>),
 }
 
 impl From<&StoreError> for NotReady {

@@ -34,6 +34,8 @@ pub struct ChatRequest {
     pub messages: Vec<Message>,
     pub dialect: Dialect,
     pub sdk: Sdk,
+    /// The agent that it is for: by default that of the chat, or of the server.
+    pub agent: Option<String>,
     /// What the URLs of files begin with for this client.
     pub base: Base,
     pub list: MessageList,
@@ -74,6 +76,7 @@ pub struct RequestFields<'a> {
     pub trigger: Option<&'a RawValue>,
     pub dialect: Option<&'a RawValue>,
     pub sdk: Option<&'a RawValue>,
+    pub agent: Option<&'a RawValue>,
     pub messages: Option<&'a RawValue>,
     /// A front end that relies on the server's history may send only its last message.
     pub message: Option<&'a RawValue>,
@@ -104,6 +107,8 @@ impl ChatRequest {
             }
         }
         let dialect = string(asked.dialect, "dialect")?;
+        let agent = string(asked.agent, "agent")?;
+        agent.iter().try_for_each(|id| check_id("agent", id))?;
         let alone = asked.message.filter(|it| it.get() != "null");
         let messages = match (asked.messages, alone) {
             (Some(messages), _) => parse_messages(messages)?,
@@ -127,6 +132,7 @@ impl ChatRequest {
             messages,
             dialect: named_dialect(dialect.as_deref(), unnamed)?,
             sdk: sdk_of(asked.sdk.map(shallow).as_ref(), Sdk::default())?,
+            agent,
             base: Base::default(),
             list,
             had: Vec::new(),
@@ -134,6 +140,26 @@ impl ChatRequest {
             unread: None,
             size: RequestSize::default(),
         })
+    }
+}
+
+impl ChatRequest {
+    /// For the agent of the address that it was sent to. One that its body names has to be the same.
+    pub fn for_agent(mut self, address: Option<&str>) -> Result<Self, RequestError> {
+        let Some(address) = address else {
+            return Ok(self);
+        };
+        check_id("agent", address)?;
+        match self.agent.take() {
+            Some(body) if body != address => Err(RequestError::AgentsDiffer {
+                address: address.to_owned(),
+                body,
+            }),
+            _ => Ok(Self {
+                agent: Some(address.to_owned()),
+                ..self
+            }),
+        }
     }
 }
 
@@ -213,6 +239,7 @@ impl<'de> Visitor<'de> for RequestFieldsVisitor {
                 "trigger" => asked.trigger = value,
                 "dialect" => asked.dialect = value,
                 "sdk" => asked.sdk = value,
+                "agent" => asked.agent = value,
                 "messages" => asked.messages = value,
                 "message" => asked.message = value,
                 _ => {}

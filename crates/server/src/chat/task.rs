@@ -5,6 +5,7 @@
 //! [`ReplyEngine`] perform its effects.
 
 mod admission;
+mod agent;
 mod alarm;
 mod ending;
 mod live;

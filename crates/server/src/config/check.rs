@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use axum::http::Uri;
 
-use super::{ADK_STREAM_PROTOCOL, Config, ConfigError, SPEECH_BYTES_PER_SECOND};
+use super::{ADK_STREAM_PROTOCOL, Agent, Config, ConfigError, SPEECH_BYTES_PER_SECOND};
+use crate::agent_list::{MAX_AGENT_ID, is_agent_id};
 use crate::budget::LOADED_COPIES;
 
 /// A shorter key can be guessed.
@@ -118,15 +119,6 @@ impl Config {
                 return bad(key, "must be greater than 0");
             }
         }
-        if self.agent.model.is_empty() {
-            return bad("agent.model", "name a model, or leave the key out");
-        }
-        if !self.agent.base_url.as_deref().is_none_or(is_http) {
-            return bad(
-                "agent.base_url",
-                "write a URL that starts with http:// or https://",
-            );
-        }
         if self.live.max_audio_bytes_per_second < SPEECH_BYTES_PER_SECOND {
             return bad(
                 "live.max_audio_bytes_per_second",
@@ -136,25 +128,119 @@ impl Config {
         if self.live.max_video_bytes_per_second == 0 {
             return bad("live.max_video_bytes_per_second", "must be greater than 0");
         }
-        if self.agent.max_steps == 0 {
-            return bad("agent.max_steps", "at least one step is needed");
-        }
-        for tool in &self.agent.client_tools {
-            if !is_tool_name(&tool.name) {
-                return bad(
-                    "agent.client_tools.name",
-                    "a tool's name is made of letters, digits, '_', '-' and '.', at most 64 of them",
-                );
+        self.check_agents()
+    }
+
+    /// Ids are checked again when the agents are there: some have their own.
+    fn check_agents(&self) -> Result<(), ConfigError> {
+        let [_, ..] = self.agents.as_slice() else {
+            return check_agent(&self.agent);
+        };
+        let mut ids = std::collections::HashSet::new();
+        let mut unnamed = 0;
+        for agent in &self.agents {
+            let problem = |problem: String| ConfigError::OfAgent {
+                id: agent.own_id().to_owned(),
+                problem,
+            };
+            check_agent(agent).map_err(|error| {
+                let text = error.to_string();
+                problem(text.strip_prefix("agent.").unwrap_or(&text).to_owned())
+            })?;
+            match (&agent.id, &agent.apps) {
+                (Some(id), _) if !ids.insert(id) => {
+                    return Err(ConfigError::TwoAgents { id: id.clone() });
+                }
+                (Some(_), _) => {}
+                (None, Some(_)) => unnamed += 1,
+                (None, None) => {
+                    let say = "id: every entry of [[agents]] has one; it stands in URLs and in every chat";
+                    return Err(problem(say.to_owned()));
+                }
             }
-            if !tool.input_schema.is_object() {
-                return bad(
-                    "agent.client_tools.input_schema",
-                    "a schema is a table, such as { type = \"object\" }",
-                );
+            if unnamed > 1 {
+                let say = "id: two servers with apps = \"*\" may have apps of the same name; give each an id, which the \
+                           ids of their agents begin with";
+                return Err(problem(say.to_owned()));
             }
         }
         Ok(())
     }
+}
+
+/// Refuses an id that could not stand in a URL.
+pub fn check_id(id: &str) -> Result<(), ConfigError> {
+    if is_agent_id(id) {
+        return Ok(());
+    }
+    let problem = format!(
+        "{id:?} cannot stand in a URL; write an id of letters, digits, '-', '_', '.' and '~', at most {MAX_AGENT_ID} of them"
+    );
+    Err(ConfigError::value("agent.id", problem))
+}
+
+/// What every kind of agent needs.
+fn check_agent(agent: &Agent) -> Result<(), ConfigError> {
+    let bad = |key, problem: &str| Err(ConfigError::value(key, problem));
+    if let Some(id) = &agent.id {
+        check_id(id)?;
+    }
+    if agent
+        .name
+        .as_deref()
+        .is_some_and(|name| name.trim().is_empty())
+    {
+        return bad("agent.name", "write what users see, or leave the key out");
+    }
+    match agent.apps.as_deref() {
+        None => {}
+        Some("*") if agent.kind != "adk" => {
+            return bad(
+                "agent.apps",
+                "only kind = \"adk\" has apps; remove this key",
+            );
+        }
+        Some("*") if agent.app.is_some() => {
+            return bad(
+                "agent.apps",
+                "name one app, or write apps = \"*\", but not both",
+            );
+        }
+        Some("*") => {}
+        Some(_) => {
+            return bad(
+                "agent.apps",
+                "write \"*\" for all apps, or name one with app",
+            );
+        }
+    }
+    if agent.model.is_empty() {
+        return bad("agent.model", "name a model, or leave the key out");
+    }
+    if !agent.base_url.as_deref().is_none_or(is_http) {
+        return bad(
+            "agent.base_url",
+            "write a URL that starts with http:// or https://",
+        );
+    }
+    if agent.max_steps == 0 {
+        return bad("agent.max_steps", "at least one step is needed");
+    }
+    for tool in &agent.client_tools {
+        if !is_tool_name(&tool.name) {
+            return bad(
+                "agent.client_tools.name",
+                "a tool's name is made of letters, digits, '_', '-' and '.', at most 64 of them",
+            );
+        }
+        if !tool.input_schema.is_object() {
+            return bad(
+                "agent.client_tools.input_schema",
+                "a schema is a table, such as { type = \"object\" }",
+            );
+        }
+    }
+    Ok(())
 }
 
 fn is_tool_name(name: &str) -> bool {

@@ -19,7 +19,7 @@ use adk_bridge_protocol::sdk::Sdk;
 use adk_bridge_protocol::wire::ai_sdk_ws::{self as frames, ClientFrame, Resume, Send};
 use adk_bridge_protocol::wire::live::Close;
 use adk_bridge_protocol::wire::sse;
-use axum::extract::{Query, Request, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -28,6 +28,7 @@ use serde::Deserialize;
 use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
 
+use super::chat::AgentPath;
 use super::error::AppError;
 use super::handshake::Upgrades;
 use super::socket::{Incoming, LAST_CHUNKS, Socket, SocketEnd, shutdown, text};
@@ -57,22 +58,31 @@ pub struct Params {
 pub async fn open(
     State(chats): State<Chats>,
     State(upgrades): State<Upgrades>,
+    agent: Option<Path<AgentPath>>,
     Query(params): Query<Params>,
     base: Base,
     request: Request,
 ) -> Result<Response, AppError> {
-    let serve = move |socket, user, place| serve(chats, user, base, socket, place);
+    let agent = agent.and_then(|Path(path)| path.agent);
+    let serve = move |socket, user, place| serve(chats, user, (base, agent), socket, place);
     let ticket = params.ticket.as_deref();
     upgrades.open(request, ticket, serve).await
 }
 
-async fn serve(chats: Chats, user: UserId, base: Base, mut socket: Socket, mut place: Place) {
+async fn serve(
+    chats: Chats,
+    user: UserId,
+    (base, agent): (Base, Option<String>),
+    mut socket: Socket,
+    mut place: Place,
+) {
     let id = Uuid::new_v4();
     tracing::info!(connection = %id, "connection {id} opens");
     let mut connection = Connection {
         chats,
         user,
         base,
+        agent,
         id,
         socket: &mut socket,
         asked: FuturesUnordered::new(),
@@ -101,6 +111,8 @@ struct Connection<'s> {
     user: UserId,
     /// What the URLs of files begin with for its page.
     base: Base,
+    /// The agent of the address that it was opened with.
+    agent: Option<String>,
     id: Uuid,
     socket: &'s mut Socket,
     /// Requests that their chats have not accepted yet.
@@ -192,7 +204,7 @@ impl Connection<'_> {
             Err(refusal) => return self.error(&request_id, &refusal.to_string()).await,
         };
         match frame {
-            ClientFrame::Send(send) => match request_of(&send) {
+            ClientFrame::Send(send) => match request_of(&send, self.agent.as_deref()) {
                 Ok(request) => self.post(request_id, request, waiting).await,
                 Err(error) => self.error(&request_id, &error.message).await,
             },
@@ -397,17 +409,18 @@ impl Connection<'_> {
     }
 }
 
-fn request_of(send: &Send) -> Result<ChatRequest, AppError> {
+fn request_of(send: &Send, address: Option<&str>) -> Result<ChatRequest, AppError> {
     let id = Json::from(send.id.as_str());
-    let dialect = send.body.get("dialect");
+    let (dialect, agent) = (send.body.get("dialect"), send.body.get("agent"));
     let fields = RequestFields {
         id: Some(id.raw()),
         dialect: dialect.as_ref().map(Json::raw),
+        agent: agent.as_ref().map(Json::raw),
         messages: Some(send.messages.raw()),
         // The trigger was read with the frame, and the version has a default of its own.
         ..RequestFields::default()
     };
-    let mut request = ChatRequest::of(&fields, Dialect::default())?;
+    let mut request = ChatRequest::of(&fields, Dialect::default())?.for_agent(address)?;
     request.sdk = version_of(&send.body)?;
     Ok(request)
 }

@@ -36,14 +36,30 @@ pub struct View {
     pub sdk: Option<Value>,
 }
 
+/// The agent in the path of a request, if there is one.
+#[derive(Debug, Deserialize)]
+pub struct AgentPath {
+    pub agent: Option<String>,
+}
+
+/// The chat in the path of a request, whatever else is in it.
+#[derive(Debug, Deserialize)]
+pub struct ChatPath {
+    id: ChatId,
+}
+
 pub async fn post(
     State(chats): State<Chats>,
     State(intake): State<Intake>,
     Identity { user, .. }: Identity,
+    agent: Option<Path<AgentPath>>,
     base: Base,
     request: Request,
 ) -> Result<Response, AppError> {
-    let parse = |body: &[u8]| ChatRequest::parse(body, Dialect::default());
+    let agent = agent.and_then(|Path(path)| path.agent);
+    let parse = move |body: &[u8]| {
+        ChatRequest::parse(body, Dialect::default())?.for_agent(agent.as_deref())
+    };
     answer_post((&chats, &intake), &user, base, request, parse).await
 }
 
@@ -86,7 +102,7 @@ pub async fn resume(
     State(chats): State<Chats>,
     Identity { user, .. }: Identity,
     base: Base,
-    Path(chat_id): Path<ChatId>,
+    Path(ChatPath { id: chat_id }): Path<ChatPath>,
     Query(view): Query<View>,
     request: Request,
 ) -> Result<Response, AppError> {
@@ -115,7 +131,7 @@ pub async fn resume(
 pub async fn stop(
     State(chats): State<Chats>,
     Identity { user, .. }: Identity,
-    Path(chat_id): Path<ChatId>,
+    Path(ChatPath { id: chat_id }): Path<ChatPath>,
 ) -> Result<StatusCode, AppError> {
     check_id("chat", chat_id.as_str())?;
     chats.exists(&user, &chat_id).await?;
@@ -128,7 +144,7 @@ pub async fn stop(
 pub async fn tool_output(
     State(chats): State<Chats>,
     Identity { user, .. }: Identity,
-    Path(chat_id): Path<ChatId>,
+    Path(ChatPath { id: chat_id }): Path<ChatPath>,
     headers: HeaderMap,
     WholeBody(body): WholeBody,
 ) -> Result<StatusCode, AppError> {

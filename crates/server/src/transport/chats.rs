@@ -1,13 +1,11 @@
-//! Endpoints for what is stored: chats, their messages, the audit; and for what is known of the agent.
+//! Endpoints for what is stored: chats, their messages, the audit.
 
 use std::io;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use adk_bridge_protocol::calls::RunsOn;
 use adk_bridge_protocol::id::ChatId;
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::time::Timestamp;
-use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::header::LINK;
@@ -25,8 +23,7 @@ use super::percent;
 use crate::auth::Identity;
 use crate::budget::{Budget, Hold};
 use crate::chat::request::{dialect_of, read_json};
-use crate::chat::{AuditPage, Chats, Listing, MAX_AUDIT_ROWS, RemainingMessages, new_id};
-use crate::config::Config;
+use crate::chat::{AuditPage, Chats, Listing, MAX_AUDIT_ROWS, RemainingMessages};
 use crate::files::address::Base;
 
 const JSON: [(header::HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
@@ -77,6 +74,7 @@ pub async fn list(
                 "title": listed.chat.title,
                 "createdAt": listed.chat.created,
                 "updatedAt": listed.chat.updated,
+                "agent": chats.agent_shown(&listed.chat),
                 "pendingApprovals": listed.waiting,
                 "pendingOutputs": listed.owed,
             })
@@ -111,6 +109,7 @@ pub async fn messages(
         title: chat.title.as_deref(),
         created_at: chat.created,
         updated_at: chat.updated,
+        agent: chats.agent_shown(&chat),
         messages: &first,
     };
     match rest {
@@ -127,6 +126,7 @@ struct StoredChat<'a> {
     title: Option<&'a str>,
     created_at: Timestamp,
     updated_at: Timestamp,
+    agent: Option<String>,
     messages: &'a [Message],
 }
 
@@ -258,48 +258,6 @@ pub async fn audit(
         response.headers_mut().extend(link);
     }
     Ok(response)
-}
-
-/// Shows a front end that was disconnected whether the same process answers again.
-static INSTANCE: LazyLock<String> = LazyLock::new(|| new_id("instance"));
-
-pub async fn agent(State(chats): State<Chats>, State(config): State<Arc<Config>>) -> Json<Value> {
-    let tools: Vec<Value> = chats
-        .tools()
-        .await
-        .iter()
-        .map(|tool| {
-            let own = &config.agent.client_tools;
-            let schema = own
-                .iter()
-                .find(|it| it.name == tool.name)
-                .and_then(|it| it.output_schema.as_ref());
-            let mut listed = json!({
-                "name": tool.name,
-                "description": tool.description,
-                "inputSchema": tool.input_schema,
-                "runsOn": match tool.runs_on {
-                    RunsOn::Client => "client",
-                    RunsOn::Server | RunsOn::Remote => "server",
-                },
-                "needsApproval": tool.needs_approval,
-            });
-            if let Some(schema) = schema {
-                listed["outputSchema"] = schema.clone();
-            }
-            listed
-        })
-        .collect();
-    let agent = chats.agent();
-    Json(json!({
-        "name": agent.name,
-        "model": agent.model,
-        "liveModel": agent.live_model,
-        "modalities": agent.modalities,
-        "tools": tools,
-        "approvalTimeoutMs": config.approval.timeout.0.as_millis(),
-        "instance": *INSTANCE,
-    }))
 }
 
 /// Counters for Prometheus.

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::admission::AdmissionError;
+use crate::agent_list::NoAgent;
 use crate::auth::{Refusal, SourceError};
 use crate::budget::{self, BudgetError};
 use crate::chat::error::{ChatError, NotReady, RequestError};
@@ -263,6 +264,10 @@ impl From<ChatError> for AppError {
         let message = error.to_string();
         match error {
             E::NoSuchChat | E::NoSuchCall => Self::new(StatusCode::NOT_FOUND, "not_found", message),
+            E::UnknownAgent { .. } => Self::new(StatusCode::NOT_FOUND, "unknown_agent", message),
+            E::OtherAgent { .. } => Self::new(StatusCode::CONFLICT, "other_agent", message),
+            E::AgentGone { .. } => Self::new(StatusCode::GONE, "agent_gone", message),
+            E::NoAgent(error) => error.into(),
             E::MessageNotInChat { .. }
             | E::CallsNotInChat
             | E::OutputRefused
@@ -311,6 +316,9 @@ impl From<RequestError> for AppError {
                 let status = StatusCode::PAYLOAD_TOO_LARGE;
                 return Self::new(status, "too_many_values", error.to_string());
             }
+            E::AgentsDiffer { .. } => {
+                return Self::new(StatusCode::CONFLICT, "other_agent", error.to_string());
+            }
             E::NotJson(_) | E::TooDeep | E::AmbiguousJson(_) => {
                 return Self::bad_request("bad_json", error.to_string());
             }
@@ -326,6 +334,16 @@ impl From<RequestError> for AppError {
     }
 }
 
+impl From<NoAgent> for AppError {
+    fn from(error: NoAgent) -> Self {
+        no_agent(error.to_string())
+    }
+}
+
+fn no_agent(message: String) -> AppError {
+    AppError::new(StatusCode::SERVICE_UNAVAILABLE, "no_agent", message).retry_after(A_MOMENT)
+}
+
 /// Health checks expect one status.
 impl From<NotReady> for AppError {
     fn from(error: NotReady) -> Self {
@@ -339,6 +357,7 @@ impl From<NotReady> for AppError {
             | NotReady::Failed { .. }
             | NotReady::Unusable
             | NotReady::NotTried => Self::unavailable(error.to_string()),
+            NotReady::NoAgent(_) => no_agent(error.to_string()),
         }
     }
 }

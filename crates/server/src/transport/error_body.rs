@@ -55,9 +55,17 @@ pub(super) fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
 fn is_shown_to_users(request: &Request) -> bool {
     let path = request.uri().path();
     let path = path.strip_suffix('/').unwrap_or(path);
+    // The chat of one agent: what follows its id is what follows `/api`.
+    let of_agent = path
+        .strip_prefix("/api/agents/")
+        .and_then(|rest| rest.split_once('/'));
+    let rest = match of_agent {
+        Some((_, rest)) => Some(rest),
+        None => path.strip_prefix("/api/"),
+    };
     match *request.method() {
-        Method::POST => path == "/stream" || path == "/api/chat",
-        Method::GET => path.starts_with("/api/chat/") && path.ends_with("/stream"),
+        Method::POST => path == "/stream" || rest == Some("chat"),
+        Method::GET => rest.is_some_and(|it| it.starts_with("chat/") && it.ends_with("/stream")),
         _ => false,
     }
 }

@@ -70,6 +70,7 @@ pub struct Params {
     chat: Option<ChatId>,
     dialect: Option<String>,
     sdk: Option<Value>,
+    agent: Option<String>,
     ticket: Option<String>,
 }
 
@@ -90,7 +91,10 @@ pub async fn open(
     if let Some(chat_id) = &params.chat {
         check_id("chat", chat_id.as_str())?;
     }
-    let named = params.chat;
+    if let Some(agent) = &params.agent {
+        check_id("agent", agent)?;
+    }
+    let (named, agent) = (params.chat, params.agent);
     let serve = move |socket, user, place| async move {
         let client = Client {
             id: Uuid::new_v4(),
@@ -100,6 +104,7 @@ pub async fn open(
             chat_id: named.unwrap_or_else(|| new_id("chat").into()),
             dialect,
             sdk,
+            agent,
             base,
         };
         serve(chats, &config.live, client, socket, place).await;
@@ -124,6 +129,8 @@ struct Client {
     is_original: bool,
     dialect: Dialect,
     sdk: Sdk,
+    /// The agent that its messages are for, unless they name one.
+    agent: Option<String>,
     /// What the URLs of files begin with for it.
     base: Base,
 }
@@ -186,7 +193,8 @@ async fn attach(chats: &Chats, client: &Client) -> Result<mpsc::Receiver<Outgoin
         client.sdk,
         client.base.clone(),
         out,
-    );
+    )
+    .for_agent(client.agent.clone());
     let attached = chats.ask(&client.user, &client.chat_id, |answer| {
         let client = live;
         Command::Live(LiveCommand::Attach { client, answer })
@@ -420,10 +428,13 @@ impl Connection<'_> {
         let id = Json::from(chat_id.as_str());
         let sdk = message.extra.get("sdk");
         let sdk = sdk.unwrap_or_else(|| Value::from(self.client.sdk.number()).into());
+        let agent = message.extra.get("agent").filter(|named| !named.is_null());
+        let agent = agent.or_else(|| self.client.agent.as_deref().map(Json::from));
         let fields = RequestFields {
             id: Some(id.raw()),
             dialect: dialect.as_ref().map(Json::raw),
             sdk: Some(sdk.raw()),
+            agent: agent.as_ref().map(Json::raw),
             messages: Some(message.messages.raw()),
             ..RequestFields::default()
         };

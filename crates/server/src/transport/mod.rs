@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod adk_stream_protocol;
+pub mod agents;
 pub mod ai_sdk_ws;
 mod base;
 pub mod body;

@@ -64,7 +64,12 @@ pub async fn health() -> Json<Value> {
 /// Whether requests can be served, that is, stored.
 pub async fn ready(State(chats): State<Chats>) -> Result<Json<Value>, AppError> {
     chats.ready().await?;
-    Ok(Json(json!({"status": "ready"})))
+    let mut ready = json!({"status": "ready"});
+    let away = chats.shared().agents.unreachable();
+    if !away.is_empty() {
+        ready["unreachable"] = json!(away);
+    }
+    Ok(Json(ready))
 }
 
 pub async fn not_found() -> AppError {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `plain` | what every endpoint answers |
 //! | `addresses` | where browsers find files: signed addresses, pages of other origins |
+//! | `agents` | several agents: who answers in which chat |
 //! | `bad_input` | what is refused, with which code |
 //! | `compat` | the front end of adk-stream-protocol |
 //! | `crowd` | limits: of connections, turns, files, wrong answers and wrong keys; and a log that nobody can forge |
@@ -24,6 +25,7 @@
 use adk_bridge_testkit as support;
 
 mod addresses;
+mod agents;
 mod bad_input;
 mod compat;
 mod crowd;

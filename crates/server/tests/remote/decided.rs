@@ -215,7 +215,7 @@ async fn audited(bridge: &Bridge, kind: &str) -> usize {
 }
 
 /// An agent with tools that want a confirmation, and one that its front end runs.
-fn adk(asked: &ReceivedRequest) -> Vec<u8> {
+pub(crate) fn adk(asked: &ReceivedRequest) -> Vec<u8> {
     let said = |event: Value| format!("data: {event}\n\n");
     let model = |parts: Value, long_running: Value| {
         said(

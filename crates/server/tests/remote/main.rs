@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `apps` | apps of an ADK server that come and go as agents |
 //! | `hostile` | recordings gone wrong in every way that a seeded generator finds, and answers that are none |
 //! | `gemini` | the same of Gemini: answers that are none |
 //! | `decided` | what an agent is sent when a user decides one of two questions and sends a new message |
@@ -18,6 +19,7 @@
 use adk_bridge_testkit as support;
 use adk_bridge_testkit::stand_in;
 
+mod apps;
 mod decided;
 mod gemini;
 mod history;

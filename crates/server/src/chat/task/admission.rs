@@ -99,7 +99,7 @@ impl Task {
             None => history,
         };
         sent.extend(messages);
-        if self.context.agent.memory() == MemoryModel::Session {
+        if self.context.agent().memory() == MemoryModel::Session {
             // It has the others.
             sent.drain(..sent.len().saturating_sub(1));
         }

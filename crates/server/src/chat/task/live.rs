@@ -45,7 +45,7 @@ impl Task {
                         self.interrupt().await;
                         Ok(())
                     }
-                    LiveAsk::Input(input) => self.live_input(input).await,
+                    LiveAsk::Input(input) => self.live_input(connection, input).await,
                 };
                 if let Err(error) = refusal {
                     self.live.send(Outgoing::Refused { error, credit });
@@ -247,15 +247,20 @@ impl Task {
 
     /// Passes speech, pictures and the chosen modality to the agent's live connection. The first of them begins the
     /// voice session.
-    async fn live_input(&mut self, input: LiveInput) -> Result<(), ChatError> {
-        if self.context.agent.live().is_none() {
+    async fn live_input(&mut self, connection: Uuid, input: LiveInput) -> Result<(), ChatError> {
+        let client = self.live.attached_by(connection);
+        let wanted = client.and_then(LiveClient::agent).map(str::to_owned);
+        self.choose_agent(wanted.as_deref()).await?;
+        if self.context.agent().live().is_none() {
             return unsupported(&input);
         }
         if !self.is_spoken_with() {
             self.check_room_after(&[], None)?;
             self.admit(TurnStart::Message)?;
         }
-        let (memory, run) = (self.context.agent.memory(), self.runs.is_active());
+        let (memory, run) = (self.context.agent().memory(), self.runs.is_active());
+        // It hears the first words before they are stored.
+        self.keep_agent();
         self.voice
             .get_or_insert_with(|| Box::new(VoiceSession::new(memory, run)));
         let input = match input {

@@ -78,9 +78,10 @@ impl Task {
         if self.loaded.is_here() {
             return Ok(());
         }
-        let size = self.context.store.history_size(self.context.chat()).await;
-        let size = size.map_err(|error| self.not_loaded(&error))?;
-        match self.loaded.take_room(size) {
+        let stored = self.context.store.overview(self.context.chat()).await;
+        let stored = stored.map_err(|error| self.not_loaded(&error))?;
+        self.find_agent(&stored).await?;
+        match self.loaded.take_room(stored.size) {
             Ok(()) => self.come_back().await,
             Err(NoRoom::Now(refusal)) => Err(refusal.into()),
             Err(NoRoom::Ever(refusal)) => Err(refusal.into()),
@@ -99,6 +100,8 @@ impl Task {
                 Err(refusal) if refusal.is_temporary() && Instant::now() < until => {
                     self.loaded.room().await;
                 }
+                // There is nothing to continue; what the client asks for is refused with the reason.
+                Err(ChatError::AgentGone { .. } | ChatError::NoAgent(_)) => return Ok(()),
                 done => return done,
             }
         }
@@ -122,11 +125,14 @@ impl Task {
         if self.loaded.is_here() {
             return;
         }
-        let size = self.context.store.history_size(self.context.chat()).await;
-        let size = size.unwrap_or_default();
+        let stored = self.context.store.overview(self.context.chat()).await;
+        let stored = stored.unwrap_or_default();
+        let size = stored.size;
         if size.open == 0 {
             return;
         }
+        // Without its agent nothing of it runs, so that it can be stopped like any other.
+        let _ = self.find_agent(&stored).await;
         let _alone = self.loaded.one_at_a_time().await;
         if let Err(error) = self.loaded.force_room(size) {
             let chat = self.context.chat_id().as_str();
@@ -256,7 +262,7 @@ impl Task {
     /// The size of the chat after a turn, unless it has to be measured: agents with a session store events as well,
     /// and a voice conversation has several replies.
     fn size_after_turn(&self) -> Option<HistorySize> {
-        let is_plain = self.context.agent.memory() == MemoryModel::Stateless
+        let is_plain = self.context.agent().memory() == MemoryModel::Stateless
             && self.voice.is_none()
             && self.waiting.is_empty();
         let answer = self.engine.committed().filter(|_| is_plain)?;

@@ -48,6 +48,9 @@ impl Task {
         answer: AnswerTo,
     ) {
         self.engine.turn().request_arrived();
+        if let Err(refusal) = self.choose_agent(request.agent.as_deref()).await {
+            return self.deliver(answer, Err(refusal), false);
+        }
         let plan = self.checked_plan(&mut request).await;
         match plan.unwrap_or_else(Plan::Refuse) {
             Plan::Answer(older) => self.post_answers(&request, older, origin, answer).await,
@@ -256,7 +259,7 @@ impl Task {
             return Ok(());
         };
         let is_spoken = self.voice.as_ref().is_some_and(|voice| voice.has_run());
-        if self.context.agent.memory() == MemoryModel::Session || is_spoken {
+        if self.context.agent().memory() == MemoryModel::Session || is_spoken {
             return Ok(());
         }
         let waiting = self.waiting.iter().map(|it| &it.message().id);
@@ -401,15 +404,17 @@ impl Task {
         }
         attachments::keep_messages(&self.context.files, chat, &mut messages).await?;
         let id = MessageId::from(new_id("msg"));
+        let agent = self.context.served();
         let opening = Opening {
             messages: &messages,
             cut: CutAt::for_store(cut),
             heard: spoken,
-            agent: None,
+            agent: Some(agent.id()),
         };
         let bytes = messages.iter().map(json_bytes).sum();
         let is_one = messages.len() == 1 && cut.is_none();
         let before = self.engine.begin(&id, mode, opening).await?;
+        self.keep_agent();
         self.note_begun(bytes, is_one);
         let before = before.map(Reply::into_message);
         self.conversation

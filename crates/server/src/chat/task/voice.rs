@@ -321,15 +321,16 @@ impl Task {
             return;
         };
         let context = self.context.clone();
-        let Some(agent) = context.agent.live() else {
+        let served = context.agent();
+        let Some(agent) = served.live() else {
             return;
         };
-        match context.agent.memory() {
+        match served.memory() {
             MemoryModel::Stateless => {
                 let (messages, room) = self.sendable_messages().await;
                 if let Some(voice) = &mut self.voice {
-                    let tools = context.tools.specs();
-                    voice.dial_with_history(agent, &setup, &messages, tools, room);
+                    let tools = context.tools();
+                    voice.dial_with_history(agent, &setup, &messages, tools.specs(), room);
                 }
             }
             MemoryModel::Session => {
@@ -349,7 +350,7 @@ impl Task {
         let input = NewInput::Message(Json::null());
         let said = transcript(&self.conversation, &self.engine);
         let request = self.runs.session_request(input, before, said).await;
-        let (agent, modality) = (self.context.agent.clone(), setup.modality);
+        let (agent, modality) = (self.context.agent(), setup.modality);
         let closing = self.voice.as_mut().and_then(|voice| voice.take_closing());
         Box::pin(on_its_own(async move {
             if let Some(closing) = closing {
@@ -374,7 +375,7 @@ impl Task {
 
     /// Asks the agent. What it does not know yet is part of the request.
     async fn send_question(&mut self, question: &Ask) {
-        let sent = match self.context.agent.memory() {
+        let sent = match self.context.agent().memory() {
             MemoryModel::Stateless => {
                 let (messages, _room) = self.sendable_messages().await;
                 let Some(voice) = &mut self.voice else {

@@ -42,6 +42,11 @@ fn every_refusal_of_a_chat_has_its_status_code_and_time() {
     rows!(ChatError {
         NoSuchChat: ChatError::NoSuchChat => 404 "not_found" None;
         NoSuchCall: ChatError::NoSuchCall => 404 "not_found" None;
+        UnknownAgent: ChatError::UnknownAgent { id: text() } => 404 "unknown_agent" None;
+        OtherAgent: ChatError::OtherAgent { own: text(), wanted: text() } => 409 "other_agent" None;
+        AgentGone: ChatError::AgentGone { id: text() } => 410 "agent_gone" None;
+        NoAgent: ChatError::NoAgent(NoAgent::Empty { name: text() }) => 503 "no_agent" Some(2);
+        NoAgent: ChatError::NoAgent(NoAgent::Unreachable { name: text() }) => 503 "no_agent" Some(2);
         MessageNotInChat: ChatError::MessageNotInChat { id: text().into() } => 409 "conflict" None;
         CallsNotInChat: ChatError::CallsNotInChat => 409 "conflict" None;
         OutputRefused: ChatError::OutputRefused => 409 "conflict" None;
@@ -111,6 +116,7 @@ fn every_request_that_cannot_be_read_has_its_status_and_code() {
         UnknownTrigger: RequestError::UnknownTrigger { trigger: field() } => 422 "bad_trigger" None;
         UnknownDialect: "?".parse::<Dialect>().unwrap_err().into() => 422 "bad_dialect" None;
         UnknownSdk: "?".parse::<Sdk>().unwrap_err().into() => 422 "bad_sdk" None;
+        AgentsDiffer: RequestError::AgentsDiffer { address: field(), body: field() } => 409 "other_agent" None;
         BadId: RequestError::BadId { field: field() } => 422 "bad_id" None;
     });
 }
@@ -125,5 +131,6 @@ fn a_server_that_is_not_ready_says_so_with_one_status() {
         Failed: NotReady::Failed { doing: "syncing" } => 503 "unavailable" Some(2);
         Unusable: NotReady::Unusable => 503 "unavailable" Some(2);
         NotTried: NotReady::NotTried => 503 "unavailable" Some(2);
+        NoAgent: NotReady::NoAgent(Vec::new()) => 503 "no_agent" Some(2);
     });
 }

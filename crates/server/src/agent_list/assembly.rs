@@ -1,0 +1,250 @@
+//! How agents are made from the configuration, with their tools and rules.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use adk_bridge_agents::agent::{Agent, MemoryModel};
+use adk_bridge_agents::tool::{ServerTool, ToolSpec};
+use adk_bridge_protocol::reply::Policy as _;
+use tokio::time::timeout;
+
+use super::apps::{Apps, LOOK_TIME};
+use super::{Agents, Entry, ServedAgent};
+use crate::agent_kinds::{AgentKinds, adk};
+use crate::config::{self, Config, ConfigError};
+use crate::server::{StartError, registry, toolbox};
+
+/// Everything that an agent is made of.
+pub(crate) struct Assembly {
+    config: Config,
+    kinds: AgentKinds,
+    tools: Vec<Arc<dyn ServerTool>>,
+    client_tools: Vec<ToolSpec>,
+    /// Where the demo keeps its database.
+    directory: PathBuf,
+    /// Whether there may be more than one agent.
+    several: bool,
+}
+
+/// An agent that has no tools yet, or an ADK server whose apps become agents.
+pub(crate) enum Draft {
+    One {
+        config: Box<Config>,
+        agent: Arc<dyn Agent>,
+    },
+    Apps {
+        config: Box<Config>,
+    },
+}
+
+/// Makes the agents that the configuration names, without their tools. What is wrong with one is said with its name.
+pub(crate) async fn drafts(kinds: &AgentKinds, config: &Config) -> Result<Vec<Draft>, StartError> {
+    let mut drafts = Vec::new();
+    for settings in config.each_agent() {
+        let own = config.of_agent(settings);
+        let draft = draft(kinds, own).await;
+        drafts.push(draft.map_err(|error| in_agent(config, settings, error))?);
+    }
+    Ok(drafts)
+}
+
+/// Drafts of agents that the program made itself.
+pub(crate) fn drafts_of(agents: Vec<Arc<dyn Agent>>, config: &Config) -> Vec<Draft> {
+    let several = agents.len() > 1;
+    let draft = |agent: Arc<dyn Agent>| {
+        let mut own = config.of_agent(&config.agent);
+        if several {
+            // Added again for those agents that have them.
+            own.approval.tools.clone_from(&config.agent.approval_tools);
+        }
+        let info = agent.info();
+        own.agent.id = Some(info.id);
+        own.agent.name = Some(info.name);
+        Draft::One {
+            config: Box::new(own),
+            agent,
+        }
+    };
+    agents.into_iter().map(draft).collect()
+}
+
+async fn draft(kinds: &AgentKinds, config: Config) -> Result<Draft, StartError> {
+    let config = Box::new(config);
+    if config.agent.apps.is_some() {
+        return Ok(Draft::Apps { config });
+    }
+    let agent = kinds.make(&config).await?;
+    if config.agent.kind == "adk" {
+        check_app(&config).await?;
+    }
+    Ok(Draft::One { config, agent })
+}
+
+/// Refuses an app that the ADK server does not have, if the server is there and lists its apps.
+async fn check_app(config: &Config) -> Result<(), StartError> {
+    let app = config.agent.app.as_deref().unwrap_or_default();
+    let server = adk::lister(config)?;
+    match timeout(LOOK_TIME, server.list_apps()).await {
+        Ok(Ok(apps)) if !apps.is_empty() && apps.iter().all(|name| name != app) => {
+            let (url, apps) = (server.url(), apps.join(", "));
+            let problem = format!(
+                "the ADK server at {url} has no app {app:?}, only {apps}; name one of them"
+            );
+            Err(ConfigError::value("agent.app", problem).into())
+        }
+        // It may come up after the bridge, and some servers do not list their apps.
+        _ => Ok(()),
+    }
+}
+
+impl Assembly {
+    pub(crate) fn new(
+        config: Config,
+        kinds: AgentKinds,
+        tools: Vec<Arc<dyn ServerTool>>,
+        client_tools: Vec<ToolSpec>,
+        directory: PathBuf,
+    ) -> Self {
+        Self {
+            config,
+            kinds,
+            tools,
+            client_tools,
+            directory,
+            several: false,
+        }
+    }
+
+    /// Gives agents their tools, and looks for apps once.
+    pub(crate) async fn agents(mut self, drafts: Vec<Draft>) -> Result<Agents, StartError> {
+        self.several = !matches!(drafts.as_slice(), [Draft::One { .. }]);
+        let this = Arc::new(self);
+        let mut ids = HashSet::new();
+        for draft in &drafts {
+            if let Draft::One { config, agent } = draft {
+                let id = config.agent.id.clone().unwrap_or_else(|| agent.info().id);
+                config::check_id(&id)?;
+                if !ids.insert(id.clone()) {
+                    return Err(ConfigError::TwoAgents { id }.into());
+                }
+            }
+        }
+        let mut entries = Vec::new();
+        for draft in drafts {
+            entries.push(match draft {
+                Draft::One { config, agent } => {
+                    let settings = config.agent.clone();
+                    let served = this.served(&config, agent);
+                    let served =
+                        served.map_err(|error| in_agent(&this.config, &settings, error))?;
+                    Entry::One(Arc::new(served))
+                }
+                Draft::Apps { config } => {
+                    let settings = config.agent.clone();
+                    let server = adk::lister(&config)
+                        .map_err(|error| in_agent(&this.config, &settings, error))?;
+                    Entry::Apps(Box::new(Apps::new(
+                        settings,
+                        ids.clone(),
+                        server,
+                        this.clone(),
+                    )))
+                }
+            });
+        }
+        let agents = Agents::new(entries);
+        this.check_global_approvals(&agents)?;
+        agents.look().await;
+        agents.forget_news();
+        Ok(agents)
+    }
+
+    /// The agent for an app of an ADK server.
+    pub(super) async fn app(
+        &self,
+        settings: &config::Agent,
+        id: &str,
+        app: &str,
+    ) -> Result<ServedAgent, StartError> {
+        let mut config = self.config.of_agent(settings);
+        config.agent.id = Some(id.to_owned());
+        config.agent.name = Some(app.to_owned());
+        config.agent.app = Some(app.to_owned());
+        config.agent.apps = None;
+        let agent = self.kinds.make(&config).await?;
+        self.served(&config, agent)
+    }
+
+    /// An agent with its tools. `config`: the configuration as this agent sees it.
+    fn served(&self, config: &Config, agent: Arc<dyn Agent>) -> Result<ServedAgent, StartError> {
+        // Where there are others, an agent that runs its own tools leaves those of the program to them.
+        let (server, client) = match self.several && agent.memory() == MemoryModel::Session {
+            true => (Vec::new(), Vec::new()),
+            false => (self.tools.clone(), self.client_tools.clone()),
+        };
+        let registry = registry(server, client, &*agent, &self.directory)?;
+        let mut config = config.clone();
+        if self.several {
+            let has = |name: &String| {
+                let offered = registry.offered(config.agent.tools.as_deref());
+                let offered = offered.unwrap_or_default();
+                let own = config.agent.client_tools.iter().map(|tool| &tool.name);
+                let mut names = (offered.server.iter().map(|tool| &tool.spec().name))
+                    .chain(offered.client.iter().map(|spec| &spec.name))
+                    .chain(own);
+                agent.memory() == MemoryModel::Session || names.any(|it| it == name)
+            };
+            let shared = self.config.approval.tools.iter().filter(|name| has(name));
+            let shared: Vec<String> = shared.cloned().collect();
+            config.approval.tools.extend(shared);
+        }
+        let tools = toolbox(&config, &*agent, &registry)?;
+        let info = agent.info();
+        let settings = &config.agent;
+        let schemas: HashMap<_, _> = (settings.client_tools.iter())
+            .filter_map(|tool| Some((tool.name.clone(), tool.output_schema.clone()?)))
+            .collect();
+        let id = settings.id.clone().unwrap_or(info.id);
+        let name = settings.name.clone().unwrap_or(info.name);
+        Ok(ServedAgent::new(id, name, agent, tools).with_output_schemas(schemas))
+    }
+
+    /// With several agents, a tool of `approval.tools` is one of any of them; one that nobody has is a mistake. Agents that
+    /// run their own tools may have it.
+    fn check_global_approvals(&self, agents: &Agents) -> Result<(), StartError> {
+        if !self.several {
+            return Ok(());
+        }
+        let all = agents.all();
+        let is_known = |name: &String| {
+            agents.sources().next().is_some()
+                || all.iter().any(|it| it.tools().tool(name).is_some())
+        };
+        match self
+            .config
+            .approval
+            .tools
+            .iter()
+            .find(|name| !is_known(name))
+        {
+            None => Ok(()),
+            Some(name) => {
+                let problem = format!("no agent has a tool named {name:?}");
+                Err(ConfigError::value("approval.tools", problem).into())
+            }
+        }
+    }
+}
+
+/// Says which of several agents an error is about.
+fn in_agent(config: &Config, settings: &config::Agent, error: StartError) -> StartError {
+    if config.agents.is_empty() {
+        return error;
+    }
+    let problem = error.to_string();
+    let problem = problem.strip_prefix("agent.").unwrap_or(&problem);
+    let id = settings.own_id().to_owned();
+    let problem = problem.to_owned();
+    ConfigError::OfAgent { id, problem }.into()
+}
