@@ -69,6 +69,29 @@ export async function loadMessages<Message extends UIMessage = UIMessage>(
   }
 }
 
+/** One of the bridge's agents, as `GET /api/agents` tells of it. */
+export interface BridgeAgent {
+  id: string;
+  /** What users see. */
+  name: string;
+  kind: string;
+  model: string | null;
+  liveModel: string | null;
+  modalities: string[];
+  tools: { name: string; description: string; inputSchema: unknown; outputSchema?: unknown; runsOn: 'server' | 'client'; needsApproval: boolean }[];
+  /** What it cannot do: each is a phrase that follows "it cannot". */
+  limitations: string[];
+  /** Whether it answers in chats that name no agent. */
+  default: boolean;
+  status: 'ready' | 'unreachable';
+}
+
+/** Lists the bridge's agents, the default first. */
+export async function listAgents(address: BridgeAddress): Promise<BridgeAgent[]> {
+  const response = await request(address, '/api/agents');
+  return (await response.json()) as BridgeAgent[];
+}
+
 /** Gets a one-time ticket for a WebSocket, which cannot carry an `Authorization` header in a browser. */
 export async function fetchTicket(address: BridgeAddress): Promise<string> {
   const response = await request(address, '/api/ticket', { method: 'POST' });

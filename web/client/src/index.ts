@@ -19,10 +19,12 @@ export {
 export {
   BridgeError,
   fetchTicket,
+  listAgents,
   loadMessages,
   sendToolOutput,
   stopTurn,
   type BridgeAddress,
+  type BridgeAgent,
   type Dialect,
   type HeadersSource,
 } from './bridge-requests.js';
@@ -74,7 +76,7 @@ export {
   type SendAutomaticallyWhen,
   type SendAutomaticallyWhenOptions,
 } from './send-automatically-when.js';
-export { createSseChatTransport, type SseChatTransportOptions } from './sse-chat-transport.js';
+export { createSseChatTransport, type AgentChoice, type SseChatTransportOptions } from './sse-chat-transport.js';
 export { CONFIRMATION_TOOL, type MessageLike, type PartLike, type ToolNames, type ToolPart } from './tool-parts.js';
 export type {
   BridgeDataParts,

@@ -11,6 +11,8 @@ export interface SseChatTransportOptions extends BridgeAddress {
   dialect?: Dialect | undefined;
   /** The version of the AI SDK: a newer one lets the bridge send the chunks that only it knows. */
   sdk?: SdkVersion | undefined;
+  /** Which of the bridge's agents answers: its id, or a function that is asked each time; the default if left out. */
+  agent?: AgentChoice | undefined;
   /** Further fields of every request. */
   body?: object | undefined;
 }
@@ -19,16 +21,25 @@ export interface SseChatTransportOptions extends BridgeAddress {
 export function createSseChatTransport<Message extends UIMessage = UIMessage>(
   options: SseChatTransportOptions = {},
 ): ChatTransport<Message> {
-  const { baseUrl = '', headers, fetch, credentials, body } = options;
+  const { baseUrl = '', headers, fetch, credentials, body, agent } = options;
   const wire = wireOptions(options);
   const query = new URLSearchParams(wire as Record<string, string>).toString();
   return new DefaultChatTransport<Message>({
     api: `${baseUrl}/api/chat${query === '' ? '' : `?${query}`}`,
-    body: { ...body, ...wire },
+    body: () => ({ ...body, ...wire, ...agentField(agent) }),
     ...(headers !== undefined && { headers }),
     ...(fetch !== undefined && { fetch }),
     ...(credentials !== undefined && { credentials }),
   });
+}
+
+/** The id of an agent, or a function that tells it. */
+export type AgentChoice = string | (() => string | undefined);
+
+/** What a request says about its agent: nothing where the chat or the bridge decides. */
+export function agentField(agent: AgentChoice | undefined): { agent?: string } {
+  const id = typeof agent === 'function' ? agent() : agent;
+  return id === undefined ? {} : { agent: id };
 }
 
 /** What a request says about its wire form, as far as it is not the default. */

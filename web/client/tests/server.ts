@@ -43,7 +43,9 @@ export async function startServer(toml = '', from?: Server, env: Record<string, 
   if (binary === undefined) throw new Error('set ADK_BRIDGE_BINARY to the path of adk-bridge (`cargo xtask test client` does)');
   const directory = from?.directory ?? mkdtempSync(join(tmpdir(), 'adk-bridge-client-'));
   const config = join(directory, 'adk-bridge.toml');
-  writeFileSync(config, `${SHARED}\n${toml}`);
+  // A configuration with several agents has no single one.
+  const agent = toml.includes('[[agents]]') ? '' : AGENT;
+  writeFileSync(config, `${SHARED}\n${agent}\n${toml}`);
   const args = ['serve', '--config', config, '--listen', '127.0.0.1:0', '--data-dir', join(directory, 'data')];
   const child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
   let log = '';
@@ -91,7 +93,9 @@ allowed_origins = ["${PAGE_ORIGIN}"]
 
 [demo]
 pace = "0ms"
+`;
 
+const AGENT = `
 [[agent.client_tools]]
 name = "pick_color"
 description = "Lets the user pick a color."

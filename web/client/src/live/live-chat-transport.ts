@@ -10,7 +10,7 @@ import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
 import { fetchTicket, loadMessages, type BridgeAddress, type Dialect } from '../bridge-requests.js';
 import { DEFAULT_SDK, type SdkVersion } from '../sdk-version.js';
 import { Value, type Observable } from '../value.js';
-import { wireOptions } from '../sse-chat-transport.js';
+import { agentField, type AgentChoice, wireOptions } from '../sse-chat-transport.js';
 import { BINARY_KIND, decodePcm, encodeBase64, readBinaryFrame, writeBinaryFrame } from './binary-frames.js';
 import type { OutgoingBinaryFrame } from './binary-frames.js';
 import { parseServerFrame, type AudioWire, type ClientFrame, type ControlFrame, type Modality } from './frames.js';
@@ -26,6 +26,8 @@ export interface LiveChatTransportOptions extends BridgeAddress {
   dialect?: Dialect | undefined;
   /** The version of the AI SDK: a newer one lets the bridge send the chunks that only it knows. */
   sdk?: SdkVersion | undefined;
+  /** Which of the bridge's agents answers: its id, or a function that is asked each time; the default if left out. */
+  agent?: AgentChoice | undefined;
   /** Further fields of every request. */
   body?: object | undefined;
   /** Whether a ticket is got for each connection; if left out, where `headers` are given. */
@@ -225,6 +227,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
         ...this.#options.body,
         ...request.body,
         ...wireOptions(this.#options),
+        ...agentField(this.#options.agent),
         type: 'message',
         requestId,
         id: chatId,
@@ -311,7 +314,8 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     const url = new URL(`${baseUrl}/live`, globalThis.location?.href);
     url.protocol = url.protocol.replace('http', 'ws');
     if (this.#chatId !== undefined) url.searchParams.set('chat', this.#chatId);
-    for (const [name, value] of Object.entries(wireOptions(this.#options))) url.searchParams.set(name, String(value));
+    const query = { ...wireOptions(this.#options), ...agentField(this.#options.agent) };
+    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, String(value));
     if (ticket) url.searchParams.set('ticket', await fetchTicket(this.#options));
     return url.href;
   }
