@@ -11,7 +11,7 @@ export const connectionTests = [
       const visit = await open();
       let release = () => {};
       const released = new Promise((resolve) => (release = resolve));
-      await visit.page.route('**/api/agent', async (route) => {
+      await visit.page.route('**/api/agents', async (route) => {
         await released;
         await route.continue();
       });

@@ -9,6 +9,7 @@ import { stripVTControlCharacters } from 'node:util';
 import { agentOf, startAdkServer } from '../chat/adk-server.mjs';
 import { startModel } from '../chat/model.mjs';
 import { BINARY, PYTHON, TARGET } from '../target.mjs';
+import { agentTests, SEVERAL } from './agents.mjs';
 import { approvalTests } from './approvals.mjs';
 import { launch } from './browser.mjs';
 import { chatTests } from './chat.mjs';
@@ -56,6 +57,7 @@ describe('ui', () => {
     await start('hasty', HASTY);
     await start('gated', world.model.toml(['get_location']), world.model.env);
     await start('forms', FORMS);
+    await start('several', SEVERAL);
     await start('adk', agentOf(adk.url, 'scripted'));
   });
   after(async () => {
@@ -73,6 +75,7 @@ describe('ui', () => {
       ...inspectorTests,
       ...liveTests,
       ...lookTests,
+      ...agentTests,
       ...deliveryTests,
       ...elsewhereTests,
     ]);

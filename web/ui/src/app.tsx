@@ -2,9 +2,11 @@
 import { PanelLeft, ScanSearch, SquarePen } from 'lucide-react';
 import { lazy, Suspense, useEffect, useState } from 'react';
 
+import { AgentSwitch } from './agent-switch';
 import { ChatView } from './chat/chat-view';
 import { sessionOf } from './chat/sessions';
 import { ConnectionBanner } from './connection-banner';
+import { chosenAgent } from './lib/agents';
 import { chats } from './lib/connection';
 import { useTranslate } from './lib/i18n';
 import { openNewChat, useChatId } from './lib/route';
@@ -25,6 +27,8 @@ export function App() {
   const t = useTranslate();
   const chatId = useChatId();
   const { sidebarOpen, inspectorOpen, mode } = useSettings();
+  // Another choice makes another session of a new chat.
+  useStore(chosenAgent);
   const session = sessionOf(chatId, mode);
   const isPhone = !useMedia('(min-width: 768px)');
   const [phoneListOpen, setPhoneListOpen] = useState(false);
@@ -61,6 +65,7 @@ export function App() {
           <p className="min-w-0 flex-1 truncate px-2 text-sm font-medium" data-testid="chat-title">
             {title}
           </p>
+          <AgentSwitch chatId={chatId} />
           <ModeSwitch />
           <IconButton
             label={t(inspectorOpen ? 'closeInspector' : 'openInspector')}

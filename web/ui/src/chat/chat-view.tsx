@@ -5,7 +5,7 @@ import { lazy, Suspense, useEffect, useMemo } from 'react';
 
 import { useTranslate } from '../lib/i18n';
 import { humanName } from '../lib/human-name';
-import { agent } from '../lib/connection';
+import { agent } from '../lib/agents';
 import { useStore } from '../lib/store';
 import { askedCalls, questionOf, titleOf } from '../tools/asked';
 import { MiniPlayer } from '../tools/mini-player';

@@ -2,7 +2,7 @@
 import { isToolUIPart, type UIMessage } from 'ai';
 import { memo, useRef } from 'react';
 
-import { agent } from '../lib/connection';
+import { agent } from '../lib/agents';
 import { useTranslate } from '../lib/i18n';
 import { useStore } from '../lib/store';
 import { askedCalls } from '../tools/asked';

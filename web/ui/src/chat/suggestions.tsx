@@ -1,7 +1,7 @@
 /** The empty page: a greeting, and examples of what the agent's tools can do. */
 import { Camera, CloudSun, CreditCard, Database, Image, Lightbulb, type LucideIcon, MapPin, Music } from 'lucide-react';
 
-import { agent } from '../lib/connection';
+import { agent } from '../lib/agents';
 import { type Key, useTranslate } from '../lib/i18n';
 import { useStore } from '../lib/store';
 

@@ -3,7 +3,7 @@ import { useChat } from '@ai-sdk/react';
 
 import type { ChatSession } from '../chat/session';
 import { loggedRequests, logVersion, type LoggedRequest } from '../lib/chunk-log';
-import { agent } from '../lib/connection';
+import { agent } from '../lib/agents';
 import { bytes, clock, span } from '../lib/format';
 import { useTranslate } from '../lib/i18n';
 import { dialect } from '../lib/settings';

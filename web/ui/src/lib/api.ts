@@ -15,6 +15,7 @@ export interface AgentTool {
 }
 
 export interface AgentInfo {
+  id: string;
   name: string;
   /** An ADK server does not tell it. */
   model: string | null;
@@ -22,6 +23,9 @@ export interface AgentInfo {
   modalities: string[];
   tools: AgentTool[];
   approvalTimeoutMs: number;
+  /** Whether it answers where nobody chose another one. */
+  default: boolean;
+  status: 'ready' | 'unreachable';
   /** Changes when the server is restarted. */
   instance: string;
 }
@@ -31,6 +35,8 @@ export interface ChatRow {
   title: string | null;
   createdAt: number;
   updatedAt: number;
+  /** Who answers; nobody before the first message. */
+  agent: string | null;
   pendingApprovals: number;
   /** The client tools whose outputs are awaited. */
   pendingOutputs: string[];
@@ -95,7 +101,7 @@ function nextOf(response: Response): string | undefined {
 }
 
 export const api = {
-  agent: () => json<AgentInfo>('api/agent'),
+  agents: () => json<AgentInfo[]>('api/agents'),
   chats: async (query = ''): Promise<ChatPage> => {
     const response = await checked(await authorizedFetch(`api/chats${query}`));
     return { rows: (await response.json()) as ChatRow[], next: nextOf(response) };

@@ -5,7 +5,7 @@ import { expect, it } from 'vitest';
 import type { ChatRow } from './api';
 import { merged, withOlder } from './chat-rows';
 
-const row = (id: string, updatedAt: number): ChatRow => ({ id, updatedAt, title: id, createdAt: 0, pendingApprovals: 0, pendingOutputs: [] });
+const row = (id: string, updatedAt: number): ChatRow => ({ id, updatedAt, title: id, createdAt: 0, agent: null, pendingApprovals: 0, pendingOutputs: [] });
 const ids = (rows: readonly ChatRow[]) => rows.map(({ id }) => id);
 
 it('keeps what lies behind the page, and drops what was deleted', () => {

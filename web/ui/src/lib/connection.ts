@@ -24,13 +24,16 @@ export type Connection =
 const POLL_MS = 4_000;
 /** A hidden page shows only its title. */
 const HIDDEN_POLL_MS = 15_000;
+/** Apps of an ADK server come and go while the page is open. */
+const AGENTS_MS = 30_000;
 const RETRY_MS = [1_000, 2_000, 4_000, 8_000, 15_000];
 
 export const connection = createStore<Connection>({ phase: 'connecting' });
 export const chats = createStore<ChatRow[] | null>(null);
 /** Whether there are chats behind those that are listed. */
 export const hasOlder = createStore(false);
-export const agent = createStore<AgentInfo | null>(null);
+/** The server's agents, the default first. */
+export const agents = createStore<readonly AgentInfo[] | null>(null);
 /** Counts how often the server was lost and found again; `restarted` tells whether it is another process. */
 export const recoveries = createStore({ count: 0, restarted: false });
 
@@ -41,6 +44,7 @@ let hasLoadedOlder = false;
 let opened: ChatRow | undefined;
 let timer: ReturnType<typeof setTimeout> | undefined;
 let failures = 0;
+let agentsAt = 0;
 let asking: Promise<void> | undefined;
 
 export function startConnection(): void {
@@ -75,8 +79,8 @@ export async function loadOlder(): Promise<void> {
 }
 
 /** Lists a chat that was opened by its address, however old it is. */
-export function listOpened({ id, title, createdAt, updatedAt }: StoredChat): void {
-  const row = { id, title, createdAt, updatedAt, pendingApprovals: 0, pendingOutputs: [] };
+export function listOpened({ id, title, createdAt, updatedAt, agent }: StoredChat): void {
+  const row = { id, title, createdAt, updatedAt, agent, pendingApprovals: 0, pendingOutputs: [] };
   const listed = chats.get();
   if (listed === null) opened = row;
   else if (hasOlder.get() && !listed.some((other) => other.id === id)) chats.set(merged(listed, [row]));
@@ -95,28 +99,31 @@ function setNext(address: string | undefined): void {
 async function ask(): Promise<void> {
   clearTimeout(timer);
   try {
-    const lost = failures > 0 || agent.get() === null;
-    const [page, info] = await Promise.all([api.chats(), lost ? api.agent() : null]);
+    const isDue = failures > 0 || (agents.get()?.length ?? 0) === 0 || Date.now() - agentsAt > AGENTS_MS;
+    const [page, found] = await Promise.all([api.chats(), isDue ? api.agents() : null]);
     if (!hasLoadedOlder || page.next === undefined) setNext(page.next);
     chats.set((before) => {
       const rows = withOlder(page, before ?? (opened ? [opened] : []));
       return JSON.stringify(before) === JSON.stringify(rows) ? before : rows;
     });
-    recovered(info);
+    recovered(found);
     timer = setTimeout(() => void refresh(), document.hidden ? HIDDEN_POLL_MS : POLL_MS);
   } catch (problem) {
     failed(problem);
   }
 }
 
-function recovered(info: AgentInfo | null): void {
-  const before = agent.get();
+function recovered(found: readonly AgentInfo[] | null): void {
+  const before = agents.get();
   const wasLost = failures > 0 && before !== null;
   failures = 0;
-  if (info !== null) agent.set(info);
+  if (found !== null) {
+    agentsAt = Date.now();
+    if (JSON.stringify(found) !== JSON.stringify(before)) agents.set(found);
+  }
   connection.set((state) => (state.phase === 'online' ? state : { phase: 'online' }));
   if (wasLost) {
-    const restarted = info !== null && info.instance !== before.instance;
+    const restarted = found !== null && found[0]?.instance !== before[0]?.instance;
     recoveries.set(({ count }) => ({ count: count + 1, restarted }));
   }
 }

@@ -15,6 +15,11 @@ export function currentChatId(): string {
   return route.get();
 }
 
+/** Calls back whenever another chat is opened. */
+export function onRoute(listener: () => void): () => void {
+  return route.subscribe(listener);
+}
+
 export function openChat(id: string): void {
   if (id !== route.get()) location.hash = encodeURIComponent(id);
 }

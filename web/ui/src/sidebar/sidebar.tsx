@@ -3,7 +3,7 @@ import { PanelLeftClose, SquarePen } from 'lucide-react';
 import { useEffect } from 'react';
 
 import icon from '../icon.svg';
-import { agent } from '../lib/connection';
+import { agent } from '../lib/agents';
 import { isComposing } from '../lib/composing';
 import { useTranslate } from '../lib/i18n';
 import { openNewChat } from '../lib/route';

@@ -5,7 +5,7 @@ import { type KeyboardEvent, useEffect, useRef, useState } from 'react';
 import type { Call } from '../chat/calls';
 import type { CallRecord } from '../chat/call-records';
 import { isComposing } from '../lib/composing';
-import { agent } from '../lib/connection';
+import { agent } from '../lib/agents';
 import { serverNow, useSecond } from '../lib/clock';
 import { clock, countdown } from '../lib/format';
 import { humanName } from '../lib/human-name';

@@ -3,7 +3,8 @@ import { getToolName, isToolUIPart, type UIMessage } from 'ai';
 
 import { type Call, callOf } from '../chat/calls';
 import type { AgentTool, ChatRow } from '../lib/api';
-import { agent } from '../lib/connection';
+import { agent } from '../lib/agents';
+import { agents } from '../lib/connection';
 import { humanName } from '../lib/human-name';
 import type { Translate } from '../lib/i18n';
 import { clientTools } from './client-tools';
@@ -26,7 +27,8 @@ const learned = new Set<string>([INPUT_TOOL, CREDENTIAL_TOOL]);
 /** All tools whose outputs come from this page, by its own programs or by its user. */
 export const answeredTools = {
   get names(): string[] {
-    const listed = agent.get()?.tools.filter(({ runsOn }) => runsOn === 'client') ?? [];
+    // Of all agents: chats that are not open go on.
+    const listed = (agents.get() ?? []).flatMap(({ tools }) => tools.filter(({ runsOn }) => runsOn === 'client'));
     return [...clientTools.names, ...learned, ...listed.map(({ name }) => name)];
   },
 };

@@ -13,7 +13,7 @@ export function Menu({ trigger, children }: { trigger: ReactNode; children: Reac
         <Radix.Content
           align="end"
           sideOffset={4}
-          className="appear z-50 min-w-44 rounded-xl border bg-raised p-1 text-foreground shadow-float"
+          className="scroll-quiet appear z-50 max-h-(--radix-dropdown-menu-content-available-height) max-w-[calc(100vw-1rem)] min-w-44 overflow-y-auto rounded-xl border bg-raised p-1 text-foreground shadow-float"
         >
           {children}
         </Radix.Content>

@@ -1,7 +1,7 @@
 /** Begins and ends speaking, where the agent can hear. */
 import { AudioLines } from 'lucide-react';
 
-import { agent } from '../lib/connection';
+import { agent } from '../lib/agents';
 import { useTranslate } from '../lib/i18n';
 import { changeSettings } from '../lib/settings';
 import { useStore } from '../lib/store';
