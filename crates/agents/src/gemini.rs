@@ -52,6 +52,7 @@ pub struct Gemini {
     /// Where the model is called.
     url: Url,
     silence: Duration,
+    storing: Storing,
     live: Option<GeminiLive>,
 }
 
@@ -62,6 +63,17 @@ pub struct Settings {
     pub model: String,
     pub api_key: String,
     pub instruction: Option<String>,
+}
+
+/// Whether Google keeps requests and answers in the logs of the key's project. New paid projects keep them for weeks
+/// unless a request says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Storing {
+    #[default]
+    Never,
+    Always,
+    /// The setting of the project decides. Also for servers that refuse the field, such as Vertex AI.
+    ByProject,
 }
 
 /// One model call, read as it comes.
@@ -109,6 +121,7 @@ impl Gemini {
             settings,
             url,
             silence: SILENCE_TIMEOUT,
+            storing: Storing::default(),
             live: None,
         })
     }
@@ -126,6 +139,12 @@ impl Gemini {
         }
     }
 
+    /// Says with every request whether Google may store it, instead of forbidding it.
+    #[must_use]
+    pub fn storing(self, storing: Storing) -> Self {
+        Self { storing, ..self }
+    }
+
     /// Gives up a call that is silent for this long, instead of three minutes.
     #[must_use]
     pub fn patient_for(self, silence: Duration) -> Self {
@@ -137,7 +156,7 @@ impl Gemini {
         &self,
         request: ConversationRequest<'_>,
     ) -> impl Future<Output = Result<GeminiRun, AgentError>> + Send + use<> {
-        let body = request::body(request, &self.settings);
+        let body = request::body(request, &self.settings, self.storing);
         let url = self.url.clone();
         let (client, key) = (self.client.clone(), self.settings.api_key.clone());
         let model = self.settings.model.clone();

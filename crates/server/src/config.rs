@@ -4,6 +4,7 @@ mod check;
 mod limits;
 mod list;
 mod span;
+mod store_requests;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use serde_json::Value;
 pub use check::check_id;
 pub use limits::Limits;
 pub use span::Span;
+pub use store_requests::StoreRequests;
 
 /// Everything that can be set. Unknown keys are refused by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -92,6 +94,8 @@ pub struct Agent {
     pub model: String,
     /// The model for voice conversations.
     pub live_model: String,
+    /// Whether Google may store what is sent and answered.
+    pub store_requests: StoreRequests,
     /// The URL of the agent; every kind has its own default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
@@ -414,6 +418,7 @@ impl Default for Agent {
             kind: "demo".into(),
             model: "gemini-3.8-flash".into(),
             live_model: "gemini-3.8-live".into(),
+            store_requests: StoreRequests::default(),
             base_url: None,
             app: None,
             apps: None,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::agent::ConversationRequest;
 use crate::error::AgentError;
-use crate::gemini::Settings;
+use crate::gemini::{Settings, Storing};
 use crate::tool::ToolSpec;
 
 /// Room for the texts of an ordinary request.
@@ -26,6 +26,8 @@ struct Body<'b> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tools<'b>>,
     generation_config: GenerationConfig,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    store: Option<bool>,
 }
 
 #[derive(Serialize)]
@@ -57,6 +59,7 @@ struct ThinkingConfig {
 pub(super) fn body(
     mut request: ConversationRequest<'_>,
     settings: &Settings,
+    storing: Storing,
 ) -> Result<Vec<u8>, AgentError> {
     if wants_signatures(&settings.model) {
         sign(&mut request.contents);
@@ -72,6 +75,11 @@ pub(super) fn body(
             thinking_config: ThinkingConfig {
                 include_thoughts: true,
             },
+        },
+        store: match storing {
+            Storing::Never => Some(false),
+            Storing::Always => Some(true),
+            Storing::ByProject => None,
         },
     };
     // A buffer that grows would take up to twice the bytes of large files.
@@ -148,8 +156,8 @@ mod tests {
         }
     }
 
-    /// The signatures of each content, as they are sent to a model.
-    fn signatures(model: &str, steps: Vec<Vec<Part<'_>>>) -> Value {
+    /// A request with these steps, as it is sent to a model.
+    fn sent(model: &str, steps: Vec<Vec<Part<'_>>>, storing: Storing) -> Value {
         let request = ConversationRequest {
             chat: ChatKey {
                 user: "alice".into(),
@@ -167,7 +175,12 @@ mod tests {
             api_key: "key".into(),
             instruction: None,
         };
-        let body: Value = serde_json::from_slice(&body(request, &settings).unwrap()).unwrap();
+        serde_json::from_slice(&body(request, &settings, storing).unwrap()).unwrap()
+    }
+
+    /// The signatures of each content, as they are sent to a model.
+    fn signatures(model: &str, steps: Vec<Vec<Part<'_>>>) -> Value {
+        let body = sent(model, steps, Storing::Never);
         let signature = |part: &Value| part["thoughtSignature"].clone();
         let contents = body["contents"].as_array().unwrap().iter();
         contents
@@ -176,6 +189,20 @@ mod tests {
                 parts.map(signature).collect::<Value>()
             })
             .collect()
+    }
+
+    #[test]
+    fn requests_say_whether_they_may_be_stored() {
+        for (storing, expected) in [
+            (Storing::default(), json!(false)),
+            (Storing::Always, json!(true)),
+            (Storing::ByProject, Value::Null),
+        ] {
+            let body = sent("gemini-3.8-flash", vec![vec![Part::text("hi")]], storing);
+            assert_eq!(body["store"], expected, "{storing:?}");
+            let is_sent = body.as_object().unwrap().contains_key("store");
+            assert_eq!(is_sent, storing != Storing::ByProject);
+        }
     }
 
     #[test]

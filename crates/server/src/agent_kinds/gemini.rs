@@ -28,6 +28,7 @@ pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> 
         api_key,
         instruction: settings.instruction.clone(),
     })?
+    .storing(settings.store_requests.0)
     .with_live_model(&settings.live_model);
     if let Some(silence) = config.limits.agent_silence {
         gemini = gemini.patient_for(silence.0);

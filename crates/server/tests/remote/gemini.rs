@@ -77,6 +77,26 @@ async fn no_tool_is_offered_that_was_not_named() {
     }
 }
 
+/// New projects of Google's store requests that do not forbid it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_are_not_stored_unless_somebody_says_so() {
+    let stand_in = StandIn::start(|_| events(fine())).await;
+    for (line, expected) in [
+        ("", json!(false)),
+        ("store_requests = true\n", json!(true)),
+        ("store_requests = \"project\"\n", Value::Null),
+    ] {
+        let address = stand_in.address;
+        let toml = format!("[agent]\nkind = \"gemini\"\nbase_url = \"http://{address}\"\n{line}");
+        let bridge = Bridge::with(&toml, |command| {
+            command.env("GEMINI_API_KEY", KEY);
+        });
+        bridge.ask("c", "hello").await.events().await;
+        let asked = stand_in.asked("/v1beta").pop().unwrap();
+        assert_eq!(asked.body["store"], expected, "{line}");
+    }
+}
+
 fn names_in(tools: &Value) -> Vec<&str> {
     let tools = tools.as_array().into_iter().flatten();
     tools.filter_map(|tool| tool["name"].as_str()).collect()
