@@ -3,6 +3,7 @@
 //! Text and thoughts come as partial events, complete calls as non-partial ones, and a last event says why the model
 //! stopped; nothing is repeated. A call that fails before its first byte is tried again if Google says that this helps.
 
+pub(crate) mod model_name;
 mod request;
 mod response;
 
@@ -18,7 +19,7 @@ use crate::agent::{
     MemoryModel, Starting,
 };
 use crate::error::{AgentError, AgentErrorKind, shortened, withheld};
-use crate::gemini_live::GeminiLive;
+use crate::gemini_live::{GeminiLive, Generation};
 use crate::live::LiveAgent;
 use crate::loopback::is_loopback;
 use crate::silence::{Patience, SilenceError};
@@ -135,6 +136,15 @@ impl Gemini {
         };
         Self {
             live: Some(GeminiLive::new(spoken)),
+            ..self
+        }
+    }
+
+    /// Treats the live model as one of this generation, whatever its name says.
+    #[must_use]
+    pub fn with_live_generation(self, generation: Generation) -> Self {
+        Self {
+            live: self.live.map(|live| live.acting_like(generation)),
             ..self
         }
     }

@@ -3,6 +3,8 @@
 //! Everything is read as [`Incoming`](crate::live::Incoming): events in the form of ADK's `run_live`, and notices about
 //! the connection itself.
 
+mod background;
+mod generation;
 mod incoming;
 mod outgoing;
 
@@ -23,19 +25,18 @@ use crate::live::{
     LiveSetup, Modality, Read, Speaker,
 };
 use crate::live_socket::LiveSocket;
+pub use generation::Generation;
 use incoming::Assembly;
 
 /// A connection that is not open and set up by then never will be.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
-/// Models of the second family say that their turn is complete right after a call; it is true only if nothing follows
-/// our response for this long.
-const QUIET: Duration = Duration::from_secs(5);
 const PATH: &str = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent";
 
 /// A model behind Google's live interface.
 #[derive(Debug, Clone)]
 pub struct GeminiLive {
     settings: Settings,
+    generation: Generation,
 }
 
 /// One connection to such a model.
@@ -44,15 +45,23 @@ pub struct GeminiConnection {
     socket: LiveSocket,
     assembly: Assembly,
     modality: Modality,
-    /// Models of the third family accept text only as realtime input.
-    text_is_realtime: bool,
+    generation: Generation,
     model: String,
 }
 
 impl GeminiLive {
     /// The model of these settings is the live one.
     pub fn new(settings: Settings) -> Self {
-        Self { settings }
+        Self {
+            generation: Generation::of(&settings.model),
+            settings,
+        }
+    }
+
+    /// Treats the model as one of this generation, whatever its name says.
+    #[must_use]
+    pub fn acting_like(self, generation: Generation) -> Self {
+        Self { generation, ..self }
     }
 
     /// Opens a connection. Dropping the future gives up.
@@ -61,9 +70,12 @@ impl GeminiLive {
         setup: &LiveSetup<'_>,
     ) -> impl Future<Output = Result<GeminiConnection, ConnectError>> + Send + use<> {
         let settings = self.settings.clone();
-        let opening = Opening::new(&settings, setup);
+        let opening = Opening::new(&settings, self.generation, setup);
         async move {
-            let asked = opening.modality;
+            let asked = match opening.generation.may_write() {
+                true => opening.modality,
+                false => Modality::Audio,
+            };
             match opening.open(&settings, asked).await {
                 // A model that can only speak refuses text; its speech has a transcription that can be used instead.
                 Err(refused) if asked == Modality::Text && refused.code == Some(INVALID) => {
@@ -83,12 +95,13 @@ impl GeminiLive {
 /// The codes for a message that was not understood, and for a model or a session that does not exist.
 const INVALID: u16 = 1007;
 const NOT_FOUND: u16 = 1008;
-/// Models of the third family do not answer the history of a new connection, only new input; Google's own agent kit
+/// Since the third generation, models do not answer the history of a new connection, only new input; Google's own agent kit
 /// sends the same text to make them answer.
 const ANSWER_TRIGGER: &str = ".";
 
 /// The first messages, in both modalities.
 struct Opening {
+    generation: Generation,
     modality: Modality,
     spoken: Vec<u8>,
     written: Vec<u8>,
@@ -99,13 +112,14 @@ struct Opening {
 }
 
 impl Opening {
-    fn new(settings: &Settings, setup: &LiveSetup<'_>) -> Self {
+    fn new(settings: &Settings, generation: Generation, setup: &LiveSetup<'_>) -> Self {
         let contents = &setup.contents;
-        let is_history = outgoing::has_history(settings, setup);
+        let is_history = outgoing::has_history(generation, setup);
         Self {
+            generation,
             modality: setup.modality,
-            spoken: outgoing::setup(settings, setup, Modality::Audio),
-            written: outgoing::setup(settings, setup, Modality::Text),
+            spoken: outgoing::setup(settings, generation, setup, Modality::Audio),
+            written: outgoing::setup(settings, generation, setup, Modality::Text),
             // The model waits until a history is complete.
             contents: (!contents.is_empty() || setup.answer)
                 .then(|| outgoing::contents(contents, setup.answer || is_history)),
@@ -153,9 +167,13 @@ impl Opening {
             .map_err(|error| refused_handshake(settings, &error))?;
         let mut connection = GeminiConnection {
             socket,
-            assembly: Assembly::new(modality != self.modality, self.model_spoke_last),
+            assembly: Assembly::new(
+                self.generation,
+                modality != self.modality,
+                self.model_spoke_last,
+            ),
             modality,
-            text_is_realtime: is_third_family(&settings.model),
+            generation: self.generation,
             model: settings.model.clone(),
         };
         let setup = match modality {
@@ -218,7 +236,14 @@ impl LiveConnection for GeminiConnection {
         let message = match &input {
             LiveInput::Audio(pcm) => outgoing::audio(pcm),
             LiveInput::Video { media_type, data } => outgoing::video(media_type, data),
-            LiveInput::Text(text) => outgoing::text(text, self.text_is_realtime),
+            LiveInput::Text(text) => outgoing::text(text, self.generation.has_realtime_text()),
+            LiveInput::Contents { .. } if !self.generation.takes_turns() => {
+                let detail = "this model accepts the conversation only when a connection opens";
+                return Box::pin(std::future::ready(Err(AgentError::unreachable(
+                    "the connection to the live model has to be renewed",
+                    detail,
+                ))));
+            }
             LiveInput::Contents { turns, answer } => {
                 outgoing::placed_contents(turns, *answer, self.assembly.model_spoke_last())
             }
@@ -227,11 +252,17 @@ impl LiveConnection for GeminiConnection {
             LiveInput::AudioStreamEnd => outgoing::audio_stream_end(),
             LiveInput::Responses(responses) => outgoing::responses(responses),
         };
-        self.assembly.sent(&input);
-        if !matches!(input, LiveInput::Audio(_) | LiveInput::Video { .. }) {
+        let left = self.assembly.sent(&input);
+        let is_stream = matches!(input, LiveInput::Audio(_) | LiveInput::Video { .. });
+        if !is_stream && !self.assembly.holds_calls() {
             self.socket.quiet_at = None;
         }
-        Box::pin(self.write(message))
+        Box::pin(async move {
+            if !left.is_empty() {
+                self.write(outgoing::no_results(&left)).await?;
+            }
+            self.write(message).await
+        })
     }
 
     fn read(&mut self) -> BoxFuture<'_, Read> {
@@ -239,19 +270,18 @@ impl LiveConnection for GeminiConnection {
     }
 
     fn speaker(&self, message: &[u8]) -> Option<Speaker> {
-        incoming::speaker(message)
+        self.assembly.speaker(message)
     }
 
     fn events(&mut self, message: &[u8], sink: IncomingSink<'_>) -> Result<(), AgentError> {
-        if self.assembly.message(message, sink)? {
-            self.socket.quiet_at = Some(Instant::now() + QUIET);
-        } else if !self.assembly.awaits_words() {
-            self.socket.quiet_at = None;
+        match self.assembly.message(message, sink)? {
+            Some(quiet) => self.socket.quiet_at = Some(Instant::now() + quiet),
+            None if self.assembly.awaits_words() => {}
+            None => self.socket.quiet_at = None,
         }
         Ok(())
     }
 
-    /// Nothing followed our response: the turn is complete.
     fn on_quiet(&mut self, sink: IncomingSink<'_>) {
         self.assembly.on_quiet(sink);
     }
@@ -324,10 +354,6 @@ fn refused_handshake(settings: &Settings, error: &Error) -> ConnectError {
         error: AgentError::new(kind, message, detail),
         code: is_final.then_some(NOT_FOUND),
     }
-}
-
-fn is_third_family(model: &str) -> bool {
-    model.contains("gemini-3")
 }
 
 /// The URL of the live interface, given that of the model.

@@ -47,7 +47,8 @@ pub trait LiveConnection: Send {
     /// The next message. Cancel-safe. Nothing follows [`Read::Closed`].
     fn read(&mut self) -> BoxFuture<'_, Read>;
 
-    /// Who speaks in a message, if anyone does: after silence, a turn begins with it.
+    /// Who speaks in a message, if anyone does: after silence, a turn begins with it. Words that belong to an earlier
+    /// turn do not count.
     fn speaker(&self, message: &[u8]) -> Option<Speaker>;
 
     /// Passes what a message says to the sink.

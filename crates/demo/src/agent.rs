@@ -5,6 +5,7 @@ use std::time::Duration;
 use adk_bridge_agents::agent::{Agent, AgentInfo, AgentRequest, MemoryModel, Starting};
 use adk_bridge_agents::error::AgentError;
 use adk_bridge_agents::gemini::{self, Gemini};
+use adk_bridge_agents::gemini_live::Generation;
 use adk_bridge_agents::live::LiveAgent;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
@@ -26,6 +27,8 @@ pub struct Demo {
 pub struct Settings {
     pub model: String,
     pub live_model: String,
+    /// The generation that the live model is treated as; by default the one that its name says.
+    pub live_generation: Option<Generation>,
     pub instruction: Option<String>,
     /// The time between two pieces of an answer.
     pub pace: Duration,
@@ -53,6 +56,9 @@ impl Demo {
             instruction: settings.instruction,
         })?
         .with_live_model(settings.live_model);
+        if let Some(generation) = settings.live_generation {
+            gemini = gemini.with_live_generation(generation);
+        }
         if let Some(silence) = settings.silence {
             gemini = gemini.patient_for(silence);
         }

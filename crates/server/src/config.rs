@@ -94,6 +94,9 @@ pub struct Agent {
     pub model: String,
     /// The model for voice conversations.
     pub live_model: String,
+    /// A model of the generation that the live model belongs to, if its own name does not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_acts_like: Option<String>,
     /// Whether Google may store what is sent and answered.
     pub store_requests: StoreRequests,
     /// The URL of the agent; every kind has its own default.
@@ -418,6 +421,7 @@ impl Default for Agent {
             kind: "demo".into(),
             model: "gemini-3.8-flash".into(),
             live_model: "gemini-3.8-live".into(),
+            live_acts_like: None,
             store_requests: StoreRequests::default(),
             base_url: None,
             app: None,
@@ -731,6 +735,7 @@ mod tests {
         // Keys without a value are not written, so give them values here.
         let mut config = Config::default();
         config.agent.instruction = Some(String::new());
+        config.agent.live_acts_like = Some(String::new());
         config.agent.tools = Some(Vec::new());
         config.agent.base_url = Some(String::new());
         config.agent.app = Some(String::new());

@@ -7,7 +7,7 @@
 //!      └──── turnComplete ────┘   └──────────── words after the result ─────────┘
 //! ```
 //!
-//! Models of the second family send `turnComplete` right after a call, so one that comes before any text about the
+//! Models of the second generation send `turnComplete` right after a call, so one that comes before any text about the
 //! result counts only if nothing follows it. ADK renews its own connection to the model without notice and forgets the
 //! current turn, so a turn that falls silent is over, too. The server marks the end of speech for the model on its own,
 //! and a model that also gets a key hangs up; the end of the audio has the same effect.
@@ -51,6 +51,8 @@ const LOST_WORDS: Duration = Duration::from_secs(15);
 /// A question without the beginning of an answer by then was lost: ADK gives no notice when it opens another connection
 /// to the model, which does not know the question. Live models begin within seconds.
 const LOST_QUESTION: Duration = Duration::from_secs(30);
+/// A model that says that it goes on does so, or says that it is done, within this time.
+const THINKING: Duration = Duration::from_secs(120);
 /// Closed because something went wrong behind the server; the reason begins with the model's own code.
 const INTERNAL: u16 = 1011;
 const INVALID_ARGUMENT: &str = "1007";
@@ -166,6 +168,7 @@ impl AdkConnection {
             Expectation::Answer => Some(LOST_QUESTION),
             Expectation::Words => Some(LOST_WORDS),
             Expectation::End => Some(MEANT),
+            Expectation::More => Some(THINKING),
         };
         self.socket.quiet_at = wait.map(|wait| Instant::now() + wait);
     }
@@ -208,9 +211,11 @@ impl LiveConnection for AdkConnection {
             return Some(Speaker::Model);
         }
         let heard = event.input_transcription?;
+        // While a call is open it belongs to the speech before it: new speech would have cancelled the call.
+        let is_new = self.open_calls().is_empty();
         heard
             .text
-            .is_some_and(|text| !text.is_empty())
+            .is_some_and(|text| !text.is_empty() && is_new)
             .then_some(Speaker::User)
     }
 

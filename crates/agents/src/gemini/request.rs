@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::agent::ConversationRequest;
 use crate::error::AgentError;
+use crate::gemini::model_name::version;
 use crate::gemini::{Settings, Storing};
 use crate::tool::ToolSpec;
 
@@ -102,11 +103,9 @@ fn file_bytes(contents: &[Content<'_>]) -> usize {
         .sum()
 }
 
-/// Since its third family, Gemini refuses a step whose first call is not signed.
+/// Since its third generation, Gemini refuses a step whose first call is not signed.
 fn wants_signatures(model: &str) -> bool {
-    !["gemini-1", "gemini-2"]
-        .iter()
-        .any(|family| model.starts_with(family))
+    version(model).is_none_or(|(major, _)| major >= 3)
 }
 
 /// Live models sign no calls, nor do older ones; their conversations go on with this model all the same.

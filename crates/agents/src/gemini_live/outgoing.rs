@@ -9,14 +9,23 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::is_third_family;
+use super::generation::Generation;
 use crate::gemini::Settings;
 use crate::live::{Activity, LiveSetup, Modality};
 
 /// A call may only follow a user's turn; this one explains why an old call comes up again.
 const EARLIER_CALL: &str = "Here is the result of a call that you made earlier.";
 
-pub(super) fn setup(settings: &Settings, setup: &LiveSetup<'_>, modality: Modality) -> Vec<u8> {
+/// Said to a model that goes on speaking during its calls, when the user does so too.
+const RESULT_COMES_LATER: &str =
+    "There is no result yet, and the user has gone on speaking. If it comes, you will get it.";
+
+pub(super) fn setup(
+    settings: &Settings,
+    generation: Generation,
+    setup: &LiveSetup<'_>,
+    modality: Modality,
+) -> Vec<u8> {
     let mut fields = json!({
         "model": format!("models/{}", settings.model.trim_start_matches("models/")),
         "generationConfig": {"responseModalities": [match modality {
@@ -44,28 +53,31 @@ pub(super) fn setup(settings: &Settings, setup: &LiveSetup<'_>, modality: Modali
             .tools
             .iter()
             .map(|tool| {
-                json!({
+                let mut declaration = json!({
                     "name": tool.name,
                     "description": tool.description,
                     "parametersJsonSchema": tool.input_schema,
-                })
+                });
+                if let Some(behavior) = generation.tool_behavior() {
+                    declaration["behavior"] = json!(behavior);
+                }
+                declaration
             })
             .collect();
         fields["tools"] = json!([{"functionDeclarations": declarations}]);
     }
-    // This model needs a setting for thinking; every other live model refuses it.
-    if settings.model.contains("-extended-thinking") {
-        fields["generationConfig"]["thinkingConfig"] = json!({"thinkingLevel": "HIGH"});
+    if let Some(level) = generation.thinking_level() {
+        fields["generationConfig"]["thinkingConfig"] = json!({"thinkingLevel": level});
     }
-    if has_history(settings, setup) {
+    if has_history(generation, setup) {
         fields["historyConfig"] = json!({"initialHistoryInClientContent": true});
     }
     bytes(&json!({ "setup": fields }))
 }
 
 /// Whether the contents of a setup are announced as the history of the conversation.
-pub(super) fn has_history(settings: &Settings, setup: &LiveSetup<'_>) -> bool {
-    is_third_family(&settings.model) && !setup.contents.is_empty()
+pub(super) fn has_history(generation: Generation, setup: &LiveSetup<'_>) -> bool {
+    generation.has_realtime_text() && !setup.contents.is_empty()
 }
 
 pub(super) fn audio(pcm: &[u8]) -> Vec<u8> {
@@ -139,10 +151,15 @@ pub(super) fn responses(responses: &[Response]) -> Vec<u8> {
     let responses: Vec<Json> = responses
         .iter()
         .map(|it| {
+            // Anything but an object closes the connection.
+            let response = match it.response.is_object() {
+                true => it.response.clone(),
+                false => Json::object([("result", it.response.clone())]),
+            };
             Json::object([
                 ("id", it.id.as_str().into()),
                 ("name", it.name.as_str().into()),
-                ("response", it.response.clone()),
+                ("response", response),
             ])
         })
         .collect();
@@ -150,7 +167,92 @@ pub(super) fn responses(responses: &[Response]) -> Vec<u8> {
     bytes(&Json::object([("toolResponse", responses)]))
 }
 
+/// Results for calls, by their ids and names, whose results come later if at all.
+pub(super) fn no_results(calls: &[(String, String)]) -> Vec<u8> {
+    let later = Json::object([("error", RESULT_COMES_LATER.into())]);
+    let all: Vec<Response> = calls
+        .iter()
+        .map(|(id, name)| Response {
+            id: id.clone(),
+            name: name.clone(),
+            response: later.clone(),
+        })
+        .collect();
+    responses(&all)
+}
+
 /// Cannot fail: keys are strings.
 fn bytes(message: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(message).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::ToolSpec;
+
+    #[test]
+    fn a_setup_says_what_its_generation_takes() {
+        let tools = [ToolSpec::server("a", "A tool.", json!({"type": "object"}))];
+        let settings = Settings {
+            base_url: String::new(),
+            model: "models/some-model".into(),
+            api_key: String::new(),
+            instruction: None,
+        };
+        for (generation, behavior, thinking, history) in [
+            (Generation::Second, Value::Null, Value::Null, Value::Null),
+            (
+                Generation::EarlyThird,
+                Value::Null,
+                Value::Null,
+                json!(true),
+            ),
+            (
+                Generation::Third,
+                json!("BLOCKING"),
+                Value::Null,
+                json!(true),
+            ),
+            (
+                Generation::BackgroundThinking,
+                json!("NON_BLOCKING"),
+                json!({"thinkingLevel": "HIGH"}),
+                json!(true),
+            ),
+        ] {
+            let begin = LiveSetup {
+                contents: vec![Content::new("user", vec![Part::text("hi")])],
+                answer: true,
+                modality: Modality::Audio,
+                activity: Activity::Detected,
+                tools: &tools,
+                handle: None,
+            };
+            let sent = setup(&settings, generation, &begin, Modality::Audio);
+            let sent: Value = serde_json::from_slice(&sent).unwrap_or_default();
+            let sent = &sent["setup"];
+            assert_eq!(sent["model"], "models/some-model");
+            let tool = &sent["tools"][0]["functionDeclarations"][0];
+            assert_eq!(tool["behavior"], behavior, "{generation:?}");
+            assert_eq!(sent["generationConfig"]["thinkingConfig"], thinking);
+            let announced = &sent["historyConfig"]["initialHistoryInClientContent"];
+            assert_eq!(*announced, history, "{generation:?}");
+        }
+    }
+
+    #[test]
+    fn results_are_objects() {
+        let result = |response: Json| {
+            let sent = responses(&[Response {
+                id: "1".into(),
+                name: "a".into(),
+                response,
+            }]);
+            let sent: Value = serde_json::from_slice(&sent).unwrap_or_default();
+            sent["toolResponse"]["functionResponses"][0]["response"].clone()
+        };
+        assert_eq!(result(json!({"a": 1}).into()), json!({"a": 1}));
+        assert_eq!(result(json!([1]).into()), json!({"result": [1]}));
+    }
 }

@@ -28,6 +28,14 @@ use serde_json::{Value, json};
 const MODEL: &str = "gemini-live-2.5-flash";
 const THIRD_MODEL: &str = "gemini-3.8-live";
 
+/// How a model's words come if text was requested.
+fn words_of(model: &str) -> &'static str {
+    match model {
+        MODEL => "wrote",
+        _ => "spoke",
+    }
+}
+
 /// A scripted Gemini that listens until it is dropped.
 struct Server {
     url: String,

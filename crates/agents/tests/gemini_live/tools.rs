@@ -18,17 +18,21 @@ async fn calls_at_once_are_answered_at_once() {
     let server = Server::start().await;
     let tools = tools(&["get_location", "roll_dice"]);
     for model in [MODEL, THIRD_MODEL] {
+        let words = words_of(model);
         let mut talk = server.open(model, &setup(Modality::Text, &tools)).await;
         talk.send(LiveInput::Text(
             "say wait then call get_location && call roll_dice",
         ))
         .await;
         let lines = talk.until("call").await;
-        assert_eq!(lines, ["wrote: wait", "call: get_location+roll_dice{}"]);
+        assert_eq!(
+            lines,
+            [&format!("{words}: wait"), "call: get_location+roll_dice{}"]
+        );
         let ids = talk.connection.open_calls().to_vec();
         assert_eq!(ids.len(), 2);
         assert!(ids.iter().all(|id| talk.connection.knows(id)));
-        // The second family has said by then that its turn is complete; that is not yet read.
+        // The second generation has said by then that its turn is complete; that is not yet read.
         let responses = [
             response(&ids[0], "get_location", json!({"city": "Oslo"})),
             response(&ids[1], "roll_dice", json!({"rolls": [4], "total": 4})),
@@ -37,7 +41,10 @@ async fn calls_at_once_are_answered_at_once() {
         assert!(!talk.connection.knows(&ids[0]));
         assert_eq!(
             talk.until("complete").await,
-            ["wrote: You are in Oslo. You rolled 4.", "complete"]
+            [
+                &format!("{words}: You are in Oslo. You rolled 4."),
+                "complete"
+            ]
         );
     }
 }
@@ -74,7 +81,7 @@ async fn a_cancelled_call_is_answered_as_part_of_the_conversation() {
         talk.say("say meanwhile").await;
         talk.until("cancelled").await;
         assert!(!talk.connection.knows(&id));
-        while talk.words("wrote") != "meanwhile" {
+        while talk.words(words_of(model)) != "meanwhile" {
             talk.read().await;
         }
         talk.until("complete").await;
@@ -98,7 +105,8 @@ async fn a_cancelled_call_is_answered_as_part_of_the_conversation() {
         })
         .await;
         let lines = talk.until("complete").await;
-        assert_eq!(lines, ["wrote: You are in Rome.", "complete"]);
+        let said = format!("{}: You are in Rome.", words_of(model));
+        assert_eq!(lines, [&said, "complete"]);
     }
 }
 

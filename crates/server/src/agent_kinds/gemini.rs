@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use adk_bridge_agents::agent::Agent;
 use adk_bridge_agents::gemini::{Gemini, Settings};
+use adk_bridge_agents::gemini_live::Generation;
 
 use super::refused;
 use crate::config::Config;
@@ -30,8 +31,46 @@ pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> 
     })?
     .storing(settings.store_requests.0)
     .with_live_model(&settings.live_model);
+    if let Some(generation) = live_generation(config)? {
+        gemini = gemini.with_live_generation(generation);
+    }
     if let Some(silence) = config.limits.agent_silence {
         gemini = gemini.patient_for(silence.0);
     }
     Ok(Arc::new(gemini))
+}
+
+/// The generation of the live model, where the configuration says it.
+pub(super) fn live_generation(config: &Config) -> Result<Option<Generation>, StartError> {
+    let Some(like) = &config.agent.live_acts_like else {
+        return Ok(None);
+    };
+    match Generation::named(like) {
+        Some(generation) => Ok(Some(generation)),
+        None => Err(refused(
+            "agent.live_acts_like",
+            "write the name of a Gemini model with its version, such as \"gemini-3.8-live\" or \"gemini-2.5-flash\"",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generation_is_named_by_a_model() {
+        let read = |like: Option<&str>| {
+            let mut config = Config::default();
+            config.agent.live_acts_like = like.map(str::to_owned);
+            live_generation(&config)
+        };
+        assert!(matches!(read(None), Ok(None)));
+        let second = read(Some("gemini-2.5-flash-live"));
+        assert!(matches!(second, Ok(Some(Generation::Second))));
+        for nothing in ["", "voice", "gemini-live-latest"] {
+            let error = read(Some(nothing)).unwrap_err().to_string();
+            assert!(error.contains("agent.live_acts_like"), "{error}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The events of a live conversation: where its turns end, and what is stored of them.
 
 use adk_bridge_protocol::event::{Content, Event, Part};
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::live::{Incoming, IncomingSink};
@@ -17,6 +18,8 @@ pub(super) enum Expectation {
     Words,
     /// Whether the turn is over.
     End,
+    /// More words: the model says that it goes on.
+    More,
 }
 
 /// The state between two events.
@@ -49,6 +52,13 @@ impl EventReader {
         if event.interrupted == Some(true) || failed {
             self.rest();
             awaited = Some(Expectation::Nothing);
+        } else if complete && goes_on(json) {
+            event.turn_complete = None;
+            let working = !self.running.is_empty() || !self.open.is_empty();
+            awaited = Some(match working {
+                true => Expectation::Nothing,
+                false => Expectation::More,
+            });
         } else if complete && self.awaits_words {
             event.turn_complete = None;
             let working = !self.running.is_empty() || !self.open.is_empty();
@@ -144,6 +154,17 @@ impl EventReader {
     }
 }
 
+/// Whether a model that has completed its turn is still at work: it then answers one question in several turns.
+fn goes_on(json: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Status {
+        #[serde(rename = "interactionStatus", alias = "interaction_status")]
+        status: Option<String>,
+    }
+    let status = serde_json::from_str::<Status>(json).ok();
+    status.and_then(|it| it.status).as_deref() == Some("IN_PROGRESS")
+}
+
 /// Whether the agent says something in this event.
 pub(super) fn says(event: &Event<'_>) -> bool {
     let speaks = |part: &Part<'_>| {
@@ -237,6 +258,25 @@ mod tests {
                 (Some(Expectation::Nothing), false),
             ),
             (json!({"anything": [1]}), (None, false)),
+        ] {
+            assert_eq!(read(&mut reading, &event), expected, "{event}");
+        }
+    }
+
+    #[test]
+    fn a_turn_is_not_over_while_the_model_is_at_work() {
+        let status = |status: &str| json!({"author": "a", "turnComplete": true, "interactionStatus": status});
+        let mut reading = EventReader::default();
+        for (event, expected) in [
+            (call("1", false), (Some(Expectation::Nothing), false)),
+            (response("1"), (Some(Expectation::Answer), false)),
+            (spoken("hm ", false), (Some(Expectation::Words), false)),
+            (status("IN_PROGRESS"), (Some(Expectation::More), false)),
+            (spoken("so ", false), (Some(Expectation::Words), false)),
+            (status("IDLE"), (Some(Expectation::Nothing), true)),
+            (call("2", false), (Some(Expectation::Nothing), false)),
+            (spoken("hm ", false), (None, false)),
+            (status("IN_PROGRESS"), (Some(Expectation::Nothing), false)),
         ] {
             assert_eq!(read(&mut reading, &event), expected, "{event}");
         }

@@ -6,7 +6,7 @@ use adk_bridge_agents::agent::MemoryModel;
 use adk_bridge_agents::error::AgentError;
 use adk_bridge_agents::live::{
     ConnectError, Connecting, Incoming, IncomingSink, LiveAgent, LiveConnection, LiveInput,
-    LiveRequest, LiveSetup, Read, Speaker,
+    LiveRequest, LiveSetup, Read,
 };
 use adk_bridge_agents::tool::ToolSpec;
 use adk_bridge_protocol::calls::Call;
@@ -395,18 +395,12 @@ impl VoiceSession {
 
     // What the agent brings.
 
-    /// Whether a message begins a turn. A transcription while a call is open belongs to the speech before it: new
-    /// speech would have cancelled the call.
+    /// Whether a message begins a turn.
     pub(in crate::chat) fn begins_turn(&self, message: &[u8]) -> bool {
         let Line::Open(connection) = &self.line else {
             return false;
         };
-        self.machine.is_listening()
-            && match connection.speaker(message) {
-                None => false,
-                Some(Speaker::Model) => true,
-                Some(Speaker::User) => connection.open_calls().is_empty(),
-            }
+        self.machine.is_listening() && connection.speaker(message).is_some()
     }
 
     /// Whether the agent waits for results of calls.
