@@ -17,9 +17,12 @@ from checks import equal, true
 from relay import make_certificate, relay_to
 from speech import silence, tones
 
-# The family that completes its turn as soon as it has called, and the one that does not.
+# One model of each generation; crates/agents/src/gemini_live/generation.rs says how they differ.
 MODEL = "gemini-live-2.5-flash"
+EARLY_THIRD_MODEL = "gemini-3.1-flash-live-preview"
 THIRD_MODEL = "gemini-3.8-live"
+THINKING_MODEL = "gemini-3.8-live-extended-thinking"
+MODELS = [MODEL, EARLY_THIRD_MODEL, THIRD_MODEL, THINKING_MODEL]
 # The length of a letter of the scripted voice, 60 ms of two bytes each at 24 kHz.
 LETTER_BYTES = 2 * 1440
 
@@ -52,7 +55,7 @@ async def speak(session, text, pause=600):
         await session.send_realtime_input(audio=blob)
 
 
-def declare(*names):
+def declare(*names, behavior=None):
     return [
         types.Tool(
             function_declarations=[
@@ -60,6 +63,7 @@ def declare(*names):
                     name=name,
                     description="A tool.",
                     parameters_json_schema={"type": "object", "properties": {}},
+                    behavior=behavior,
                 )
                 for name in names
             ]
@@ -72,6 +76,13 @@ def config(modality="AUDIO", **more):
     return types.LiveConnectConfig(
         response_modalities=[modality], **(spoken if modality == "AUDIO" else {}), **more
     )
+
+
+def config_of(model, **more):
+    """A configuration that the model takes, whatever its generation."""
+    if model == THINKING_MODEL:
+        more.setdefault("thinking_config", types.ThinkingConfig(thinking_level="LOW"))
+    return config(**more)
 
 
 def user(text):
@@ -88,6 +99,7 @@ class Turn:
         self.interrupted = self.generated = False
         self.usage = self.handle = self.going = None
         self.resumable = None
+        self.statuses = []
 
     def take(self, message):
         content = message.server_content
@@ -101,6 +113,8 @@ class Turn:
                 self.spoken += content.output_transcription.text or ""
             self.interrupted |= bool(content.interrupted)
             self.generated |= bool(content.generation_complete)
+            if content.interaction_status:
+                self.statuses.append(content.interaction_status.value)
         if message.tool_call:
             self.calls += message.tool_call.function_calls
         if message.tool_call_cancellation:
@@ -192,7 +206,7 @@ async def test_explicit_activity(client):
         equal((answer.heard, answer.spoken), ("say push to talk", "push to talk"))
 
 
-async def test_tools_of_the_second_family(client):
+async def test_tools_of_the_second_generation(client):
     settings = config("TEXT", tools=declare("get_weather", "get_location"))
     async with client.aio.live.connect(model=MODEL, config=settings) as session:
         await session.send_client_content(
@@ -211,18 +225,111 @@ async def test_tools_of_the_second_family(client):
         equal((await turn(session)).text, "It is 20 °C in Rome. You are in Rome.")
 
 
-async def test_tools_of_the_third_family(client):
-    settings = config(tools=declare("get_location"))
-    async with client.aio.live.connect(model=THIRD_MODEL, config=settings) as session:
+async def locate(session, calls):
+    await session.send_tool_response(
+        function_responses=types.FunctionResponse(
+            id=calls[0].id, name="get_location", response={"city": "Kyoto"}
+        )
+    )
+    return await turn(session)
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_every_generation_talks(client, model):
+    async with client.aio.live.connect(model=model, config=config_of(model)) as session:
+        await speak(session, "say hello there")
+        answer = await turn(session)
+        equal((answer.heard, answer.spoken), ("say hello there", "hello there"))
+        equal(len(answer.audio), len("hello there") * LETTER_BYTES)
+        await session.send_realtime_input(text="say and in writing")
+        equal((await turn(session)).spoken, "and in writing")
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_every_generation_knows_its_history(client, model):
+    history = types.HistoryConfig(initial_history_in_client_content=True)
+    settings = config_of(model, history_config=None if model == MODEL else history)
+    async with client.aio.live.connect(model=model, config=settings) as session:
+        await session.send_client_content(turns=[user("say old news")], turn_complete=True)
+        if model != MODEL:
+            # As Google's agent kit does.
+            await session.send_realtime_input(text=".")
+        equal((await turn(session)).spoken, "old news")
+
+
+@pytest.mark.parametrize("model", [THIRD_MODEL, THINKING_MODEL])
+async def test_calls_in_the_background(client, model):
+    settings = config_of(model, tools=declare("get_location", behavior="NON_BLOCKING"))
+    async with client.aio.live.connect(model=model, config=settings) as session:
         await speak(session, "where am I")
         asked = await turn(session, lambda turn: turn.calls)
-        await session.send_tool_response(
-            function_responses=types.FunctionResponse(
-                id=asked.calls[0].id, name="get_location", response={"city": "Kyoto"}
-            )
-        )
+        # To this client, one interaction has several turns.
+        answer = await locate(session, asked.calls)
+        equal(answer.spoken, "One moment. You are in Kyoto.")
+        equal(answer.statuses[-1], "IDLE")
+
+
+async def test_thinking_is_one_interaction_of_several_turns(client):
+    async with client.aio.live.connect(model=THINKING_MODEL, config=config_of(THINKING_MODEL)) as session:
+        await session.send_realtime_input(text="think deep then say done")
         answer = await turn(session)
-        equal(answer.spoken, "You are in Kyoto.")
+        equal((answer.spoken, answer.statuses), ("One moment. done", ["IN_PROGRESS", "IDLE"]))
+
+
+async def test_tools_can_be_replaced(client):
+    async with client.aio.live.connect(model=THIRD_MODEL, config=config()) as session:
+        await session.send_context_update(tools=declare("get_location", behavior="BLOCKING"))
+        await session.send_realtime_input(text="where am I")
+        asked = await turn(session, lambda turn: turn.calls)
+        equal((await locate(session, asked.calls)).spoken, "You are in Kyoto.")
+
+
+async def test_generations_refuse_what_others_take(client):
+    async def opened(model, settings, action=None):
+        async with client.aio.live.connect(model=model, config=settings) as session:
+            if action:
+                await action(session)
+                await turn(session)
+
+    async def media(session):
+        blob = types.Blob(data=bytes(640), mime_type="audio/pcm;rate=16000")
+        await session.send_realtime_input(media=blob)
+
+    async def content(session):
+        await session.send_client_content(turns=user("say hi"), turn_complete=True)
+
+    async def scheduled(session):
+        await session.send_realtime_input(text="call get_location")
+        asked = await turn(session, lambda turn: turn.calls)
+        response = types.FunctionResponse(
+            id=asked.calls[0].id, name="get_location", response={}, scheduling="WHEN_IDLE"
+        )
+        await session.send_tool_response(function_responses=response)
+
+    thinking = {"thinking_config": types.ThinkingConfig(thinking_level="LOW")}
+    for model in [EARLY_THIRD_MODEL, THIRD_MODEL]:
+        await closes(opened(model, config("TEXT")), 1007)
+        await closes(opened(model, config(enable_affective_dialog=True)), 1007)
+        await closes(opened(model, config(**thinking)), 1007)
+        await closes(opened(model, config(), media), 1007)
+    await closes(opened(EARLY_THIRD_MODEL, config(), content), 1007)
+    await opened(THIRD_MODEL, config(), content)
+    await closes(opened(THIRD_MODEL, config(proactivity={"proactive_audio": False})), 1007)
+    await closes(opened(THINKING_MODEL, config()), 1007)
+    blocking = config_of(THINKING_MODEL, tools=declare("get_location", behavior="BLOCKING"))
+    await closes(opened(THINKING_MODEL, blocking), 1007)
+    tools = config_of(THINKING_MODEL, tools=declare("get_location"))
+    await closes(opened(THINKING_MODEL, tools, scheduled), 1007)
+
+
+@pytest.mark.parametrize("model", [EARLY_THIRD_MODEL, THIRD_MODEL])
+async def test_tools_of_the_third_generation(client, model):
+    behavior = None if model == EARLY_THIRD_MODEL else "BLOCKING"
+    settings = config(tools=declare("get_location", behavior=behavior))
+    async with client.aio.live.connect(model=model, config=settings) as session:
+        await speak(session, "where am I")
+        asked = await turn(session, lambda turn: turn.calls)
+        equal((await locate(session, asked.calls)).spoken, "You are in Kyoto.")
 
 
 async def test_speech_interrupts_speech(client):

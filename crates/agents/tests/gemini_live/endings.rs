@@ -135,7 +135,7 @@ async fn refusals_have_their_code_and_reason() {
 }
 
 /// A server that sends the given messages and then nothing more.
-async fn still(messages: Vec<&'static str>) -> (String, tokio::task::JoinHandle<()>) {
+pub(super) async fn still(messages: Vec<&'static str>) -> (String, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", listener.local_addr().unwrap());
     let task = tokio::spawn(async move {

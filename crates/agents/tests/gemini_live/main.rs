@@ -7,6 +7,7 @@
 )]
 
 mod endings;
+mod generations;
 mod talk;
 mod tools;
 
@@ -24,9 +25,12 @@ use adk_bridge_protocol::event::{Content, Event, Part};
 use base64::Engine;
 use serde_json::{Value, json};
 
-/// The family that completes its turn as soon as it has called, and the one that does not.
+/// One model of each generation. The first completes its turn as soon as it has called, and is the only one that writes.
 const MODEL: &str = "gemini-live-2.5-flash";
+const EARLY_THIRD_MODEL: &str = "gemini-3.1-flash-live-preview";
 const THIRD_MODEL: &str = "gemini-3.8-live";
+const THINKING_MODEL: &str = "gemini-3.8-live-extended-thinking";
+const MODELS: [&str; 4] = [MODEL, EARLY_THIRD_MODEL, THIRD_MODEL, THINKING_MODEL];
 
 /// How a model's words come if text was requested.
 fn words_of(model: &str) -> &'static str {

@@ -5,7 +5,7 @@ use adk_bridge_protocol::outbox::Response;
 
 use super::*;
 
-fn response(id: &str, name: &str, response: Value) -> Response {
+pub(super) fn response(id: &str, name: &str, response: Value) -> Response {
     Response {
         id: id.into(),
         name: name.into(),
@@ -17,7 +17,7 @@ fn response(id: &str, name: &str, response: Value) -> Response {
 async fn calls_at_once_are_answered_at_once() {
     let server = Server::start().await;
     let tools = tools(&["get_location", "roll_dice"]);
-    for model in [MODEL, THIRD_MODEL] {
+    for model in MODELS {
         let words = words_of(model);
         let mut talk = server.open(model, &setup(Modality::Text, &tools)).await;
         talk.send(LiveInput::Text(
@@ -25,9 +25,17 @@ async fn calls_at_once_are_answered_at_once() {
         ))
         .await;
         let lines = talk.until("call").await;
+        let said = match model {
+            // It speaks on, and the calls wait for the end of these words.
+            THINKING_MODEL => "waitOne moment.",
+            _ => "wait",
+        };
         assert_eq!(
             lines,
-            [&format!("{words}: wait"), "call: get_location+roll_dice{}"]
+            [
+                &format!("{words}: {said}"),
+                "call: get_location+roll_dice{}"
+            ]
         );
         let ids = talk.connection.open_calls().to_vec();
         assert_eq!(ids.len(), 2);
@@ -85,20 +93,7 @@ async fn a_cancelled_call_is_answered_as_part_of_the_conversation() {
             talk.read().await;
         }
         talk.until("complete").await;
-        let call = Part {
-            function_call: Some(Box::new(FunctionCall {
-                id: Some(id.as_str().into()),
-                name: Some("get_location".into()),
-                args: Some(json!({}).into()),
-                ..FunctionCall::default()
-            })),
-            ..Part::default()
-        };
-        let answer = Part::function_response(&id, "get_location", json!({"city": "Rome"}).into());
-        let turns = [
-            Content::new("model", vec![call]),
-            Content::new("user", vec![answer]),
-        ];
+        let turns = located(&id);
         talk.send(LiveInput::Contents {
             turns: &turns,
             answer: true,
@@ -108,6 +103,24 @@ async fn a_cancelled_call_is_answered_as_part_of_the_conversation() {
         let said = format!("{}: You are in Rome.", words_of(model));
         assert_eq!(lines, [&said, "complete"]);
     }
+}
+
+/// A call, and its result.
+pub(super) fn located(id: &str) -> [Content<'_>; 2] {
+    let call = Part {
+        function_call: Some(Box::new(FunctionCall {
+            id: Some(id.into()),
+            name: Some("get_location".into()),
+            args: Some(json!({}).into()),
+            ..FunctionCall::default()
+        })),
+        ..Part::default()
+    };
+    let answer = Part::function_response(id, "get_location", json!({"city": "Rome"}).into());
+    [
+        Content::new("model", vec![call]),
+        Content::new("user", vec![answer]),
+    ]
 }
 
 /// The payment waits for a human while the connection closes: what the handle does not know is sent again.

@@ -263,6 +263,8 @@ pub(super) const GENERATION_CONFIG: Shape = Message(&[
     ("image_config", Any),
     ("media_resolution", Text),
     ("audio_transcription_config", Any),
+    ("enable_affective_dialog", Bool),
+    ("translation_config", Any),
 ]);
 
 /// Checks a value and converts the names of its fields to camel case.

@@ -49,6 +49,8 @@ pub const PACE: Duration = Duration::from_millis(30);
 /// The same for answers that are asked to be slow, so that a person can stop them.
 pub const SLOW_PACE: Duration = Duration::from_millis(300);
 
+/// The versions of the API. Google's client takes the first since its third release, the second before that.
+const VERSIONS: [&str; 3] = ["v1", "v1beta", "v1alpha"];
 /// Google's limit for a request with files inside.
 const MAX_BODY_BYTES: usize = 100 * 1024 * 1024;
 const JSON: &str = "application/json; charset=UTF-8";
@@ -201,7 +203,7 @@ impl Scripted {
         headers: &HeaderMap,
         parameters: &HashMap<String, String>,
     ) -> Result<(), ApiError> {
-        if !["v1", "v1beta", "v1alpha"].contains(&version) {
+        if !VERSIONS.contains(&version) {
             return Err(ApiError::of_code(404));
         }
         let header = headers

@@ -18,6 +18,7 @@ const MODELS: &[Model] = &[
         "gemini-3.8-live-extended-thinking",
         "Gemini 3.8 Live Extended Thinking",
     ),
+    live_model("gemini-3.1-flash-live-preview", "Gemini 3.1 Flash Live"),
     live_model("gemini-live-2.5-flash", "Gemini Live 2.5 Flash"),
 ];
 
@@ -47,6 +48,16 @@ pub(super) fn is_known(name: &str) -> bool {
         && name
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "-._".contains(c))
+}
+
+/// The version in a name; names of aliases have none.
+pub(super) fn version(name: &str) -> Option<(u32, u32)> {
+    let numbers = name.split('-').find(|word| {
+        let major = word.split('.').next().unwrap_or_default();
+        major.len() == 1 && major.bytes().all(|byte| byte.is_ascii_digit())
+    })?;
+    let (major, minor) = numbers.split_once('.').unwrap_or((numbers, "0"));
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 impl Model {

@@ -4,10 +4,11 @@ use adk_bridge_protocol::event::{Content, FunctionCall, FunctionResponse, Part};
 use adk_bridge_protocol::json_text::Json;
 
 use super::error::ApiError;
+use super::models::version;
 use super::request::is_model;
 use super::signature;
 
-/// Checks contents that a model is to answer.
+/// Checks contents that a model is to answer; a live one has no name here.
 pub(super) fn check(contents: &[Content<'_>], model: &str) -> Result<(), ApiError> {
     if contents.is_empty() {
         return Err(ApiError::invalid(
@@ -25,7 +26,8 @@ pub(super) fn check(contents: &[Content<'_>], model: &str) -> Result<(), ApiErro
             "Please ensure that multiturn requests end with a user role or a function response.",
         ));
     }
-    if model.starts_with("gemini-3") {
+    let is_live = model.is_empty();
+    if !is_live && version(model).is_none_or(|(major, _)| major >= 3) {
         signatures_kept(contents)?;
     }
     Ok(())

@@ -60,6 +60,254 @@ fn setup(more: &Value) -> Value {
     json!({ "setup": setup })
 }
 
+/// The setup of a model that speaks.
+fn spoken(model: &str, more: &Value) -> Value {
+    let mut changed =
+        json!({"model": model, "generationConfig": {"responseModalities": ["AUDIO"]}});
+    for (key, value) in more.as_object().unwrap() {
+        changed[key] = value.clone();
+    }
+    setup(&changed)
+}
+
+fn declaring(behavior: &str) -> Value {
+    json!([{"functionDeclarations": [{"name": "a", "behavior": behavior}]}])
+}
+
+const SECOND: &str = "models/gemini-live-2.5-flash";
+const EARLY_THIRD: &str = "models/gemini-3.1-flash-live-preview";
+const THIRD: &str = "models/gemini-3.8-live";
+const THINKING: &str = "models/gemini-3.8-live-extended-thinking";
+
+/// A setup that the model takes, whatever its generation.
+fn opening(model: &str, more: &Value) -> Value {
+    let thinks =
+        json!({"responseModalities": ["AUDIO"], "thinkingConfig": {"thinkingLevel": "LOW"}});
+    let mut setup = spoken(model, more);
+    if model == THINKING && more.get("generationConfig").is_none() {
+        setup["setup"]["generationConfig"] = thinks;
+    }
+    setup
+}
+
+/// What each generation takes of what others refuse.
+#[tokio::test]
+async fn generations_refuse_what_others_take() {
+    let server = Server::start().await;
+    let config = |more: Value| json!({ "generationConfig": more });
+    let thinks =
+        |more: Value| config(json!({"responseModalities": ["AUDIO"], "thinkingConfig": more}));
+    let asks = || json!({"realtimeInput": {"text": "say hi"}});
+    // Whatever follows comes before it has ended.
+    let asks_slowly = || json!({"realtimeInput": {"text": "slow 40"}});
+    let content = || json!({"clientContent": {"turns": [user("say hi")], "turnComplete": true}});
+    let history = || json!({"historyConfig": {"initialHistoryInClientContent": true}});
+    let tools = |behavior: &str| json!({ "tools": declaring(behavior) });
+    let update = || json!({"contextUpdate": {"tools": {"tools": [{"functionDeclarations": [{"name": "b"}]}]}}});
+    let plain = || json!({});
+    let all = [SECOND, EARLY_THIRD, THIRD, THINKING];
+    // A setup, what follows it, and the models that take both; the others close with 1007.
+    let cases: Vec<(Value, Vec<Value>, &[&str])> = vec![
+        (plain(), vec![asks()], &all),
+        (plain(), vec![content()], &[SECOND, THIRD, THINKING]),
+        (history(), vec![content(), asks()], &all),
+        (
+            history(),
+            vec![content(), asks_slowly(), content()],
+            &[SECOND, THIRD, THINKING],
+        ),
+        (
+            config(json!({"responseModalities": ["TEXT"]})),
+            vec![asks()],
+            &[SECOND],
+        ),
+        (
+            thinks(json!({"thinkingLevel": "HIGH"})),
+            vec![asks()],
+            &[THINKING],
+        ),
+        (
+            thinks(json!({"thinkingBudget": 100})),
+            vec![asks()],
+            &[THINKING],
+        ),
+        (
+            thinks(json!({"thinkingLevel": "MINIMAL"})),
+            vec![asks()],
+            &[],
+        ),
+        (
+            thinks(json!({"thinkingLevel": "LOW", "thinkingBudget": 1})),
+            vec![asks()],
+            &[],
+        ),
+        (
+            config(json!({"responseModalities": ["AUDIO"], "enableAffectiveDialog": true})),
+            vec![asks()],
+            &[SECOND],
+        ),
+        (
+            json!({"proactivity": {"proactiveAudio": false}}),
+            vec![asks()],
+            &[SECOND],
+        ),
+        (
+            json!({"proactivity": {"proactiveAudio": true}}),
+            vec![asks()],
+            &[SECOND, THIRD, THINKING],
+        ),
+        (
+            tools("BLOCKING"),
+            vec![asks()],
+            &[SECOND, EARLY_THIRD, THIRD],
+        ),
+        (
+            tools("NON_BLOCKING"),
+            vec![asks()],
+            &[SECOND, THIRD, THINKING],
+        ),
+        (plain(), vec![update(), asks()], &[THIRD, THINKING]),
+        (json!({"labels": {"a": "b"}}), vec![asks()], &all),
+    ];
+    for (more, then, takers) in cases {
+        for model in all {
+            let mut messages = vec![opening(model, &more)];
+            messages.extend(then.clone());
+            let (_, closed) = exchange(&server, &messages).await;
+            let code = closed.map(|(code, _)| code);
+            // Without a setting for thinking, that model takes nothing.
+            let lacks_level = model == THINKING
+                && messages[0]["setup"]["generationConfig"]["thinkingConfig"].is_null();
+            let expected = match takers.contains(&model) && !lacks_level {
+                true => None,
+                false => Some(1007),
+            };
+            assert_eq!(code, expected, "{model}: {messages:?}");
+        }
+    }
+}
+
+/// Sends messages, each when the one before it has led to what it waits for.
+async fn step(socket: &mut Socket, message: &Value, until: impl Fn(&Value) -> bool) -> Vec<Value> {
+    socket
+        .send(Message::text(message.to_string()))
+        .await
+        .unwrap();
+    let mut received = Vec::new();
+    while !received.last().is_some_and(&until) {
+        let next = tokio::time::timeout(Duration::from_secs(10), socket.next()).await;
+        let Ok(Some(Ok(Message::Binary(json)))) = next else {
+            panic!("{next:?} after {received:?}");
+        };
+        received.push(serde_json::from_slice(&json).unwrap());
+    }
+    received
+}
+
+/// Calls whose results the model does not wait for.
+#[tokio::test]
+async fn calls_in_the_background() {
+    let server = Server::start().await;
+    let complete = |message: &Value| message["serverContent"]["turnComplete"] == true;
+    let transcribed = |messages: &[Value]| -> String {
+        let texts = messages.iter();
+        let texts =
+            texts.filter_map(|it| it["serverContent"]["outputTranscription"]["text"].as_str());
+        texts.collect()
+    };
+    let asks = |text: &str| json!({"realtimeInput": {"text": text}});
+    for (model, scheduling) in [
+        (THIRD, Value::Null),
+        (THIRD, json!("INTERRUPT")),
+        (THINKING, Value::Null),
+    ] {
+        let mut socket = connect(&server, &format!("{PATH}?key=key")).await.unwrap();
+        let more = json!({"tools": [{"functionDeclarations": [{"name": "get_location"}]}], "outputAudioTranscription": {}});
+        step(&mut socket, &opening(model, &more), |it| {
+            it["setupComplete"].is_object()
+        })
+        .await;
+        let called = step(&mut socket, &asks("call get_location"), complete).await;
+        let id = &called[0]["toolCall"]["functionCalls"][0]["id"];
+        assert_eq!(transcribed(&called), "One moment. ", "it goes on speaking");
+        let status = |messages: &[Value]| {
+            let last = messages.last().unwrap();
+            last["serverContent"]["interactionStatus"].clone()
+        };
+        assert_eq!(status(&called), "IN_PROGRESS");
+        // The conversation goes on, and nobody cancels the call.
+        let meanwhile = step(&mut socket, &asks("say meanwhile"), complete).await;
+        assert_eq!(transcribed(&meanwhile), "meanwhile");
+        assert_eq!(status(&meanwhile), "IN_PROGRESS");
+        let mut response = json!({"id": id, "name": "get_location", "response": {"city": "Rome"}});
+        if !scheduling.is_null() {
+            response["scheduling"] = scheduling;
+        }
+        let response = json!({"toolResponse": {"functionResponses": [response]}});
+        let answered = step(&mut socket, &response, complete).await;
+        assert_eq!(transcribed(&answered), "You are in Rome.");
+        assert_eq!(status(&answered), "IDLE");
+    }
+}
+
+/// A result that comes while the model speaks is answered after that, at once, or not at all.
+#[tokio::test]
+async fn results_in_the_background_wait_for_the_model() {
+    let server = Server::start().await;
+    let more = json!({"tools": [{"functionDeclarations": [{"name": "get_location"}]}], "outputAudioTranscription": {}});
+    for (scheduling, statuses) in [
+        (Value::Null, vec!["IN_PROGRESS", "IDLE"]),
+        (json!("INTERRUPT"), vec!["IN_PROGRESS", "IDLE"]),
+        (json!("SILENT"), vec!["IDLE"]),
+    ] {
+        let mut socket = connect(&server, &format!("{PATH}?key=key")).await.unwrap();
+        step(&mut socket, &opening(THIRD, &more), |it| {
+            it["setupComplete"].is_object()
+        })
+        .await;
+        let asks = |text: &str| json!({"realtimeInput": {"text": text}});
+        let complete = |message: &Value| message["serverContent"]["turnComplete"] == true;
+        let called = step(&mut socket, &asks("call get_location"), complete).await;
+        let id = &called[0]["toolCall"]["functionCalls"][0]["id"];
+        let speaks = |message: &Value| message["serverContent"]["modelTurn"].is_object();
+        step(&mut socket, &asks("slow 5"), speaks).await;
+        let mut response = json!({"id": id, "name": "get_location", "response": {"city": "Rome"}});
+        if !scheduling.is_null() {
+            response["scheduling"] = scheduling.clone();
+        }
+        let response = json!({"toolResponse": {"functionResponses": [response]}});
+        let idle = |message: &Value| message["serverContent"]["interactionStatus"] == "IDLE";
+        let received = step(&mut socket, &response, idle).await;
+        let found: Vec<&str> = received
+            .iter()
+            .filter_map(|it| it["serverContent"]["interactionStatus"].as_str())
+            .collect();
+        assert_eq!(found, statuses, "{scheduling}");
+        let interrupted = |it: &Value| it["serverContent"]["interrupted"] == true;
+        assert_eq!(
+            received.iter().any(interrupted),
+            scheduling == "INTERRUPT",
+            "{scheduling}"
+        );
+    }
+}
+
+/// One message may hold both sound and words, and speech is transcribed at once.
+#[tokio::test]
+async fn the_third_generation_says_it_in_one_message() {
+    let server = Server::start().await;
+    let more = json!({"outputAudioTranscription": {}});
+    let asks = json!({"realtimeInput": {"text": "say hi"}});
+    for (model, together) in [(SECOND, false), (EARLY_THIRD, true), (THIRD, true)] {
+        let (received, _) = exchange(&server, &[opening(model, &more), asks.clone()]).await;
+        let both = received
+            .iter()
+            .map(|it| &it["serverContent"])
+            .any(|it| it["modelTurn"].is_object() && it["outputTranscription"].is_object());
+        assert_eq!(both, together, "{model}");
+    }
+}
+
 #[tokio::test]
 async fn a_turn_in_frames() {
     let server = Server::start().await;
@@ -86,7 +334,7 @@ async fn a_turn_in_frames() {
 async fn wrong_messages_close_the_connection() {
     let server = Server::start().await;
     let plain = || setup(&json!({}));
-    let third = || setup(&json!({"model": "models/gemini-3.8-live"}));
+    let third = || spoken("models/gemini-3.8-live", &json!({}));
     let audio = |mime: &str, data: &str| json!({"realtimeInput": {"audio": {"mimeType": mime, "data": data}}});
     let declared =
         || setup(&json!({"tools": [{"functionDeclarations": [{"name": "a"}, {"name": "b"}]}]}));
@@ -113,8 +361,9 @@ async fn wrong_messages_close_the_connection() {
             "one response modality",
         ),
         (
-            vec![setup(
-                &json!({"model": "models/gemini-3.8-live-extended-thinking"}),
+            vec![spoken(
+                "models/gemini-3.8-live-extended-thinking",
+                &json!({}),
             )],
             1007,
             "Exactly one of thinking_level",
@@ -212,6 +461,10 @@ async fn wrong_messages_close_the_connection() {
 #[tokio::test]
 async fn strangers_and_other_paths() {
     let server = Server::start().await;
+    for version in ["v1", "v1beta", "v1alpha"] {
+        let path = PATH.replace("v1beta", version);
+        assert!(connect(&server, &format!("{path}?key=key")).await.is_ok());
+    }
     let mut socket = connect(&server, PATH).await.unwrap();
     let Message::Close(Some(frame)) = socket.next().await.unwrap().unwrap() else {
         panic!("let in");

@@ -34,6 +34,7 @@ mod consent;
 mod endings;
 mod frames;
 mod full;
+mod generations;
 mod handshake;
 mod live;
 mod many;

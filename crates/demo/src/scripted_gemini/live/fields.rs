@@ -43,6 +43,13 @@ static CLIENT_MESSAGE: Shape = Message(&[
             ])),
         )]),
     ),
+    (
+        "context_update",
+        Message(&[
+            ("system_instruction", CONTENT),
+            ("tools", Message(&[("tools", List(&TOOL))])),
+        ]),
+    ),
 ]);
 
 const SETUP: Shape = Message(&[
@@ -80,7 +87,12 @@ const SETUP: Shape = Message(&[
     ),
     ("input_audio_transcription", Struct),
     ("output_audio_transcription", Struct),
-    ("proactivity", Message(&[("proactive_audio", Bool)])),
+    (
+        "proactivity",
+        Message(&[("proactive_audio", Bool), ("proactive_video", Bool)]),
+    ),
+    ("avatar_config", Any),
+    ("labels", Struct),
     (
         "history_config",
         Message(&[("initial_history_in_client_content", Bool)]),

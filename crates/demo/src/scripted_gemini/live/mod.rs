@@ -5,6 +5,7 @@
 
 mod ears;
 mod fields;
+mod generation;
 mod handles;
 mod session;
 mod setup;
@@ -24,9 +25,9 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::Scripted;
 use super::error::ApiError;
 use super::script::Line;
+use super::{Scripted, VERSIONS};
 pub(super) use handles::Handles;
 use session::{Effect, Session};
 use setup::{INTERNAL, INVALID, Refusal, Setup};
@@ -61,7 +62,7 @@ pub(super) async fn connect(
         .strip_prefix("google.ai.generativelanguage.")
         .and_then(|rest| rest.strip_suffix(".GenerativeService.BidiGenerateContent"));
     let Some(version) = version
-        .filter(|version| ["v1beta", "v1alpha"].contains(version))
+        .filter(|version| VERSIONS.contains(version))
         .map(str::to_owned)
     else {
         return ApiError::of_code(404).into_response();

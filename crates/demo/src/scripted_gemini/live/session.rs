@@ -8,6 +8,9 @@
 //!                                                       speech, text: calls cancelled
 //! ```
 //!
+//! Calls in the background (see [`Generation::is_background`]) change no state: the model goes on, nobody cancels them,
+//! and each result is answered when the model is silent, unless it says otherwise.
+//!
 //! It never waits and has no clock: messages come in; messages to send immediately, and pieces to send at the model's
 //! pace, go out.
 
@@ -28,6 +31,7 @@ use super::super::request::Request;
 use super::super::rules;
 use super::super::script::{Call, Line};
 use super::ears::{Ears, SpeechEvent};
+use super::generation::{Generation, declarations};
 use super::setup::{INTERNAL, INVALID, NOT_FOUND, Refusal, Setup};
 use super::speech::{Cue, Speech};
 use super::voice;
@@ -39,6 +43,8 @@ const MAX_CONTENTS: usize = 400;
 const SOUND_SAMPLES: usize = 4_800;
 /// Google's count for a second of sound.
 const TOKENS_PER_SECOND: u64 = 32;
+/// What the model says while it thinks, or while a call is open.
+const FILLER: &str = "One moment. ";
 
 pub(super) struct Session {
     scripted: Arc<Scripted>,
@@ -47,6 +53,7 @@ pub(super) struct Session {
     ears: Ears,
     speech: Option<Speech>,
     open: Vec<OpenCall>,
+    background: Background,
     /// What the user said while the model could not be interrupted.
     waiting: VecDeque<Json>,
     /// The end of the user's transcription, which is sent later.
@@ -57,9 +64,29 @@ pub(super) struct Session {
     calls_made: u64,
 }
 
+/// What is under way while the model speaks or listens.
+#[derive(Default)]
+struct Background {
+    /// Calls whose results the model does not wait for.
+    calls: Vec<OpenCall>,
+    /// Results of such calls that are answered when the model is silent.
+    results: Vec<Json>,
+    /// The answer that follows what is said while thinking.
+    answer: Option<Speech>,
+}
+
+impl Background {
+    /// Whether nothing more follows unless the user speaks.
+    fn is_idle(&self) -> bool {
+        self.calls.is_empty() && self.results.is_empty() && self.answer.is_none()
+    }
+}
+
 struct OpenCall {
     id: String,
     name: String,
+    /// The call as a part of the conversation.
+    part: Json,
 }
 
 /// What a piece of the answer does in addition to being sent.
@@ -89,6 +116,7 @@ impl Session {
             contents,
             speech: None,
             open: Vec::new(),
+            background: Background::default(),
             waiting: VecDeque::new(),
             late: None,
             frame: None,
@@ -112,6 +140,9 @@ impl Session {
         }
         if let Some(response) = message.get("toolResponse") {
             return self.responses(&response);
+        }
+        if let Some(update) = message.get("contextUpdate") {
+            return self.update_context(&update.to_value());
         }
         Err(Refusal::new(INVALID, "setup must be sent once, and first."))
     }
@@ -161,7 +192,23 @@ impl Session {
         effect
     }
 
+    /// New tools replace the old ones; the instruction plays no part in a script.
+    fn update_context(&mut self, update: &Value) -> Result<(), Refusal> {
+        if self.setup.generation < Generation::Third {
+            return Err(invalid());
+        }
+        let tools = &update["tools"];
+        if tools.is_object() {
+            self.setup.generation.check_tools(&tools["tools"])?;
+            self.setup.tools = tools["tools"].clone();
+        }
+        Ok(())
+    }
+
     fn content(&mut self, content: &Json) -> Result<(), Refusal> {
+        if self.setup.generation == Generation::EarlyThird && !self.setup.begins_with_history {
+            return Err(invalid());
+        }
         self.interrupt();
         let turns = content.get("turns").unwrap_or_default();
         let turns = turns.items().unwrap_or_default().into_iter();
@@ -271,6 +318,11 @@ impl Session {
     /// The user has spoken.
     fn heard(&mut self, text: &str) -> Result<(), Refusal> {
         if self.setup.input_transcription {
+            if self.setup.generation != Generation::Second {
+                let whole = json!({"text": text, "finished": true});
+                self.send(json!({"serverContent": {"inputTranscription": whole}}));
+                return self.user_turn(text);
+            }
             // The last word often arrives late.
             let start = text.trim_end().rfind(' ').map_or(0, |at| at + 1);
             let (first, last) = text.split_at(start);
@@ -312,26 +364,47 @@ impl Session {
             return Err(invalid());
         };
         let (mut parts, mut answered) = (Vec::new(), HashSet::new());
+        let mut results = Vec::new();
+        let mut scheduling = Value::Null;
         for response in responses {
             let mut response = Json::read_raw(response).unwrap_or_default();
             let text = |name: &str| Some(response.get(name)?.as_str()?.into_owned());
             let (id, name) = (text("id").unwrap_or_default(), text("name"));
-            let Some(call) = self.open.iter().find(|call| call.id == id) else {
+            let is_waited_for = self.open.iter().any(|call| call.id == id);
+            let mut calls = self.open.iter().chain(&self.background.calls);
+            let Some(call) = calls.find(|call| call.id == id) else {
                 return Err(Refusal::new(
                     NOT_FOUND,
                     format!("Function call with id {id:?} was not found."),
                 ));
             };
             let brings = response.get("response").is_some_and(|it| it.is_object());
-            if !brings || !answered.insert(id) {
+            if !brings || !answered.insert(id.clone()) {
                 return Err(invalid());
+            }
+            let schedules = response.get("scheduling").filter(|it| !it.is_null());
+            if let Some(schedules) = schedules {
+                if self.setup.generation == Generation::Thinking {
+                    return Err(Refusal::new(
+                        INVALID,
+                        "Function response scheduling is not supported for this model.",
+                    ));
+                }
+                scheduling = schedules.to_value();
             }
             if name.is_none_or(|name| name.is_empty()) {
                 response = response.with("name", &call.name.as_str().into());
             }
-            parts.push(Json::object([("functionResponse", response)]));
+            let part = Json::object([("functionResponse", response)]);
+            match is_waited_for {
+                true => parts.push(part),
+                false => results.push((id, part)),
+            }
         }
-        if parts.len() != self.open.len() || parts.is_empty() {
+        if parts.is_empty() && !results.is_empty() {
+            return self.background_results(results, &scheduling);
+        }
+        if parts.len() != self.open.len() || parts.is_empty() || !results.is_empty() {
             return Err(Refusal::new(
                 INVALID,
                 "The number of function responses must be equal to the number of function calls.",
@@ -340,6 +413,65 @@ impl Session {
         self.open.clear();
         self.contents.push(content_of("user", &parts));
         self.answer()
+    }
+
+    /// Takes results that the model has not waited for.
+    fn background_results(
+        &mut self,
+        results: Vec<(String, Json)>,
+        scheduling: &Value,
+    ) -> Result<(), Refusal> {
+        let (mut calls, mut responses) = (Vec::new(), Vec::new());
+        for (id, part) in results {
+            let at = self.background.calls.iter().position(|call| call.id == id);
+            calls.extend(at.map(|at| self.background.calls.remove(at).part));
+            responses.push(part);
+        }
+        self.background.results.push(content_of("model", &calls));
+        self.background.results.push(content_of("user", &responses));
+        if scheduling == "INTERRUPT" {
+            self.interrupt();
+        }
+        if scheduling == "SILENT" {
+            self.take_up_results();
+            return Ok(());
+        }
+        match self.speech {
+            Some(_) => Ok(()),
+            None => self.answer_results(),
+        }
+    }
+
+    fn answer_results(&mut self) -> Result<(), Refusal> {
+        self.take_up_results();
+        self.answer()
+    }
+
+    /// Adds the results of calls in the background to the conversation.
+    fn take_up_results(&mut self) {
+        for content in std::mem::take(&mut self.background.results) {
+            self.add_content(content);
+        }
+    }
+
+    /// Adds a content; two of the model are one.
+    fn add_content(&mut self, content: Json) {
+        let is_model = |it: &Json| it.get("role") == Some("model".into());
+        let joins = is_model(&content) && self.contents.last().is_some_and(is_model);
+        if !joins {
+            return self.contents.push(content);
+        }
+        let before = self.contents.pop().unwrap_or_default();
+        let parts: Vec<Json> = [before, content]
+            .iter()
+            .filter_map(|it| it.get("parts"))
+            .flat_map(|parts| {
+                let items = parts.items().unwrap_or_default().into_iter();
+                let items = items.filter_map(|part| Json::read_raw(part).ok());
+                items.collect::<Vec<_>>()
+            })
+            .collect();
+        self.contents.push(content_of("model", &parts));
     }
 
     fn answer(&mut self) -> Result<(), Refusal> {
@@ -362,7 +494,8 @@ impl Session {
             true => options.slow_pace,
             false => options.pace,
         };
-        self.speech = Some(match answer.end {
+        let thinks = answer.thought && self.setup.generation == Generation::Thinking;
+        let speech = match answer.end {
             End::Blocked | End::Refused(_) => Speech::new(
                 Answer {
                     pieces: Vec::new(),
@@ -371,7 +504,11 @@ impl Session {
                 pace,
             ),
             _ => Speech::new(answer, pace),
-        });
+        };
+        self.speech = Some(speech);
+        if thinks {
+            self.background.answer = self.speech.replace(Speech::of_words(FILLER, pace));
+        }
         Ok(())
     }
 
@@ -388,27 +525,38 @@ impl Session {
         }
         let samples = voice::sound(words);
         speech.sounded(samples.len());
-        for piece in samples.chunks(SOUND_SAMPLES) {
+        let sounds = samples.chunks(SOUND_SAMPLES).map(|piece| {
             let bytes: Vec<u8> = piece.iter().flat_map(|it| it.to_le_bytes()).collect();
-            self.send(
-                json!({"serverContent": {"modelTurn": {"role": "model", "parts": [{"inlineData": {
-                    "mimeType": PcmFormat::MODEL.to_string(), "data": STANDARD.encode(bytes),
-                }}]}}}),
-            );
+            json!({"inlineData": {
+                "mimeType": PcmFormat::MODEL.to_string(), "data": STANDARD.encode(bytes),
+            }})
+        });
+        let transcription = (self.setup.output_transcription).then(|| json!({"text": words}));
+        if self.setup.generation != Generation::Second {
+            // One message has it all.
+            let parts: Vec<Value> = sounds.collect();
+            let mut content = json!({"modelTurn": {"role": "model", "parts": parts}});
+            if let Some(transcription) = transcription {
+                content["outputTranscription"] = transcription;
+            }
+            return self.send(json!({ "serverContent": content }));
         }
-        if self.setup.output_transcription {
-            self.send(json!({"serverContent": {"outputTranscription": {"text": words}}}));
+        let turns = sounds.map(|sound| json!({"modelTurn": {"role": "model", "parts": [sound]}}));
+        let words = transcription.map(|words| json!({ "outputTranscription": words }));
+        for content in turns.chain(words) {
+            self.send(json!({ "serverContent": content }));
         }
     }
 
     fn call(&mut self, calls: Vec<Call>) {
+        let pace = self.scripted.options.pace;
         let said = self.speech.take().map(|speech| speech.said);
         let mut parts: Vec<Json> = said
             .filter(|said| !said.is_empty())
             .map(|said| json!({"text": said}).into())
             .into_iter()
             .collect();
-        let mut shown = Vec::new();
+        let (mut shown, mut waits) = (Vec::new(), false);
         for Call { name, args } in calls {
             self.calls_made += 1;
             let id = format!(
@@ -421,11 +569,26 @@ impl Session {
                 ("name", name.as_str().into()),
                 ("args", args),
             ]);
-            parts.push(Json::object([("functionCall", call.clone())]));
+            let part = Json::object([("functionCall", call.clone())]);
             shown.push(call);
-            self.open.push(OpenCall { id, name });
+            let is_background = self.is_background(&name);
+            let call = OpenCall {
+                id,
+                name,
+                part: part.clone(),
+            };
+            match is_background {
+                true => self.background.calls.push(call),
+                false => {
+                    parts.push(part);
+                    self.open.push(call);
+                    waits = true;
+                }
+            }
         }
-        self.contents.push(content_of("model", &parts));
+        if !parts.is_empty() {
+            self.add_content(content_of("model", &parts));
+        }
         if self.setup.resumption {
             self.send(json!({"sessionResumptionUpdate": {"resumable": false}}));
         }
@@ -433,7 +596,15 @@ impl Session {
         self.ready.push_back(Json::object([("toolCall", shown)]));
         if self.setup.completes_at_call() {
             self.turn_complete(None, 0, 0);
+        } else if !waits {
+            self.speech = Some(Speech::of_words(FILLER, pace));
         }
+    }
+
+    fn is_background(&self, tool: &str) -> bool {
+        let declared = declarations(&self.setup.tools).find(|it| it["name"] == tool);
+        let behavior = declared.map_or(&Value::Null, |it| &it["behavior"]);
+        self.setup.generation.is_background(behavior)
     }
 
     fn complete(&mut self, end: &End, grounding: Option<Value>) {
@@ -450,6 +621,15 @@ impl Session {
             self.send(json!({"serverContent": {"groundingMetadata": grounding}}));
         }
         self.turn_over(&speech, reason);
+        if let Some(answer) = self.background.answer.take() {
+            self.speech = Some(answer);
+            return;
+        }
+        if !self.background.results.is_empty() {
+            // They were checked when they came.
+            drop(self.answer_results());
+            return;
+        }
         if let Some(next) = self.waiting.pop_front() {
             self.contents.push(next);
             // It was checked when it was queued after a valid conversation, and nothing else was added.
@@ -460,6 +640,7 @@ impl Session {
     /// The user's speech or text interrupts the model.
     fn interrupt(&mut self) {
         if let Some(speech) = self.speech.take() {
+            self.background.answer = None;
             self.send(json!({"serverContent": {"interrupted": true}}));
             self.turn_over(&speech, None);
         }
@@ -488,8 +669,8 @@ impl Session {
 
     fn turn_over(&mut self, speech: &Speech, reason: Option<&str>) {
         if !speech.said.is_empty() {
-            self.contents
-                .push(json!({"role": "model", "parts": [{"text": speech.said}]}).into());
+            let said = json!({"role": "model", "parts": [{"text": speech.said}]});
+            self.add_content(said.into());
         }
         let words = speech.said.split_whitespace().count() as u64;
         let sound = speech.sound().as_millis() as u64 * TOKENS_PER_SECOND / 1_000;
@@ -507,6 +688,13 @@ impl Session {
         if let Some(reason) = reason {
             content["turnCompleteReason"] = json!(reason);
         }
+        if self.setup.generation >= Generation::Third {
+            let status = match self.background.is_idle() {
+                true => "IDLE",
+                false => "IN_PROGRESS",
+            };
+            content["interactionStatus"] = json!(status);
+        }
         self.send(json!({"serverContent": content, "usageMetadata": {
             "promptTokenCount": prompt,
             "responseTokenCount": response,
@@ -518,7 +706,7 @@ impl Session {
 
     /// A conversation can be resumed only if no call is open.
     fn give_handle(&mut self) {
-        if self.setup.resumption && self.open.is_empty() {
+        if self.setup.resumption && self.open.is_empty() && self.background.is_idle() {
             let handle = self.scripted.handles.give(&self.contents);
             self.send(json!({"sessionResumptionUpdate": {"newHandle": handle, "resumable": true}}));
         }

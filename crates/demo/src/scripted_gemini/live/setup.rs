@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::super::error::ApiError;
 use super::super::models;
+use super::generation::Generation;
 
 /// Google's codes for closing a connection: the message was invalid, or what it asks for is not available.
 pub(super) const INVALID: u16 = 1007;
@@ -19,7 +20,7 @@ pub(super) struct Refusal {
 
 #[derive(Debug)]
 pub(super) struct Setup {
-    pub(super) model: String,
+    pub(super) generation: Generation,
     /// Whether answers are spoken; otherwise they are text.
     pub(super) speaks: bool,
     pub(super) tools: Value,
@@ -33,8 +34,8 @@ pub(super) struct Setup {
     /// Whether the client wants handles.
     pub(super) resumption: bool,
     pub(super) handle: Option<String>,
-    /// Whether contents are history, to be known but not answered, until a turn is complete. Models before Gemini 3
-    /// answer them anyway.
+    /// Whether contents are history, to be known but not answered, until a turn is complete. The second generation
+    /// answers them anyway.
     pub(super) begins_with_history: bool,
 }
 
@@ -81,23 +82,8 @@ impl Setup {
                 "Cannot extract voices from a non-audio request.",
             ));
         }
-        let thinking = &setup["generationConfig"]["thinkingConfig"];
-        let levels = ["thinkingLevel", "thinkingBudget"]
-            .iter()
-            .filter(|field| !thinking[**field].is_null())
-            .count();
-        let wanted = usize::from(model.contains("-extended-thinking"));
-        if levels != wanted {
-            return Err(Refusal::new(
-                INVALID,
-                match wanted {
-                    0 => "Thinking config is not supported by this model.",
-                    _ => {
-                        "Exactly one of thinking_level and thinking_budget must be set for this model."
-                    }
-                },
-            ));
-        }
+        let generation = Generation::of(&model);
+        generation.check(setup)?;
         let realtime = &setup["realtimeInputConfig"];
         let detection = &realtime["automaticActivityDetection"];
         Ok(Self {
@@ -115,14 +101,14 @@ impl Setup {
             handle: setup["sessionResumption"]["handle"]
                 .as_str()
                 .map(str::to_owned),
-            begins_with_history: model.starts_with("gemini-3")
+            begins_with_history: generation != Generation::Second
                 && setup["historyConfig"]["initialHistoryInClientContent"] == true,
-            model,
+            generation,
         })
     }
 
-    /// Models before Gemini 3 report a complete turn as soon as they have made a call.
+    /// Whether a complete turn is reported as soon as a call has been made.
     pub(super) fn completes_at_call(&self) -> bool {
-        !self.model.starts_with("gemini-3")
+        self.generation == Generation::Second
     }
 }

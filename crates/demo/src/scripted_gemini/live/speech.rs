@@ -64,6 +64,15 @@ impl Speech {
         }
     }
 
+    /// Only these words.
+    pub(super) fn of_words(words: &str, pace: Duration) -> Self {
+        let answer = Answer {
+            pieces: vec![Piece::Text(words.to_owned())],
+            ..Answer::default()
+        };
+        Self::new(answer, pace)
+    }
+
     /// A turn is complete only when it has been heard: until then it can be interrupted. Without a pace, it does not
     /// wait.
     pub(super) fn pause(&self) -> Duration {
