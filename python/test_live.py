@@ -39,12 +39,14 @@ async def client(gemini):
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trust.check_hostname = False
     trust.verify_mode = ssl.CERT_NONE
-    yield genai.Client(
+    client = genai.Client(
         api_key="x",
         http_options=types.HttpOptions(
             base_url=f"https://127.0.0.1:{port}", async_client_args={"ssl": trust}
         ),
     )
+    yield client
+    await client.aio.aclose()
     relay.close()
 
 

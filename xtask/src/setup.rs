@@ -5,13 +5,14 @@ use std::process::Command;
 
 use crate::process::{self, Log};
 use crate::report::Verdict;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, python_of};
 
 /// Something that a check needs and a machine may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
     Node,
     Python,
+    NewestClient,
     Chromium,
     Espeak,
     Proxies,
@@ -21,6 +22,7 @@ pub(crate) enum Need {
 pub(crate) const NEEDS: &[Need] = &[
     Need::Node,
     Need::Python,
+    Need::NewestClient,
     Need::Chromium,
     Need::Espeak,
     Need::Proxies,
@@ -56,6 +58,7 @@ impl Need {
         match self {
             Self::Node => "node",
             Self::Python => "python",
+            Self::NewestClient => "newest-client",
             Self::Chromium => "chromium",
             Self::Espeak => "espeak",
             Self::Proxies => "nginx",
@@ -66,6 +69,7 @@ impl Need {
         match self {
             Self::Node => "set up Node.js and the AI SDK packages",
             Self::Python => "set up a Python environment with Google's packages",
+            Self::NewestClient => "set up a Python environment with Google's newest client",
             Self::Chromium => "set up Chromium for the browser tests",
             Self::Espeak => "set up espeak-ng, which speaks in the tests of audio",
             Self::Proxies => "set up nginx and Caddy, which the bridge is put behind",
@@ -92,7 +96,11 @@ impl Machine {
     pub(crate) fn set_up(&mut self, need: Need, workspace: &Workspace, log: &mut Log) -> Verdict {
         let outcome = match need {
             Need::Node => self.node(workspace, log),
-            Need::Python => self.python(workspace, log),
+            Need::Python => self.python(workspace, &workspace.venv(), "requirements.txt", log),
+            Need::NewestClient => {
+                let venv = workspace.newest_client_venv();
+                self.python(workspace, &venv, "requirements-newest-client.txt", log)
+            }
             Need::Chromium => self.chromium(log),
             Need::Espeak => self.espeak(log),
             Need::Proxies => self.proxies(log),
@@ -126,17 +134,24 @@ impl Machine {
         Ok(format!("node {node}, packages {packages}"))
     }
 
-    fn python(&mut self, workspace: &Workspace, log: &mut Log) -> Result<String, Lack> {
-        let requirements = workspace.root.join("python/requirements.txt");
+    /// Makes a virtual environment with the packages of a file in `python/`.
+    fn python(
+        &mut self,
+        workspace: &Workspace,
+        venv: &Path,
+        requirements: &str,
+        log: &mut Log,
+    ) -> Result<String, Lack> {
+        let requirements = workspace.root.join("python").join(requirements);
         let wanted = read(&requirements)?;
-        let stamp = workspace.venv().join("requirements.stamp");
-        let inside = workspace.python().to_string_lossy().into_owned();
+        let stamp = venv.join("requirements.stamp");
+        let inside = python_of(venv).to_string_lossy().into_owned();
         if is_stamped(&stamp, &wanted)
             && let Some(version) = python_version(&inside)
         {
             return Ok(format!("python {version}, packages in place"));
         }
-        self.make_venv(workspace, log)?;
+        self.make_venv(workspace, venv, log)?;
         let mut pip = Command::new(&inside);
         pip.args(["-m", "pip", "install", "--disable-pip-version-check"])
             .args(["--no-input", "--requirement"])
@@ -149,7 +164,7 @@ impl Machine {
 
     /// Creates the virtual environment again: by Python's own module, by `virtualenv`, or after installing what
     /// Debian's Python leaves out.
-    fn make_venv(&mut self, workspace: &Workspace, log: &mut Log) -> Result<(), Lack> {
+    fn make_venv(&mut self, workspace: &Workspace, venv: &Path, log: &mut Log) -> Result<(), Lack> {
         if python_version("python3").is_none() {
             self.install(&["python3", "python3-venv"], "Python 3", log)?;
         }
@@ -160,16 +175,15 @@ impl Machine {
                 "python {version} is too old: install Python {MIN_PYTHON} or newer"
             )));
         }
-        let venv = workspace.venv();
-        if run_venv(&venv, log).is_ok() {
+        if run_venv(venv, log).is_ok() {
             return Ok(());
         }
         log.note("python3 lacks its venv module: trying virtualenv");
-        if run_virtualenv(workspace, log).is_ok() {
+        if run_virtualenv(workspace, venv, log).is_ok() {
             return Ok(());
         }
         self.install(&["python3-venv"], "Python's venv module", log)?;
-        run_venv(&venv, log).map_err(Lack::Broken)
+        run_venv(venv, log).map_err(Lack::Broken)
     }
 
     fn chromium(&mut self, log: &mut Log) -> Result<String, Lack> {
@@ -276,7 +290,7 @@ fn run_venv(venv: &Path, log: &mut Log) -> Result<(), String> {
     log.run(command.args(["-m", "venv", "--clear"]).arg(venv))
 }
 
-fn run_virtualenv(workspace: &Workspace, log: &mut Log) -> Result<(), String> {
+fn run_virtualenv(workspace: &Workspace, venv: &Path, log: &mut Log) -> Result<(), String> {
     let tool = workspace.target.join("virtualenv");
     let mut pip = Command::new("python3");
     pip.args(["-m", "pip", "install", "--disable-pip-version-check"])
@@ -287,7 +301,7 @@ fn run_virtualenv(workspace: &Workspace, log: &mut Log) -> Result<(), String> {
     let mut virtualenv = Command::new("python3");
     virtualenv
         .args(["-m", "virtualenv", "--clear"])
-        .arg(workspace.venv())
+        .arg(venv)
         .env("PYTHONPATH", &tool);
     log.run(&mut virtualenv)
 }

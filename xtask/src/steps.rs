@@ -312,6 +312,21 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Report,
     },
     Check {
+        name: "newest-genai",
+        what: "Google's newest client works against the scripted Gemini, too",
+        needs: &[Need::NewestClient],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &[
+                "pytest-newest-client",
+                "python/test_gemini.py",
+                "python/test_live.py",
+            ],
+        ],
+        tally: Tally::Report,
+    },
+    Check {
         name: "adk-live",
         what: "voice conversations with a real ADK server, whose model is the scripted Gemini",
         needs: &[Need::Python],
@@ -403,7 +418,8 @@ fn command(words: &[&str], report: &Path, workspace: &Workspace) -> Command {
         "cargo" => process::cargo(),
         "npm" => process::script("npm"),
         "node-test" => node_test(report, workspace),
-        "pytest" => pytest(report, workspace),
+        "pytest" => pytest(&workspace.python(), report, workspace),
+        "pytest-newest-client" => pytest(&workspace.newest_client_python(), report, workspace),
         other => Command::new(fill(other, workspace)),
     };
     command
@@ -432,8 +448,8 @@ fn node_test(report: &Path, workspace: &Workspace) -> Command {
     command
 }
 
-fn pytest(report: &Path, workspace: &Workspace) -> Command {
-    let mut command = Command::new(short(&workspace.python(), workspace));
+fn pytest(python: &Path, report: &Path, workspace: &Workspace) -> Command {
+    let mut command = Command::new(short(python, workspace));
     command
         .args(["-m", "pytest"])
         .arg(format!("--junit-xml={}", short(report, workspace)))

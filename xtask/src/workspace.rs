@@ -34,6 +34,16 @@ impl Workspace {
         self.target.join("venv")
     }
 
+    /// The interpreter of the virtual environment with Google's newest client.
+    pub(crate) fn newest_client_python(&self) -> PathBuf {
+        python_of(&self.newest_client_venv())
+    }
+
+    /// The virtual environment with Google's newest client, which Google's agent kit does not take yet.
+    pub(crate) fn newest_client_venv(&self) -> PathBuf {
+        self.target.join("venv-newest-client")
+    }
+
     /// What the test runner of the named step reports.
     pub(crate) fn report(&self, step: &str) -> PathBuf {
         self.target.join("xtask").join(format!("{step}.xml"))
@@ -45,7 +55,8 @@ impl Workspace {
     }
 }
 
-fn python_of(venv: &Path) -> PathBuf {
+/// The interpreter of a virtual environment.
+pub(crate) fn python_of(venv: &Path) -> PathBuf {
     if cfg!(windows) {
         venv.join("Scripts").join("python.exe")
     } else {
