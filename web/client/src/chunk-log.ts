@@ -5,7 +5,7 @@
  * connection reported in addition. A playback answers the n-th request with what the n-th request was answered with.
  *
  * Logs of adk-stream-protocol are read too. They hold chunks without their requests: a `[DONE]` ends an answer, or the
- * `start` of the next one.
+ * `start` of the next one, or, where a question was asked, the end of its step: there its front end stops reading.
  */
 
 import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
@@ -145,34 +145,43 @@ class ForeignAnswers {
   /** Where the log was taken. A chunk that was logged in several places counts in the first of them. */
   #location: string | undefined;
   #request = 0;
-  #isOpen = false;
+  #answer: 'none' | 'open' | 'asked' | 'waiting' = 'none';
 
   take({ location, timestamp, chunk: logged }: ForeignEntry): ChunkLogEntry[] {
     const chunk = foreignChunk(logged);
     if (chunk === undefined || location !== (this.#location ?? location)) return [];
     // What a connection says outside of answers.
-    if (!this.#isOpen && chunk !== DONE && chunk.type.startsWith('data-')) return [];
+    if (chunk !== DONE && this.#answer === 'none' && chunk.type.startsWith('data-')) return [];
     if (this.#location === undefined) {
       this.#location = location;
       this.#began = timestamp;
     }
     const at = timestamp - this.#began;
     if (chunk === DONE) return this.#end(at);
-    const ended = chunk.type === 'start' ? this.#end(at) : [];
+    const goesOn = this.#answer === 'waiting' && !['finish', 'message-metadata'].includes(chunk.type);
+    const ended = chunk.type === 'start' || goesOn ? this.#end(at) : [];
     const begun: ChunkLogEntry = { at, request: this.#request, kind: 'send', trigger: 'submit-message', messages: [] };
-    const entries: ChunkLogEntry[] = this.#isOpen ? [] : [begun];
-    this.#isOpen = true;
+    const entries: ChunkLogEntry[] = this.#answer === 'none' ? [begun] : [];
+    if (this.#answer === 'none') this.#answer = 'open';
+    if (chunk.type === 'tool-approval-request') this.#answer = 'asked';
+    if (chunk.type === 'finish-step' && this.#answer === 'asked') this.#answer = 'waiting';
     return [...ended, ...entries, { at, request: this.#request, kind: 'chunk', chunk }];
   }
 
   #end(at: number): ChunkLogEntry[] {
-    if (!this.#isOpen) return [];
-    this.#isOpen = false;
+    if (this.#answer === 'none') return [];
+    this.#answer = 'none';
     return [{ at, request: this.#request++, kind: 'end' }];
   }
 }
 
 const DONE = '[DONE]';
+
+/** What a socket carries besides chunks, in both directions. */
+const FRAMES = [
+  ...['message', 'tool_result', 'audio_control', 'audio_chunk', 'video_frame', 'interrupt', 'ping'],
+  ...['pong', 'turn-start', 'turn-end', 'interrupted', 'modality', 'reconnect'],
+];
 
 /** What an entry holds; nothing for what no front end was sent, such as an event as Python prints it. */
 function foreignChunk(logged: unknown): UIMessageChunk | typeof DONE | undefined {
@@ -181,8 +190,8 @@ function foreignChunk(logged: unknown): UIMessageChunk | typeof DONE | undefined
     if (text === DONE) return DONE;
     return text.startsWith('{') ? foreignChunk(JSON.parse(text)) : undefined;
   }
-  const isChunk = typeof logged === 'object' && logged !== null && 'type' in logged && typeof logged.type === 'string';
-  return isChunk ? (logged as UIMessageChunk) : undefined;
+  const isTyped = typeof logged === 'object' && logged !== null && 'type' in logged && typeof logged.type === 'string';
+  return isTyped && !FRAMES.includes(logged.type as string) ? (logged as UIMessageChunk) : undefined;
 }
 
 /** A transport that answers as a recorded one was answered, request by request. */

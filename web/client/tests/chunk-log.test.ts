@@ -60,6 +60,29 @@ it('keeps errors, and has no answer to what was never asked', async () => {
   expect(again.error?.message).toBe('the recording has no more requests');
 });
 
+it.each([
+  ['its stream goes on after the answer', []],
+  ['its stream ends with the question', [{ type: 'finish', finishReason: 'tool-calls' }, '[DONE]', { type: 'start', messageId: 'a' }]],
+])('a question in a log of adk-stream-protocol is asked: %s', async (_, between) => {
+  const call = { toolCallId: 'c', toolName: 'pay', input: {} };
+  const log = foreign('frontend-sse-event', [
+    { type: 'start', messageId: 'a' },
+    { type: 'tool-input-available', ...call },
+    { type: 'tool-approval-request', approvalId: 'q', toolCallId: 'c' },
+    { type: 'finish-step' },
+    ...between,
+    { type: 'tool-output-available', toolCallId: 'c', output: 'paid' },
+    { type: 'finish', finishReason: 'stop' },
+    '[DONE]',
+  ]);
+  const chat = new Chat({ transport: playChunkLog(log), sendAutomaticallyWhen });
+  await chat.sendMessage({ text: 'pay' });
+  expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ state: 'approval-requested' });
+  await chat.addToolApprovalResponse({ id: 'q', approved: true });
+  await vi.waitFor(() => expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ state: 'output-available', output: 'paid' }), WAIT_LIMIT_MS);
+  await ready(chat);
+});
+
 it('says which line it cannot read', () => {
   expect(() => parseChunkLog('{"at":0,"request":0,"kind":"resume"}\n\n{"at":')).toThrow('line 3 is not an entry of a chunk log');
 });
@@ -86,6 +109,20 @@ it.each([
     foreign('backend-adk-event', ["Event(id='1')"]) +
       foreign('frontend-ws-chunk', [{ type: 'data-chat', data: { id: 'c' } }, ...said('a', 'one'), '[DONE]', ...said('b', 'two'), '[DONE]']) +
       foreign('frontend-useChat-chunk', said('a', 'one')),
+  ],
+  [
+    'both directions of a socket',
+    foreign('frontend-ws-chunk', [
+      '{"type":"message","messages":[]}',
+      { type: 'turn-start', turn: 0 },
+      ...said('a', 'one'),
+      '[DONE]',
+      '{"type":"ping","timestamp":1}',
+      '{"type":"pong","timestamp":1}',
+      '{"type":"message","messages":[]}',
+      ...said('b', 'two'),
+      '[DONE]',
+    ]),
   ],
 ])('plays logs of adk-stream-protocol: %s', async (_, log) => {
   const chat = new Chat({ transport: playChunkLog(log), onError: () => {} });

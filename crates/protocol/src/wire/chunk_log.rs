@@ -4,8 +4,9 @@
 //! {"timestamp": …, "session_id": …, "mode": …, "location": …, "direction": …, "sequence_number": …, "chunk": …}
 //! ```
 //!
-//! `chunk` is a chunk as an object, as the text of an SSE event, or the word `[DONE]`. Its backend logs ADK events as
-//! Python prints them, which nothing else can read.
+//! `chunk` is a chunk as an object, as the text of an SSE event, or the word `[DONE]`. What a front end sends, and what its
+//! socket carries besides chunks, is logged in the same form. Its backend logs ADK events as Python prints them, which
+//! nothing else can read.
 
 use std::borrow::Cow;
 
@@ -27,6 +28,24 @@ pub enum LogEntry<'a> {
     Other,
 }
 
+/// The types of what a socket carries besides chunks, in both directions. `direction` does not tell them apart: some logs
+/// call what a front end received `out`.
+const FRAMES: &[&str] = &[
+    "message",
+    "tool_result",
+    "audio_control",
+    "audio_chunk",
+    "video_frame",
+    "interrupt",
+    "ping",
+    "pong",
+    "turn-start",
+    "turn-end",
+    "interrupted",
+    "modality",
+    "reconnect",
+];
+
 /// Reads the lines of one log. A chunk that was logged in several places counts in the first of them.
 #[derive(Debug, Default)]
 pub struct LogReader {
@@ -43,6 +62,10 @@ impl LogReader {
                 LogEntry::Chunk(Cow::Borrowed(chunk.get()))
             }
             (_, chunk) => text_of(chunk).map_or(LogEntry::Other, of_text),
+        };
+        let entry = match entry {
+            LogEntry::Chunk(chunk) if is_frame(&chunk) => LogEntry::Other,
+            entry => entry,
         };
         if entry == LogEntry::Other {
             return Some(entry);
@@ -62,6 +85,15 @@ struct LoggedLine<'a> {
     location: Cow<'a, str>,
     #[serde(borrow)]
     chunk: &'a RawValue,
+}
+
+fn is_frame(chunk: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Typed<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: Cow<'a, str>,
+    }
+    serde_json::from_str(chunk).is_ok_and(|Typed { kind }| FRAMES.contains(&&*kind))
 }
 
 fn of_text(text: Cow<'_, str>) -> LogEntry<'_> {
@@ -115,6 +147,22 @@ mod tests {
             ),
             (
                 json!({"location": "frontend-ws-chunk", "chunk": 1}),
+                Some(LogEntry::Other),
+            ),
+            (
+                json!({"location": "frontend-ws-chunk", "direction": "in", "chunk": {"type": "pong", "timestamp": 1}}),
+                Some(LogEntry::Other),
+            ),
+            (
+                json!({"location": "frontend-ws-chunk", "direction": "out", "chunk": {"type": "message", "messages": []}}),
+                Some(LogEntry::Other),
+            ),
+            (
+                json!({"location": "frontend-sse-event", "direction": "out", "chunk": chunk}),
+                is_chunk(),
+            ),
+            (
+                json!({"location": "backend-ws-event", "direction": "in", "chunk": {"type": "ping"}}),
                 Some(LogEntry::Other),
             ),
             (json!({"chunk": "hello"}), None),
