@@ -2,4 +2,4 @@ import type { UIMessage } from 'ai';
 
 type Predicate = (state: { messages: UIMessage[] }) => boolean;
 
-export const PREDICATES: Record<'first' | 'later', () => Predicate>;
+export const PREDICATES: Record<'early' | 'first' | 'later', () => Predicate>;

@@ -7,15 +7,20 @@ const CLIENT_TOOLS = ['change_bgm', 'get_location', 'pick_color'];
 const toolsOf = (message) => (message?.role === 'assistant' ? message.parts : []).filter(({ type }) => type.startsWith('tool-'));
 const hasText = (message) => message?.parts.some(({ type }) => type === 'text') ?? false;
 
+/** Text, answered, pending, error, output, else send: in this order. */
+const ordered = (isQuestion) => ({ messages }) => {
+  const message = messages.at(-1);
+  const tools = toolsOf(message);
+  const isAsked = (state) => tools.some((tool) => isQuestion(tool) && tool.state === state);
+  if (hasText(message) || !isAsked('approval-responded')) return false;
+  return !isAsked('approval-requested') && !tools.some(({ state }) => state === 'output-error');
+};
+
 export const PREDICATES = {
-  /** Text, answered, pending, error, output, else send: in this order. */
-  first: () => ({ messages }) => {
-    const message = messages.at(-1);
-    const tools = toolsOf(message);
-    const has = (state) => tools.some((tool) => tool.state === state);
-    if (hasText(message) || !has('approval-responded')) return false;
-    return !has('approval-requested') && !has('output-error');
-  },
+  /** Until December 2025: an approval is a call of its own. */
+  early: () => ordered(({ type }) => type === 'tool-adk_request_confirmation'),
+  /** The same checks, with the approval on the call. */
+  first: () => ordered(() => true),
   /** The later one ignores text while a question is open or answered, waits for its own tools, and sends nothing twice. */
   later: () => {
     const sent = new Set();

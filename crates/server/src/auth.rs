@@ -25,7 +25,7 @@ pub use source::{SourceError, SourcePolicy, is_forwarded};
 pub use wrong_keys::WrongKeys;
 pub(crate) use wrong_keys::network_of;
 
-use crate::config::{ADK_STREAM_PROTOCOL, Config};
+use crate::config::Config;
 
 /// Recognises the user of a request.
 ///
@@ -81,9 +81,9 @@ pub fn configured(config: &Config) -> Arc<dyn Authenticator> {
     if !auth.api_keys.is_empty() {
         let keys = auth.api_keys.iter().map(|key| (&key.key, &key.user));
         let keys = ApiKeys::new(keys);
-        ways.push(Arc::new(match config.server.serves(ADK_STREAM_PROTOCOL) {
-            true => keys.with_header(HeaderName::from_static("x-api-key")),
-            false => keys,
+        ways.push(Arc::new(match config.server.original_dialect() {
+            Some(_) => keys.with_header(HeaderName::from_static("x-api-key")),
+            None => keys,
         }));
     }
     match ways.is_empty() {

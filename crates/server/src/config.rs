@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use adk_bridge_protocol::dialect::Dialect;
 use figment::Figment;
 use figment::error::Kind;
 use figment::providers::{Env, Format as _, Serialized, Toml};
@@ -317,10 +318,17 @@ impl Agent {
 /// The system whose front end can be served with nothing changed but its backend's address.
 pub const ADK_STREAM_PROTOCOL: &str = "adk-stream-protocol";
 
+/// The same for its versions before 28 December 2025, which look for approvals in calls of their own.
+pub const EARLY_ADK_STREAM_PROTOCOL: &str = "adk-stream-protocol:adk";
+
 impl Server {
-    /// Whether the front end of this system is served.
-    pub fn serves(&self, system: &str) -> bool {
-        self.compat.iter().any(|listed| listed == system)
+    /// The dialect of the front end of adk-stream-protocol, if it is served.
+    pub fn original_dialect(&self) -> Option<Dialect> {
+        self.compat.iter().find_map(|listed| match listed.as_str() {
+            ADK_STREAM_PROTOCOL => Some(Dialect::Held),
+            EARLY_ADK_STREAM_PROTOCOL => Some(Dialect::Adk),
+            _ => None,
+        })
     }
 
     /// The largest JSON that is accepted. Reading it costs several times its size, so it may be smaller than a file.

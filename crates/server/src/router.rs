@@ -7,7 +7,6 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use tower::ServiceBuilder;
 
-use crate::config::ADK_STREAM_PROTOCOL;
 use crate::telemetry::RequestLine;
 use crate::transport::access::Privacy;
 use crate::transport::error_body::ErrorForm;
@@ -32,11 +31,11 @@ pub fn router(app: App) -> Router {
         ))
         .option_layer(cors);
 
-    let compat = match app.config().server.serves(ADK_STREAM_PROTOCOL) {
-        true => Router::new()
+    let compat = match app.config().server.original_dialect() {
+        Some(_) => Router::new()
             .route("/stream", post(adk_stream_protocol::stream))
             .route("/clear-sessions", post(adk_stream_protocol::clear_sessions)),
-        false => Router::new(),
+        None => Router::new(),
     };
 
     let api = Router::new()

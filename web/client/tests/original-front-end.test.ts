@@ -139,6 +139,49 @@ describe.each(MODES)('$mode, its $predicate predicate', (options) => {
   });
 });
 
+describe.each(['sse', 'bidi'] as const)('its versions before 28 December 2025, %s', (mode) => {
+  let early: Server;
+  beforeAll(async () => {
+    early = await startServer('', undefined, { ADK_BRIDGE__SERVER__COMPAT: 'adk-stream-protocol:adk' });
+  });
+  afterAll(() => early.stop());
+
+  const asks = ({ tools }: OriginalFrontEnd) => tools.filter(({ state }) => state === 'approval-requested').map(({ type }) => type);
+  const ASKED = 'tool-adk_request_confirmation';
+
+  it('text', async () => {
+    const page = open({ mode, server: early, predicate: 'early' });
+    await page.say('say good morning');
+    expect([page.text, page.requests]).toEqual(['good morning', 1]);
+  });
+
+  it.each([true, false])('an approval (%s)', async (approved) => {
+    const page = open({ mode, server: early, predicate: 'early' });
+    await page.say(PAY);
+    expect(asks(page)).toEqual([ASKED]);
+    await page.answer(approved);
+    expect(page.text).toMatch(approved ? /Paid 50/ : /declined/);
+    expect(page.requests).toBe(2);
+  });
+
+  it('two at once, then two in sequence', async () => {
+    const page = open({ mode, server: early, predicate: 'early' });
+    await page.say(`${PAY} && ${PAY_TOO}`);
+    expect(asks(page)).toEqual([ASKED, ASKED]);
+    await page.answer(true);
+    expect(page.requests, 'not before all are answered').toBe(1);
+    await page.answer(false);
+    expect(page.text).not.toBe('');
+    expect(page.requests).toBe(2);
+    await page.say(`${SEARCH} then say found them then ${PAY}`);
+    await page.answer(true);
+    expect(page.text).toBe('');
+    await page.answer(true);
+    expect(page.text).toMatch(/Paid 50/);
+    expect(page.requests).toBe(5);
+  });
+});
+
 // The first predicate sends an output only next to an answered confirmation, which is a call of its own in dialect `adk`.
 it.each(['sse', 'bidi'] as const)('%s: a tool of its own, with its output after the approval', async (mode) => {
   const page = open({ mode, predicate: 'later' });
@@ -197,12 +240,17 @@ it('a picture is taken over with the history', async () => {
 
 describe('a question is answered on another connection', () => {
   it.each([
-    ['asked over HTTP', 'sse'],
-    ['asked on a socket that was lost', 'bidi'],
-  ] as const)('%s', async (_, mode) => {
+    ['asked over HTTP, answered on a socket', 'sse', 'bidi'],
+    ['asked on a socket that was lost', 'bidi', 'bidi'],
+    ['asked on a socket, answered over HTTP', 'bidi', 'sse'],
+    ['asked on a socket, answered over HTTP in a chat that exists', 'bidi', 'known'],
+  ] as const)('%s', async (_, mode, then) => {
     const page = open({ mode });
     await page.say(PAY);
-    const other = open({ mode: 'bidi', messages: structuredClone(page.chat.messages) as UIMessage[] });
+    const id = `switched-${mode}-${then}`;
+    if (then === 'known') await open({ mode: 'sse', id }).say('say before');
+    const messages = structuredClone(page.chat.messages) as UIMessage[];
+    const other = open({ mode: then === 'bidi' ? 'bidi' : 'sse', id, messages });
     page.close();
     await other.answer(true);
     expect(other.text).toMatch(/Paid 50/);
@@ -221,6 +269,32 @@ it('a refusal ends the stream that its message opened', async () => {
   await again.chat.addToolApprovalResponse({ id: question?.approval?.id ?? '', approved: true });
   await vi.waitFor(() => expect(again.chat.status).toBe('error'), WAIT_LIMIT_MS);
   expect(again.chat.error?.message).not.toBe('');
+});
+
+it('a message that cannot be read ends the stream that it opened', async () => {
+  const page = open({ mode: 'bidi' });
+  await page.say('say one');
+  // More values than a request may have.
+  const output = Array.from({ length: 200_000 }, () => 1);
+  const part = { type: 'tool-get_weather', toolCallId: 'c', state: 'output-available', input: {}, output } as never;
+  page.chat.messages = [...page.chat.messages, { id: 'long', role: 'assistant', parts: [part, { type: 'text', text: 'so' }] }];
+  void page.chat.sendMessage({ text: 'say two' });
+  await vi.waitFor(() => expect(page.chat.status).toBe('error'), WAIT_LIMIT_MS);
+  expect(page.chat.error?.message).toMatch(/values/);
+});
+
+it('a page that was loaded again begins another conversation, whatever its last one was not seen to the end', async () => {
+  const ask = async (text: string) => {
+    const body = JSON.stringify({ id: 'used-again', messages: [{ id: text, role: 'user', parts: [{ type: 'text', text }] }] });
+    // A connection of its own: what the last one has delivered is not known to it.
+    const headers = { 'content-type': 'application/json', connection: 'close' };
+    const response = await fetch(`${server.url}/stream`, { method: 'POST', headers, body });
+    return response.text();
+  };
+  await ask('say my pin is 1234');
+  await ask('say hello');
+  const messages = await server.messages('used-again');
+  expect(messages.map(textOf)).toEqual(['say hello', 'hello']);
 });
 
 describe.each(['flat', 'nested'] as const)('push-to-talk with %s frames', (payload) => {

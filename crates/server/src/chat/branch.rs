@@ -150,9 +150,17 @@ pub(super) fn shown_at_answer(
 }
 
 /// The same for a request that lists everything that its client shows: only listed messages stay, and those that no
-/// client has had, with what they answer.
-pub(super) fn shown_of_all(rows: &[Row<'_>], listed: &[ListedMessage<'_>]) -> Option<Vec<u64>> {
+/// client has had, with what they answer. `may_be_new`: a list without a known message belongs to another conversation, in
+/// which nothing stays.
+pub(super) fn shown_of_all(
+    rows: &[Row<'_>],
+    listed: &[ListedMessage<'_>],
+    may_be_new: bool,
+) -> Option<Vec<u64>> {
     let (mut shown, _) = choose(rows, listed, u64::MAX);
+    if shown.is_empty() && may_be_new {
+        return changed(rows, shown);
+    }
     let mut question = Vec::new();
     for row in rows.iter().filter(|row| row.is_shown()) {
         if row.role == Role::User {

@@ -181,7 +181,10 @@ impl Conversation {
         let followed = match (self.known, &cut) {
             (false, _) => None,
             (true, None) if request.list == MessageList::Whole => {
-                ours.follow_whole(&request.messages).await?
+                ours.follow_whole(&request.messages, false).await?
+            }
+            (true, None) if request.list == MessageList::WholeOrNew => {
+                ours.follow_whole(&request.messages, true).await?
             }
             (true, cut) => ours.follow(&request.messages, cut.as_ref()).await?,
         };
@@ -363,10 +366,11 @@ impl ServerHistory<'_> {
     }
 
     /// The history of a request whose messages are everything that its client shows: what it does not list is cut, and
-    /// what the chat does not know is taken over.
+    /// what the chat does not know is taken over. `may_be_new`: it may begin another conversation in this chat.
     async fn follow_whole(
         &self,
         theirs: &[Message],
+        may_be_new: bool,
     ) -> Result<Option<RequestedHistory>, StoreError> {
         let Some((last, earlier)) = theirs.split_last() else {
             return Ok(None);
@@ -383,7 +387,7 @@ impl ServerHistory<'_> {
         let unknown = earlier.iter().filter(|theirs| !known.contains(&theirs.id));
         let taken_over: Vec<Message> = unknown.filter_map(taken_over).collect();
         let listed = self.listed(&outline, earlier).await?;
-        let places = shown_of_all(&self.rows(&outline), &listed);
+        let places = shown_of_all(&self.rows(&outline), &listed, may_be_new);
         let Some(places) = places.or_else(|| {
             let shown = outline.iter().filter(|placed| placed.is_shown());
             (!taken_over.is_empty()).then(|| shown.map(|placed| placed.place).collect())

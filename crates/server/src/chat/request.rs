@@ -29,8 +29,8 @@ pub(super) const MAX_DEPTH: usize = 127;
 #[derive(Debug)]
 pub struct ChatRequest {
     pub chat_id: ChatId,
-    /// Whether the client named the chat; otherwise the id is new.
-    pub is_named: bool,
+    /// Whether an answer in it is for the chat that asked, and not for that of the request.
+    pub finds_chat: bool,
     pub messages: Vec<Message>,
     pub dialect: Dialect,
     pub sdk: Sdk,
@@ -67,6 +67,8 @@ pub enum MessageList {
     Recent,
     /// Everything that the client shows: it may have begun the conversation in another chat.
     Whole,
+    /// The same. If nothing of it is known, the client begins another conversation in a chat whose id it uses again.
+    WholeOrNew,
 }
 
 /// The raw fields of a request. Unknown ones are ignored: clients add new ones with every version.
@@ -95,7 +97,8 @@ impl ChatRequest {
     /// Reads a request whose JSON has been checked.
     pub fn of(asked: &RequestFields<'_>, unnamed: Dialect) -> Result<Self, RequestError> {
         let named = string(asked.id, "id")?;
-        let is_named = named.is_some();
+        // A client that names no chat begins a new one, unless it answers a question of an existing chat.
+        let finds_chat = named.is_none();
         let chat_id = named.unwrap_or_else(|| new_id("chat"));
         check_id("id", &chat_id)?;
         // The trigger adds nothing to the last message: a known one gets a new answer.
@@ -128,7 +131,7 @@ impl ChatRequest {
         messages.iter().try_for_each(check_ids)?;
         Ok(Self {
             chat_id: chat_id.into(),
-            is_named,
+            finds_chat,
             messages,
             dialect: named_dialect(dialect.as_deref(), unnamed)?,
             sdk: sdk_of(asked.sdk.map(shallow).as_ref(), Sdk::default())?,

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use axum::http::Uri;
 
-use super::{ADK_STREAM_PROTOCOL, Agent, Config, ConfigError, SPEECH_BYTES_PER_SECOND};
+use super::{
+    ADK_STREAM_PROTOCOL, Agent, Config, ConfigError, EARLY_ADK_STREAM_PROTOCOL,
+    SPEECH_BYTES_PER_SECOND,
+};
 use crate::agent_list::{MAX_AGENT_ID, is_agent_id};
 use crate::budget::LOADED_COPIES;
 
@@ -55,13 +58,13 @@ impl Config {
                 "write each name as it appears in a URL, such as \"chat.example.org\", without scheme, port or slash",
             );
         }
-        if self
-            .server
-            .compat
-            .iter()
-            .any(|it| it != ADK_STREAM_PROTOCOL)
-        {
-            return bad("server.compat", "only \"adk-stream-protocol\" is known");
+        let known = [ADK_STREAM_PROTOCOL, EARLY_ADK_STREAM_PROTOCOL];
+        let compat = &self.server.compat;
+        if compat.len() > 1 || !compat.iter().all(|it| known.contains(&it.as_str())) {
+            return bad(
+                "server.compat",
+                "list \"adk-stream-protocol\", or \"adk-stream-protocol:adk\" for its versions before 28 December 2025",
+            );
         }
         let public = self.server.public_url.as_deref();
         if public.is_some_and(|url| !is_http(url) || !is_origin(url.trim_end_matches('/'))) {

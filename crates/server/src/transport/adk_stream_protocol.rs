@@ -1,6 +1,8 @@
 //! The endpoints of the front end of adk-stream-protocol, for `server.compat`: other paths for what the bridge does, and
 //! what its requests leave out.
 
+use std::sync::Arc;
+
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::message::{Message, Part, Role};
@@ -17,6 +19,7 @@ use crate::auth::Identity;
 use crate::chat::Chats;
 use crate::chat::error::{ChatError, RequestError};
 use crate::chat::request::{ChatRequest, MessageList};
+use crate::config::Config;
 use crate::files::address::Base;
 
 /// The chat of a user whose front end names none.
@@ -26,10 +29,13 @@ const UNNAMED_CHAT: &str = "adk-stream-protocol";
 pub async fn stream(
     State(chats): State<Chats>,
     State(intake): State<Intake>,
+    State(config): State<Arc<Config>>,
     Identity { user, .. }: Identity,
     base: Base,
     request: Request,
 ) -> Result<Response, AppError> {
+    let dialect = config.server.original_dialect().unwrap_or_default();
+    let parse = move |body: &[u8]| parse(body, dialect);
     answer_post((&chats, &intake), &user, base, request, parse).await
 }
 
@@ -56,21 +62,24 @@ pub async fn clear_sessions(
     ))
 }
 
-fn parse(body: &[u8]) -> Result<ChatRequest, RequestError> {
-    let mut request = ChatRequest::parse(body, Dialect::Held)?;
-    if !request.is_named {
+fn parse(body: &[u8], dialect: Dialect) -> Result<ChatRequest, RequestError> {
+    let mut request = ChatRequest::parse(body, dialect)?;
+    let is_named = !request.finds_chat;
+    if !is_named {
         request.chat_id = UNNAMED_CHAT.into();
-        request.is_named = true;
     }
-    complete(&mut request);
+    // The question may have been asked on its socket, in another chat.
+    request.finds_chat = true;
+    // Its ids do not change when its page is loaded again.
+    complete(&mut request, MessageList::WholeOrNew);
     Ok(request)
 }
 
 /// Adds to a request what this front end means by it.
-pub(super) fn complete(request: &mut ChatRequest) {
+pub(super) fn complete(request: &mut ChatRequest, list: MessageList) {
     // It shows one conversation, whichever way it sends, and under which id.
     if request.list == MessageList::Recent {
-        request.list = MessageList::Whole;
+        request.list = list;
     }
     for message in &mut request.messages {
         read_words(message);

@@ -81,8 +81,7 @@ pub(super) async fn answer_post(
     let mut request = read_body(body, parse).await?;
     request.base = base;
     request.had = had;
-    // A client that names no chat begins a new one, unless it answers a question of an existing chat.
-    if !request.is_named
+    if request.finds_chat
         && let Some(chat_id) = chats.that_waits_for(user, request.last()).await?
     {
         request.chat_id = chat_id;

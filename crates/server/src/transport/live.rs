@@ -50,9 +50,9 @@ use crate::chat::error::ChatError;
 use crate::chat::live::{
     Credit, LiveAsk, LiveClient, LiveCommand, LiveInput, MAX_UNDER_WAY, OUTGOING, Outgoing,
 };
-use crate::chat::request::{ChatRequest, RequestFields, check_id, dialect_of, sdk_of};
+use crate::chat::request::{ChatRequest, MessageList, RequestFields, check_id, dialect_of, sdk_of};
 use crate::chat::{Chats, Command, new_id};
-use crate::config::{self, ADK_STREAM_PROTOCOL, Config};
+use crate::config::{self, Config};
 use crate::connections::WrittenMessages;
 use crate::files::address::Base;
 use crate::parsing;
@@ -82,10 +82,10 @@ pub async fn open(
     base: Base,
     request: Request,
 ) -> Result<Response, AppError> {
-    let is_original = is_original(&config, &request);
-    let dialect = match is_original {
-        true => Dialect::Held,
-        false => dialect_of(params.dialect.as_deref())?,
+    let original = original_dialect(&config, &request);
+    let dialect = match original {
+        Some(dialect) => dialect,
+        None => dialect_of(params.dialect.as_deref())?,
     };
     let sdk = sdk_of(params.sdk.as_ref(), Sdk::default())?;
     if let Some(chat_id) = &params.chat {
@@ -100,7 +100,7 @@ pub async fn open(
             id: Uuid::new_v4(),
             user,
             is_named: named.is_some(),
-            is_original,
+            is_original: original.is_some(),
             chat_id: named.unwrap_or_else(|| new_id("chat").into()),
             dialect,
             sdk,
@@ -113,9 +113,10 @@ pub async fn open(
     upgrades.open(request, ticket, serve).await
 }
 
-/// Whether it is a connection of adk-stream-protocol's front end, which has no query.
-fn is_original(config: &Config, request: &Request) -> bool {
-    config.server.serves(ADK_STREAM_PROTOCOL) && request.uri().query().is_none()
+/// The dialect of a connection of adk-stream-protocol's front end, which has no query.
+fn original_dialect(config: &Config, request: &Request) -> Option<Dialect> {
+    let dialect = config.server.original_dialect();
+    dialect.filter(|_| request.uri().query().is_none())
 }
 
 /// Whose connection it is, and to which chat.
@@ -133,6 +134,13 @@ struct Client {
     agent: Option<String>,
     /// What the URLs of files begin with for it.
     base: Base,
+}
+
+impl Client {
+    /// Whether its front end sees nothing but the stream that its last message opened.
+    fn sees_only_streams(&self) -> bool {
+        self.is_original || self.dialect == Dialect::Held
+    }
 }
 
 async fn serve(
@@ -233,7 +241,7 @@ impl Connection<'_> {
             let _ = tokio::time::timeout(LAST_CHUNKS, Box::pin(self.say_farewell())).await;
         }
         if let SocketEnd::Refused(refusal, _) = &why {
-            let telling = Box::pin(self.refuse(refusal, None));
+            let telling = Box::pin(self.refuse_request(refusal, None, true));
             let _ = tokio::time::timeout(LAST_CHUNKS, telling).await;
         }
         why
@@ -288,11 +296,15 @@ impl Connection<'_> {
                     }
                     self.understand(frame, request_id.as_deref()).await?
                 }
+                // What cannot be read may have been a message.
                 Err(FrameReadError::Refused(error, request_id)) => {
                     let refusal = ControlFrame::refusal(&error, request_id.as_deref());
-                    return self.control(&refusal).await;
+                    self.control(&refusal).await?;
+                    return self.end_awaited(&error.to_string()).await;
                 }
-                Err(FrameReadError::Failed(error)) => return self.refuse(&error, None).await,
+                Err(FrameReadError::Failed(error)) => {
+                    return self.refuse_request(&error, None, true).await;
+                }
             },
             Incoming::Binary(bytes) => match BinaryFrame::parse(&bytes, Sender::Client) {
                 Ok(frame) => Some(LiveAsk::Input(input_of(&frame))),
@@ -358,7 +370,7 @@ impl Connection<'_> {
     ) -> Result<Option<LiveAsk>, SocketEnd> {
         let ask = match frame {
             ClientFrame::Message(message) => {
-                if self.client.dialect == Dialect::Held {
+                if self.client.sees_only_streams() {
                     self.streams.drop_unasked();
                 }
                 match Box::pin(self.request_of(message)).await {
@@ -442,7 +454,7 @@ impl Connection<'_> {
         request.base = self.client.base.clone();
         request.had = self.written.so_far();
         if self.client.is_original {
-            adk_stream_protocol::complete(&mut request);
+            adk_stream_protocol::complete(&mut request, MessageList::Whole);
             self.find_chat(request.last()).await?;
             request.chat_id = self.client.chat_id.clone();
         }
@@ -571,13 +583,20 @@ impl Connection<'_> {
         is_message: bool,
     ) -> Result<(), SocketEnd> {
         self.refuse(error, request_id).await?;
-        let sees_streams = is_message && self.client.dialect == Dialect::Held;
-        if !sees_streams || self.streams.has_asked() {
+        match is_message {
+            true => self.end_awaited(&error.message).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Ends the stream that a refused client waits for, if it sees nothing else.
+    async fn end_awaited(&mut self, reason: &str) -> Result<(), SocketEnd> {
+        if !self.client.sees_only_streams() || self.streams.has_asked() {
             return Ok(());
         }
         self.streams.note_refused();
         let mut event = Vec::new();
-        sse::chunk(&mut event, &Chunk::error(&error.message), self.client.sdk);
+        sse::chunk(&mut event, &Chunk::error(reason), self.client.sdk);
         self.socket.send(text(event)?).await?;
         self.socket.send(text(sse::DONE)?).await
     }
