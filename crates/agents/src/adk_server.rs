@@ -4,10 +4,13 @@
 //!   session known? ── no ──▶ create it, with what was said before ──┐
 //!        │ yes                                                      ▼
 //!        └──────────────────────────────────────────────────▶ POST /run_sse ──▶ AdkRun
-//!                                                                   │ 404
+//!                                                                   │ 404, or 500 and it is not there
 //!                              create it again ◀── known before ────┤
 //!                                                                   └── just created ──▶ the app is unknown
 //! ```
+//!
+//! What was said before goes into a new session as events, or into the next message where the server does not take them. A
+//! server that makes sessions by itself never answers 404, so it is asked for the session first.
 //!
 //! A voice conversation uses `/run_live` in the same session, never while a run is under way there. The ADK server
 //! remembers the conversation; the bridge stores what it needs to restore it.
@@ -17,7 +20,9 @@ mod artifact;
 mod client;
 mod live;
 mod restore;
+mod retelling;
 mod run;
+mod server_traits;
 mod session;
 
 use std::sync::Arc;
@@ -33,15 +38,16 @@ use crate::agent::{
     Agent, AgentInfo, AgentRequest, AgentRun, BoxFuture, DeletedChat, MemoryModel, NewInput,
     SessionRequest, Starting,
 };
-use crate::error::AgentError;
+use crate::error::{AgentError, AgentErrorKind};
 use crate::live::LiveAgent;
 use crate::tool::ToolSpec;
 use client::{AdkClient, Failure};
-use session::{OpenedSession, Session};
+use session::{Look, OpenedSession, Session, Telling};
 
 pub use app_info::AppInfo;
 pub use live::AdkConnection;
 pub use run::AdkRun;
+pub use server_traits::{Language, ServerTraits};
 
 /// The result of a call that was approved after the session was lost, for the model.
 const LOST: &str = "not run: the agent's server lost the conversation before the approval reached it; \
@@ -102,6 +108,11 @@ impl AdkServer {
         self.client.shown()
     }
 
+    /// What the server is: asked once, and again after it was away. An error means that it cannot be reached.
+    pub async fn traits(&self) -> Result<ServerTraits, AgentError> {
+        self.client.traits().await
+    }
+
     /// What the server says about the app, possibly cached; nothing if the server does not have this endpoint.
     pub async fn app_info(&self) -> Result<Option<AppInfo>, AgentError> {
         self.app_info.get(&self.client).await
@@ -114,20 +125,34 @@ impl AdkServer {
 
     /// The names of all apps of the server, or why they cannot be listed.
     pub async fn list_apps(&self) -> Result<Vec<String>, AgentError> {
+        self.client.traits().await?;
         app_info::listed(&self.client).await
     }
 
     /// Asks the agent. Dropping the future, or the run, stops it.
     async fn run(self, request: SessionRequest) -> Result<AdkRun, AgentError> {
         let (client, silence) = (self.client, self.silence);
-        let known = session::known(&client, &*request.store).await?;
+        client.traits_of_running().await?;
+        let mut known = session::known(&client, &*request.store).await?;
+        if let Some(session) = &known
+            && session::are_made_by_server(&client).await
+            && let Look::Lost = session::look(&client, &request.chat.user, &session.id).await
+        {
+            let opened = session::open(&client, &request, Some(&session.id)).await?;
+            known = Some(opened.into_session());
+            tell_of_loss(&request, known.as_ref());
+        }
         let mut created = known.is_none();
         let mut session = match known {
             Some(session) => session,
             None => session::open(&client, &request, None).await?.into_session(),
         };
         loop {
-            let start = new_message(&request.input, &session);
+            let preamble = match session.telling {
+                Telling::NextMessage => session::preamble(&client, &request).await?,
+                Telling::AsEvents | Telling::InMessage => Vec::new(),
+            };
+            let start = new_message(&request.input, &session, preamble);
             let body = RunRequest {
                 app_name: client.app(),
                 user_id: &request.chat.user,
@@ -137,6 +162,7 @@ impl AdkServer {
             };
             let failure = match client.stream(&["run_sse"], &body, silence).await {
                 Ok(response) => {
+                    note_told(&client, &request, &mut session).await;
                     let place = artifact::Place {
                         user: request.chat.user,
                         session: session.id,
@@ -145,22 +171,58 @@ impl AdkServer {
                 }
                 Err(failure) => failure,
             };
-            let Failure::NotFound(error) = failure else {
-                return Err(failure.into_error());
+            let error = match failure {
+                Failure::NotFound(error) => error,
+                // Some servers look for the session too late to say that they do not have it.
+                Failure::Other(error) if !created && error.kind() == AgentErrorKind::Broken => {
+                    match session::look(&client, &request.chat.user, &session.id).await {
+                        Look::Lost => error,
+                        Look::There(_) | Look::Unclear => return Err(error),
+                    }
+                }
+                failure => return Err(failure.into_error()),
             };
             if created {
                 return Err(error);
             }
             created = true;
             session = match session::open(&client, &request, Some(&session.id)).await? {
-                OpenedSession::New(session) => {
-                    tracing::warn!(chat = %request.chat.id, session = %session.id, "the ADK server had lost the session of chat {}; the conversation was restored", request.chat.id);
-                    session
-                }
+                OpenedSession::New(session) => session,
                 // The session exists, so something else was not found.
                 OpenedSession::There(_) => return Err(error),
             };
+            tell_of_loss(&request, Some(&session));
         }
+    }
+}
+
+/// Says what became of a conversation whose session was lost.
+fn tell_of_loss(request: &SessionRequest, session: Option<&Session>) {
+    let (chat, session) = (
+        &request.chat.id,
+        session.map(|it| (it.id.as_str(), it.telling)),
+    );
+    let (id, telling) = session.unwrap_or_default();
+    match telling {
+        Telling::AsEvents => {
+            tracing::warn!(%chat, session = id, "the ADK server had lost the session of chat {chat}; the conversation was restored");
+        }
+        Telling::NextMessage | Telling::InMessage => {
+            tracing::warn!(%chat, session = id, "the ADK server had lost the session of chat {chat} and takes no events; the next message repeats the conversation as text");
+        }
+    }
+}
+
+/// Notes that a message has told the conversation. If that cannot be stored, it is told once more.
+async fn note_told(client: &AdkClient, request: &SessionRequest, session: &mut Session) {
+    if session.telling != Telling::NextMessage {
+        return;
+    }
+    let chat = &request.chat.id;
+    tracing::info!(%chat, session = session.id, "the ADK server takes no events: a message has repeated the conversation of chat {chat} as text");
+    session.telling = Telling::InMessage;
+    if let Err(error) = session::keep(client, request, session).await {
+        tracing::warn!(%chat, detail = error.detail(), "the session of chat {chat} cannot be stored");
     }
 }
 
@@ -169,7 +231,9 @@ impl Agent for AdkServer {
         let mut info = AgentInfo::new("adk");
         self.app().clone_into(&mut info.id);
         self.app().clone_into(&mut info.name);
-        info.limitations = vec!["ask for approval in a spoken conversation".to_owned()];
+        let traits = self.client.known_traits();
+        info.limitations = traits.clone().unwrap_or_default().limitations();
+        info.server = traits;
         // Artifacts are fetched while the run continues.
         info.descriptors_per_turn = 2;
         info
@@ -186,7 +250,9 @@ impl Agent for AdkServer {
     }
 
     fn live(&self) -> Option<&dyn LiveAgent> {
-        Some(self)
+        let traits = self.client.known_traits();
+        let has_voice = traits.is_none_or(|traits| traits.has_voice());
+        has_voice.then_some(self as &dyn LiveAgent)
     }
 
     fn tools(&self) -> BoxFuture<'_, Result<Vec<ToolSpec>, AgentError>> {
@@ -228,11 +294,12 @@ pub(crate) struct RunStart {
     answered: Option<String>,
 }
 
-fn new_message(input: &NewInput, session: &Session) -> RunStart {
+/// `preamble`: the parts that tell the session what was said before.
+fn new_message(input: &NewInput, session: &Session, preamble: Vec<Json>) -> RunStart {
     let responses = match input {
         NewInput::Message(content) => {
             return RunStart {
-                message: content.clone(),
+                message: after(preamble, content),
                 kept: None,
                 answered: None,
             };
@@ -240,35 +307,53 @@ fn new_message(input: &NewInput, session: &Session) -> RunStart {
         NewInput::Responses(responses) => responses,
     };
     let mut answered = Vec::new();
-    let parts: Vec<Json> = responses
-        .iter()
-        .map(|response| {
-            let Some(original) = session.lost.get(&response.id) else {
-                return part(response);
-            };
-            let mut instead = Response {
-                id: original.id.clone(),
-                name: original.name.clone(),
-                response: response.response.clone(),
-            };
-            if response.name == REQUEST_CONFIRMATION {
-                let yes = response.response.get("confirmed") == Some(true.into());
-                let error = if yes { LOST } else { REJECTED };
-                instead.response = Json::object([("error", error.into())]);
-                answered.push(part(&instead));
-            }
-            part(&instead)
-        })
-        .collect();
-    let message = user_content(&parts);
+    // Results of calls that the session knows, and those of calls that it was told about in words.
+    let (mut known, mut told) = (Vec::new(), Vec::new());
+    let mut kept = Vec::new();
+    for response in responses {
+        let Some(original) = session.lost.get(&response.id) else {
+            kept.push(part(response));
+            known.push(part(response));
+            continue;
+        };
+        let mut instead = Response {
+            id: original.id.clone(),
+            name: original.name.clone(),
+            response: response.response.clone(),
+        };
+        if response.name == REQUEST_CONFIRMATION {
+            let yes = response.response.get("confirmed") == Some(true.into());
+            let error = if yes { LOST } else { REJECTED };
+            instead.response = Json::object([("error", error.into())]);
+            answered.push(part(&instead));
+        }
+        kept.push(part(&instead));
+        match session.telling {
+            Telling::AsEvents => known.push(part(&instead)),
+            Telling::NextMessage | Telling::InMessage => told.push(instead),
+        }
+    }
+    let told = (!told.is_empty()).then(|| retelling::results(&told));
+    let parts: Vec<Json> = preamble.into_iter().chain(told).chain(known).collect();
     let answered = (!answered.is_empty()).then(|| user_content(&answered));
     RunStart {
         kept: Some(
-            Json::object([("author", "user".into()), ("content", message.clone())]).to_string(),
+            Json::object([("author", "user".into()), ("content", user_content(&kept))]).to_string(),
         ),
         answered: answered.map(|content| Json::object([("content", content)]).to_string()),
-        message,
+        message: user_content(&parts),
     }
+}
+
+/// A user's content after what has to be told before it.
+fn after(preamble: Vec<Json>, content: &Json) -> Json {
+    if preamble.is_empty() {
+        return content.clone();
+    }
+    let parts = content.get("parts").unwrap_or_default();
+    let parts = parts.items().unwrap_or_default().into_iter();
+    let parts = parts.filter_map(|part| Json::read_raw(part).ok());
+    user_content(&preamble.into_iter().chain(parts).collect::<Vec<_>>())
 }
 
 fn user_content(parts: &[Json]) -> Json {

@@ -18,6 +18,7 @@ use adk_bridge_protocol::outbox::Response;
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::adk_server::ServerTraits;
 use crate::error::AgentError;
 use crate::live::LiveAgent;
 use crate::tool::ToolSpec;
@@ -117,6 +118,8 @@ pub struct AgentInfo {
     pub model: Option<String>,
     /// What it cannot do, unlike other agents: each is a phrase that follows "it cannot".
     pub limitations: Vec<String>,
+    /// The ADK server that it is an app of, if it is one and the server has been found.
+    pub server: Option<ServerTraits>,
     /// How many files of this process one turn keeps open.
     pub descriptors_per_turn: usize,
 }
@@ -131,6 +134,7 @@ impl AgentInfo {
             kind,
             model: None,
             limitations: Vec::new(),
+            server: None,
             descriptors_per_turn: 1,
         }
     }

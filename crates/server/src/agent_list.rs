@@ -26,6 +26,7 @@ use tokio::time::timeout;
 
 use crate::chat::toolbox::Toolbox;
 use apps::Apps;
+pub(crate) use apps::LOOK_TIME;
 pub(crate) use assembly::{Assembly, drafts, drafts_of};
 
 /// How long a list waits for an agent to tell its tools.

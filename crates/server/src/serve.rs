@@ -66,6 +66,15 @@ fn banner(server: &Server) {
             Some(model) => eprintln!("  agent      {id}{}, model {model}", agent.name),
             None => eprintln!("  agent      {id}{:?}, kind {}", agent.name, agent.kind),
         }
+        if let Some(traits) = &agent.server {
+            let prefix = traits.prefix().map(|prefix| format!(", below /{prefix}"));
+            eprintln!("  server     {id}{traits}{}", prefix.unwrap_or_default());
+            for limitation in &agent.limitations {
+                eprintln!("             it cannot {limitation}");
+            }
+        } else if agent.kind == "adk" {
+            eprintln!("  server     {id}not there yet");
+        }
     }
     for note in server.agent_notes() {
         eprintln!("  attention  {note}");

@@ -75,12 +75,15 @@ pub fn toml(address: SocketAddr) -> String {
 pub fn well(asked: &ReceivedRequest) -> Vec<u8> {
     match asked.path.as_str() {
         "/run_sse" => events(fine()),
-        path if path.ends_with("/sessions") => {
-            let id = asked.body.get("sessionId").cloned();
-            ok(&json!({"id": id.unwrap_or_else(|| json!("chosen"))}))
-        }
+        path if path.ends_with("/sessions") => session(asked),
         _ => refused(404, "application/json", r#"{"detail":"Not Found"}"#),
     }
+}
+
+/// The answer to a new session, with the id and the events that it was given.
+pub fn session(asked: &ReceivedRequest) -> Vec<u8> {
+    let of = |key: &str, instead: Value| asked.body.get(key).cloned().unwrap_or(instead);
+    ok(&json!({"id": of("sessionId", json!("chosen")), "events": of("events", json!([]))}))
 }
 
 /// A stream that says "fine".
@@ -113,7 +116,7 @@ pub fn refused(status: u16, kind: &str, body: &str) -> Vec<u8> {
     http(&format!("{status} Refused"), kind, body.as_bytes())
 }
 
-fn http(status: &str, kind: &str, body: &[u8]) -> Vec<u8> {
+pub fn http(status: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"

@@ -46,10 +46,24 @@ impl Cache {
 }
 
 async fn ask(client: &AdkClient) -> Result<Option<AppInfo>, AgentError> {
+    if client.traits().await?.describes_apps == Some(false) {
+        return Ok(None);
+    }
+    let learn = |does| client.learn(|traits| traits.describes_apps = Some(does));
     match client.get(&["apps", client.app(), "app-info"]).await {
-        Ok(info) => Ok(Some(read(&info.to_value()))),
-        // Servers in other languages, old ones, and apps whose root is not a model do not answer this.
-        Err(Failure::NotFound(_) | Failure::Refused(_)) => Ok(None),
+        Ok(info) => {
+            learn(true);
+            Ok(Some(read(&info.to_value())))
+        }
+        Err(Failure::NotFound(_)) => {
+            // Servers in other languages and old ones do not have this, if it is not the app that is missing.
+            if names(client).await.iter().any(|name| name == client.app()) {
+                learn(false);
+            }
+            Ok(None)
+        }
+        // The root of the app is not a model.
+        Err(Failure::Refused(_)) => Ok(None),
         Err(failure) => Err(failure.into_error()),
     }
 }

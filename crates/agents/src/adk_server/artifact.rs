@@ -85,10 +85,8 @@ struct SavedArtifact {
 
 /// Fetches an artifact as an event that shows it. If that fails it is left out: the answer does not depend on it.
 async fn fetch(client: Arc<AdkClient>, place: Place, wanted: SavedArtifact) -> Option<String> {
-    let version = wanted
-        .version
-        .map_or_else(|| "latest".to_owned(), |version| version.to_string());
-    let path = [
+    let version = wanted.version.map(|version| version.to_string());
+    let mut path = vec![
         "apps",
         client.app(),
         "users",
@@ -97,9 +95,11 @@ async fn fetch(client: Arc<AdkClient>, place: Place, wanted: SavedArtifact) -> O
         &place.session,
         "artifacts",
         &wanted.name,
-        "versions",
-        &version,
     ];
+    // Without a version it is the latest one; not every server has a word for that.
+    if let Some(version) = &version {
+        path.extend(["versions", version]);
+    }
     match client.get(&path).await {
         Ok(part) => event(&part, &wanted.name),
         Err(failure) => {

@@ -1,6 +1,7 @@
 //! The client of an ADK server's HTTP interface, and its refusals as messages that a user can act on.
 
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use adk_bridge_protocol::id::UserId;
@@ -16,6 +17,7 @@ use serde::Serialize;
 use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest as _};
 
 use super::Settings;
+use super::server_traits::{self, API, ServerTraits};
 use crate::error::{AgentError, AgentErrorKind, shortened};
 use crate::live::{ConnectError, Modality};
 use crate::loopback::is_loopback;
@@ -42,6 +44,10 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
 /// How much of a refusal is read.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
+/// How much of an answer is read that only shows what a server is: a list of apps may be long.
+const MAX_LOOK_BYTES: usize = 1024 * 1024;
+/// A server that takes longer to say what it is counts as unknown for now.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One app of one server, and how to reach it.
 #[derive(Debug)]
@@ -54,6 +60,18 @@ pub(super) struct AdkClient {
     headers: HeaderMap,
     /// Whether the model has refused to answer with text in a live conversation.
     pub(super) only_speaks: AtomicBool,
+    /// What was found out about the server since it was last away.
+    found: Mutex<Option<ServerTraits>>,
+    /// Held while that is found out, so that it is asked for once.
+    finding: tokio::sync::Mutex<()>,
+}
+
+/// An answer that shows what a server is.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
 }
 
 /// Why a request failed.
@@ -122,6 +140,8 @@ impl AdkClient {
             app: settings.app,
             headers,
             only_speaks: AtomicBool::new(false),
+            found: Mutex::default(),
+            finding: tokio::sync::Mutex::default(),
         })
     }
 
@@ -131,6 +151,98 @@ impl AdkClient {
 
     pub(super) fn shown(&self) -> &str {
         &self.shown
+    }
+
+    /// What the server is, as far as it is known without asking.
+    pub(super) fn known_traits(&self) -> Option<ServerTraits> {
+        self.found().clone()
+    }
+
+    /// What the server is. It is asked once, and again after it was away. An error means that it cannot be reached.
+    pub(super) async fn traits(&self) -> Result<ServerTraits, AgentError> {
+        if let Some(known) = self.known_traits() {
+            return Ok(known);
+        }
+        let _alone = self.finding.lock().await;
+        if let Some(known) = self.known_traits() {
+            return Ok(known);
+        }
+        let (traits, is_clear) = server_traits::find(self).await?;
+        if !is_clear {
+            return Ok(traits);
+        }
+        tracing::info!(
+            language = traits.language().word(),
+            version = traits.version(),
+            prefix = traits.prefix(),
+            "the ADK server at {} is {traits}",
+            self.shown
+        );
+        *self.found() = Some(traits.clone());
+        Ok(traits)
+    }
+
+    /// The same for a run, which waits for a server that restarts.
+    pub(super) async fn traits_of_running(&self) -> Result<ServerTraits, AgentError> {
+        for wait in WAITS {
+            match self.traits().await {
+                Err(error) if error.kind() == AgentErrorKind::Unreachable => {
+                    tokio::time::sleep(wait).await;
+                }
+                found => return found,
+            }
+        }
+        self.traits().await
+    }
+
+    /// Adds to what is known of the server what it has just shown.
+    pub(super) fn learn(&self, note: impl FnOnce(&mut ServerTraits)) {
+        if let Some(traits) = &mut *self.found() {
+            note(traits);
+        }
+    }
+
+    /// Finds out once whether the server makes sessions by itself. `ask` tries it.
+    pub(super) async fn makes_sessions(&self, ask: impl Future<Output = Option<bool>>) -> bool {
+        let known = || {
+            self.known_traits()
+                .and_then(|traits| traits.makes_sessions())
+        };
+        if let Some(known) = known() {
+            return known;
+        }
+        let _alone = self.finding.lock().await;
+        if let Some(known) = known() {
+            return known;
+        }
+        let makes = ask.await;
+        self.learn(|traits| traits.makes_sessions = makes);
+        makes.unwrap_or(false)
+    }
+
+    /// Whether the configured URL leaves open that the endpoints are below `/api`.
+    pub(super) fn may_be_below_api(&self) -> bool {
+        let segments = self.base.path_segments();
+        let mut segments = segments.into_iter().flatten().rev();
+        segments.find(|segment| !segment.is_empty()) != Some(API)
+    }
+
+    /// What the server answers to a GET below the configured URL. Only a server that cannot be reached is an error.
+    pub(super) async fn look(&self, path: &[&str]) -> Result<Answer, AgentError> {
+        let request = self.http.get(self.below(path)).timeout(LOOK_TIMEOUT);
+        let response = match request.send().await {
+            Ok(response) => response,
+            Err(error) if error.is_connect() => return Err(self.unreachable(error)),
+            // It is there, and does not tell.
+            Err(_) => return Ok(Answer::nothing()),
+        };
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let body = read(response, MAX_LOOK_BYTES).await;
+        Ok(Answer {
+            status,
+            headers,
+            body: body.ok().flatten().unwrap_or_default(),
+        })
     }
 
     /// Sends a GET; the answer is JSON.
@@ -181,10 +293,7 @@ impl AdkClient {
         session: &str,
         modality: Modality,
     ) -> Result<tungstenite::handshake::client::Request, ConnectError> {
-        let mut url = self.base.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().push("run_live");
-        }
+        let mut url = self.url(&["run_live"]);
         let modality = match modality {
             Modality::Audio => "AUDIO",
             Modality::Text => "TEXT",
@@ -222,10 +331,15 @@ impl AdkClient {
         Ok(request)
     }
 
-    pub(super) fn broken(&self, error: &reqwest::Error) -> AgentError {
+    /// A connection that broke in the middle of an answer, after this time.
+    pub(super) fn broken(&self, error: &reqwest::Error, after: Duration) -> AgentError {
+        let why = self.known_traits().and_then(|traits| traits.why_cut(after));
         AgentError::unreachable(
-            "the connection to the ADK server broke in the middle of the answer; try again",
-            format!("{}: {error:?}", self.shown),
+            why.unwrap_or_else(|| {
+                "the connection to the ADK server broke in the middle of the answer; try again"
+                    .to_owned()
+            }),
+            format!("{} after {after:?}: {error:?}", self.shown),
         )
     }
 
@@ -256,10 +370,7 @@ impl AdkClient {
         body: Option<Bytes>,
         brief: bool,
     ) -> Result<reqwest::Response, Failure> {
-        let mut url = self.base.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path);
-        }
+        let url = self.url(path);
         let mut waits = WAITS.iter().filter(|_| method == Method::POST);
         let sent = loop {
             let mut request = self.http.request(method.clone(), url.clone());
@@ -277,22 +388,48 @@ impl AdkClient {
                 (sent, _) => break sent,
             }
         };
-        let response = sent.map_err(|error| {
-            let what = if error.is_timeout() {
-                "did not answer in time"
-            } else {
-                "cannot be reached"
-            };
-            Failure::Other(AgentError::unreachable(
-                format!("the ADK server {what}; is it running?"),
-                // The URL may contain names chosen by an agent or a user.
-                format!("{}: {:?}", self.shown, error.without_url()),
-            ))
-        })?;
+        let response = sent.map_err(|error| Failure::Other(self.unreachable(error)))?;
         if response.status().is_success() {
             return Ok(response);
         }
         Err(self.refusal(response).await)
+    }
+
+    /// An endpoint of the server, wherever it has them.
+    fn url(&self, path: &[&str]) -> Url {
+        let prefix = self.found().as_ref().and_then(ServerTraits::prefix);
+        let path: Vec<&str> = prefix.into_iter().chain(path.iter().copied()).collect();
+        self.below(&path)
+    }
+
+    fn below(&self, path: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        url
+    }
+
+    fn unreachable(&self, error: reqwest::Error) -> AgentError {
+        if error.is_connect() {
+            // Another one may come up in its place.
+            *self.found() = None;
+        }
+        let what = if error.is_timeout() {
+            "did not answer in time"
+        } else {
+            "cannot be reached"
+        };
+        AgentError::unreachable(
+            format!("the ADK server {what}; is it running?"),
+            // The URL may contain names chosen by an agent or a user.
+            format!("{}: {:?}", self.shown, error.without_url()),
+        )
+    }
+
+    /// Poisoning is ignored: no critical section can leave the value inconsistent.
+    fn found(&self) -> MutexGuard<'_, Option<ServerTraits>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn json(&self, response: reqwest::Response) -> Result<Json, Failure> {
@@ -312,9 +449,14 @@ impl AdkClient {
     async fn refusal(&self, response: reqwest::Response) -> Failure {
         let status = response.status();
         let kind = kind_of(status, retry_after(response.headers()));
+        let is_text = response.headers().get(CONTENT_TYPE);
+        let is_text = is_text.is_some_and(|kind| kind.as_bytes().starts_with(b"text/plain"));
         let body = read(response, MAX_REFUSAL_BYTES).await;
         let body = body.ok().flatten().unwrap_or_default();
-        let words = words_of(&body).unwrap_or_else(|| status.to_string());
+        let plain = || plain_words(&body).filter(|_| is_text);
+        let plain = || plain().map(|words| format!("{words} ({})", status.as_u16()));
+        let words = words_of(&body).or_else(plain);
+        let words = words.unwrap_or_else(|| status.to_string());
         // It may quote the request, and with it content.
         tracing::debug!(%status, answer = shortened(&String::from_utf8_lossy(&body)), "the ADK server's refusal");
         let message = match status.as_u16() {
@@ -385,6 +527,24 @@ fn words_of(body: &[u8]) -> Option<String> {
         _ => return None,
     };
     Some(shortened(words))
+}
+
+/// A refusal in plain text, as servers in Go write it.
+fn plain_words(body: &[u8]) -> Option<String> {
+    let words = std::str::from_utf8(body).ok()?.trim();
+    let is_readable = !words.is_empty() && !words.contains(|letter: char| letter.is_control());
+    is_readable.then(|| shortened(words))
+}
+
+impl Answer {
+    /// An answer that tells nothing.
+    fn nothing() -> Self {
+        Self {
+            status: 0,
+            headers: HeaderMap::new(),
+            body: Vec::new(),
+        }
+    }
 }
 
 fn headers(given: &[(String, String)]) -> Result<HeaderMap, AgentError> {

@@ -30,9 +30,9 @@ use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Error;
 
 use super::artifact::{Artifacts, Place};
-use super::client::{AdkClient, Failure, kind_of};
-use super::session::{self, OpenedSession};
-use super::{AdkServer, part, user_content};
+use super::client::{AdkClient, kind_of};
+use super::session::{self, Look, OpenedSession};
+use super::{AdkServer, part, tell_of_loss, user_content};
 use crate::agent::{BoxFuture, SessionRequest};
 use crate::error::{AgentError, AgentErrorKind, place_in_event, shortened};
 use crate::live::{
@@ -98,6 +98,8 @@ impl AdkServer {
         modality: Modality,
     ) -> Result<AdkConnection, ConnectError> {
         let client = self.client;
+        // A server that cannot be reached is reported by what follows.
+        let _ = client.traits().await;
         let (session, answers_history) = match in_session(&client, &request).await {
             Ok(found) => found,
             // It was tried often enough.
@@ -107,7 +109,8 @@ impl AdkServer {
             }
         };
         // A model that can only speak closes the connection; its speech has a transcription that can be used instead.
-        let spoken = match client.only_speaks.load(Ordering::Relaxed) {
+        let traits = client.known_traits().unwrap_or_default();
+        let spoken = match traits.only_speaks() || client.only_speaks.load(Ordering::Relaxed) {
             true => Modality::Audio,
             false => modality,
         };
@@ -300,31 +303,23 @@ async fn in_session(
         let opened = session::open(client, request, None).await?;
         return Ok((opened.into_session().id, false));
     };
-    let path = [
-        "apps",
-        client.app(),
-        "users",
-        request.chat.user.as_str(),
-        "sessions",
-        &known.id,
-    ];
-    match client.get(&path).await {
-        Ok(found) => {
+    match session::look(client, &request.chat.user, &known.id).await {
+        Look::There(found) => {
             let events = found.get("events").unwrap_or_default();
             let contents = events.items().unwrap_or_default().into_iter().rev();
             let mut contents = contents.filter_map(content_of);
             let role = contents.next().and_then(|content| content.get("role"));
             Ok((known.id, role == Some("user".into())))
         }
-        Err(Failure::NotFound(_)) => match session::open(client, request, Some(&known.id)).await? {
-            OpenedSession::New(session) => {
-                tracing::warn!(chat = %request.chat.id, session = %session.id, "the ADK server had lost the session of chat {}; the conversation was restored", request.chat.id);
-                Ok((session.id, false))
+        Look::Lost => {
+            let opened = session::open(client, request, Some(&known.id)).await?;
+            if let OpenedSession::New(session) = &opened {
+                tell_of_loss(request, Some(session));
             }
-            OpenedSession::There(session) => Ok((session.id, false)),
-        },
+            Ok((opened.into_session().id, false))
+        }
         // A server that does not list its sessions may still continue one.
-        Err(_) => Ok((known.id, false)),
+        Look::Unclear => Ok((known.id, false)),
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct RestoredSession {
     pub(super) state: BTreeMap<String, Json>,
     /// Open questions, by id, with the call that takes the answer.
     pub(super) lost: BTreeMap<String, Original>,
+    /// The calls of the last message that have no result yet, if results are about to be sent.
+    pub(super) open: Vec<Original>,
 }
 
 /// Restores a conversation; `responses` are about to be sent to the last message.
@@ -49,6 +51,10 @@ pub(super) fn restore(
         }
         let is_last = index + 1 == messages;
         let coming = responses.filter(|_| is_last).unwrap_or_default();
+        if is_last && responses.is_some() {
+            let open = telling.open.iter().cloned();
+            telling.restored.open = open.map(|(id, name)| Original { id, name }).collect();
+        }
         telling.answer_the_rest(coming, app);
     }
     if responses.is_none() {

@@ -9,6 +9,7 @@ use adk_bridge_protocol::event::Event;
 use adk_bridge_protocol::wire::sse::{Ending, MAX_EVENT_BYTES, SseError, SseParser};
 use bytes::Bytes;
 use serde_json::value::{RawValue, to_raw_value};
+use tokio::time::Instant;
 
 use super::RunStart;
 use super::artifact::{Artifacts, MAX_ARTIFACTS, Place};
@@ -28,6 +29,7 @@ pub struct AdkRun {
     response: reqwest::Response,
     artifacts: Artifacts,
     patience: Patience,
+    began: Instant,
     parser: SseParser,
     /// Events of the bridge itself, which come before those from the network.
     own: VecDeque<Bytes>,
@@ -54,6 +56,7 @@ impl AdkRun {
             client,
             response,
             patience: Patience::new(silence),
+            began: Instant::now(),
             parser: SseParser::new(MAX_EVENT_BYTES),
             own: start.answered.into_iter().map(Bytes::from).collect(),
             is_own: false,
@@ -79,7 +82,7 @@ impl AdkRun {
             }
             let read = self.patience.wait_for(self.response.chunk()).await;
             let read = read.map_err(|silent| self.client.silent(&silent))?;
-            match read.map_err(|error| self.client.broken(&error))? {
+            match read.map_err(|error| self.client.broken(&error, self.began.elapsed()))? {
                 Some(piece) => return Ok(Some(piece)),
                 None => self.over = true,
             }

@@ -9,8 +9,12 @@ use serde_json::json;
 
 use super::client::{AdkClient, Failure};
 use super::restore::{RestoredSession, restore};
+use super::retelling;
 use crate::agent::{NewInput, SessionRequest, SessionStore};
-use crate::error::AgentError;
+use crate::error::{AgentError, AgentErrorKind};
+
+/// The user and the session that show whether a server makes sessions by itself.
+const PROBE: &str = "adk-bridge-probe";
 
 /// A chat's session on the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -20,6 +24,33 @@ pub(super) struct Session {
     /// so the answers go to the calls that the questions were about.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) lost: BTreeMap<String, Original>,
+    #[serde(default, skip_serializing_if = "Telling::is_as_events")]
+    pub(super) telling: Telling,
+}
+
+/// How a session learns what was said before it.
+///
+/// ```text
+///   AsEvents      the server took the events, or there are none
+///   NextMessage ── a run has begun ──▶ InMessage
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Telling {
+    #[default]
+    AsEvents,
+    /// The next message has to tell it.
+    NextMessage,
+    /// A message has told it: the session knows none of the calls before.
+    InMessage,
+}
+
+impl Telling {
+    // The form that serde asks for.
+    #[allow(clippy::trivially_copy_pass_by_ref)]
+    fn is_as_events(&self) -> bool {
+        *self == Self::AsEvents
+    }
 }
 
 /// A call in the restored history.
@@ -62,40 +93,54 @@ pub(super) async fn open(
     request: &SessionRequest,
     id: Option<&str>,
 ) -> Result<OpenedSession, AgentError> {
-    let past = request
-        .store
-        .past()
-        .await
-        .map_err(|error| forgotten(client, error))?;
-    let responses = match &request.input {
-        NewInput::Message(_) => None,
-        NewInput::Responses(responses) => Some(responses.as_slice()),
-    };
-    let restored = restore(&past, responses, client.app());
-    // It may contain large files, and so does the request.
-    drop(past);
+    let mut restored = restored(client, request).await?;
+    let takes_events = client
+        .known_traits()
+        .is_none_or(|traits| traits.takes_events != Some(false));
+    let told = std::mem::take(&mut restored.events);
     // The first session of a chat has the chat's id, so that people find it; after a cut the server chooses the id.
     let wanted = id.or_else(|| (request.generation == 0).then_some(request.chat.id.as_str()));
-    let created = create(client, &request.chat.user, wanted, &restored).await;
-    let (session, is_new) = match (created, wanted) {
-        (Ok(id), _) => (id, true),
-        (Err(Failure::Exists(_)), Some(wanted)) => (wanted.to_owned(), false),
-        // Some servers insist on choosing all ids themselves.
-        (Err(Failure::Refused(_)), Some(_)) => {
-            let created = create(client, &request.chat.user, None, &restored).await;
-            (created.map_err(Failure::into_error)?, true)
+    let creation = Creation {
+        client,
+        user: &request.chat.user,
+        state: &restored.state,
+    };
+    let events = if takes_events { told.as_slice() } else { &[] };
+    let (created, is_new) = match (creation.send(wanted, events).await, wanted) {
+        (Ok(created), _) => (created, true),
+        (Err(Failure::Exists(_)), Some(wanted)) => (CreatedSession::existing(wanted), false),
+        // Some servers insist on choosing all ids themselves, or do not take these events.
+        (Err(Failure::Refused(_)), _) if wanted.is_some() || !events.is_empty() => {
+            let again = match creation.send(None, events).await {
+                Err(Failure::Refused(_)) if !events.is_empty() => creation.send(wanted, &[]).await,
+                again => again,
+            };
+            (again.map_err(Failure::into_error)?, true)
         }
         (Err(failure), _) => return Err(failure.into_error()),
     };
-    let session = Session {
-        id: session,
+    if let Some(wanted) = wanted.filter(|_| is_new) {
+        let has_taken = created.id == wanted;
+        client.learn(|traits| traits.takes_session_id = Some(has_taken));
+    }
+    let has_taken =
+        told.is_empty() || !is_new || !events.is_empty() && creation.kept(&created).await;
+    if is_new && !events.is_empty() {
+        client.learn(|traits| traits.takes_events = Some(has_taken));
+    }
+    drop(told);
+    let mut session = Session {
+        id: created.id,
         lost: restored.lost,
+        telling: Telling::default(),
     };
-    request
-        .store
-        .set_session(json!(session))
-        .await
-        .map_err(|error| forgotten(client, error))?;
+    if !has_taken {
+        session.telling = Telling::NextMessage;
+        let open = restored.open.into_iter();
+        let open = open.map(|call| (call.id.clone(), call));
+        session.lost.extend(open);
+    }
+    keep(client, request, &session).await?;
     Ok(if is_new {
         OpenedSession::New(session)
     } else {
@@ -103,36 +148,177 @@ pub(super) async fn open(
     })
 }
 
-async fn create(
+/// Stores the session of a chat.
+pub(super) async fn keep(
     client: &AdkClient,
-    user: &UserId,
-    id: Option<&str>,
-    restored: &RestoredSession,
-) -> Result<String, Failure> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Body<'b> {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        session_id: Option<&'b str>,
-        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        state: &'b BTreeMap<String, Json>,
-        #[serde(skip_serializing_if = "<[_]>::is_empty")]
-        events: &'b [Json],
+    request: &SessionRequest,
+    session: &Session,
+) -> Result<(), AgentError> {
+    let kept = request.store.set_session(json!(session)).await;
+    kept.map_err(|error| forgotten(client, error))
+}
+
+/// What was said before, as the beginning of a message.
+pub(super) async fn preamble(
+    client: &AdkClient,
+    request: &SessionRequest,
+) -> Result<Vec<Json>, AgentError> {
+    let restored = restored(client, request).await?;
+    Ok(retelling::parts(&restored.events))
+}
+
+/// What a server says about a session.
+pub(super) enum Look {
+    There(Json),
+    Lost,
+    /// It does not tell.
+    Unclear,
+}
+
+/// Asks for a session that was there before.
+pub(super) async fn look(client: &AdkClient, user: &UserId, id: &str) -> Look {
+    let all = ["apps", client.app(), "users", user.as_str(), "sessions"];
+    let one = [&all[..], &[id]].concat();
+    match client.get(&one).await {
+        Ok(found) => Look::There(found),
+        Err(Failure::NotFound(_)) => Look::Lost,
+        // Some servers fail instead, and only their list shows that the session is gone.
+        Err(Failure::Other(error)) if error.kind() == AgentErrorKind::Broken => {
+            let listed = client.get(&all).await.ok();
+            // A server without sessions may write nothing at all.
+            let is_list = |list: &Json| list.is_null() || list.items().is_some();
+            match listed.filter(is_list) {
+                Some(list) if !has_session(&list, id) => Look::Lost,
+                _ => Look::Unclear,
+            }
+        }
+        Err(_) => Look::Unclear,
     }
-    let body = Body {
-        session_id: id,
-        state: &restored.state,
-        events: &restored.events,
+}
+
+fn has_session(list: &Json, id: &str) -> bool {
+    let sessions = list.items().unwrap_or_default();
+    let mut sessions = sessions
+        .into_iter()
+        .filter_map(|one| Json::read_raw(one).ok());
+    sessions.any(|one| {
+        one.get("id")
+            .is_some_and(|it| it.as_str().as_deref() == Some(id))
+    })
+}
+
+/// Whether the server makes a session for a run in one that it does not know, so that it never says that one was lost.
+/// A run without a message is always refused, but such a server makes the session first.
+pub(super) async fn are_made_by_server(client: &AdkClient) -> bool {
+    client
+        .makes_sessions(async {
+            let body = json!({"appName": client.app(), "userId": PROBE, "sessionId": PROBE});
+            match client.post(&["run"], &body).await {
+                Err(Failure::NotFound(_) | Failure::Refused(_)) => return Some(false),
+                Err(Failure::Other(error)) if error.kind() != AgentErrorKind::Broken => {
+                    return None;
+                }
+                _ => {}
+            }
+            let path = ["apps", client.app(), "users", PROBE, "sessions", PROBE];
+            let is_made = client.get(&path).await.is_ok();
+            if is_made && client.delete(&path).await.is_err() {
+                tracing::warn!("the session {PROBE} of the user {PROBE} remains on the ADK server");
+            }
+            Some(is_made)
+        })
+        .await
+}
+
+async fn restored(
+    client: &AdkClient,
+    request: &SessionRequest,
+) -> Result<RestoredSession, AgentError> {
+    let past = request.store.past().await;
+    let past = past.map_err(|error| forgotten(client, error))?;
+    let responses = match &request.input {
+        NewInput::Message(_) => None,
+        NewInput::Responses(responses) => Some(responses.as_slice()),
     };
-    let path = ["apps", client.app(), "users", user.as_str(), "sessions"];
-    let made = client.post(&path, &body).await?.get("id");
-    match (made.as_ref().and_then(Json::as_str), id) {
-        (Some(given), _) => Ok(given.into_owned()),
-        (None, Some(id)) => Ok(id.to_owned()),
-        (None, None) => Err(Failure::Other(AgentError::broken(
-            "the ADK server made a session without an id",
-            client.shown(),
-        ))),
+    // The past is dropped here: it may contain large files, and so does the result.
+    Ok(restore(&past, responses, client.app()))
+}
+
+/// A session that is created.
+struct Creation<'c> {
+    client: &'c AdkClient,
+    user: &'c UserId,
+    state: &'c BTreeMap<String, Json>,
+}
+
+/// A session as the server made it.
+struct CreatedSession {
+    id: String,
+    /// How many events it has, if the server says so.
+    events: Option<usize>,
+}
+
+impl CreatedSession {
+    fn existing(id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            events: None,
+        }
+    }
+}
+
+impl Creation<'_> {
+    async fn send(&self, id: Option<&str>, events: &[Json]) -> Result<CreatedSession, Failure> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Body<'b> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            session_id: Option<&'b str>,
+            #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+            state: &'b BTreeMap<String, Json>,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            events: &'b [Json],
+        }
+        let (client, state) = (self.client, self.state);
+        let body = Body {
+            session_id: id,
+            state,
+            events,
+        };
+        let user = self.user.as_str();
+        let path = ["apps", client.app(), "users", user, "sessions"];
+        let made = client.post(&path, &body).await?;
+        let events = made.get("events");
+        let events = events.and_then(|events| Some(events.items()?.len()));
+        let given = made.get("id");
+        match (given.as_ref().and_then(Json::as_str), id) {
+            (Some(given), _) => Ok(CreatedSession {
+                id: given.into_owned(),
+                events,
+            }),
+            (None, Some(id)) => Ok(CreatedSession {
+                id: id.to_owned(),
+                events,
+            }),
+            (None, None) => Err(Failure::Other(AgentError::broken(
+                "the ADK server made a session without an id",
+                client.shown(),
+            ))),
+        }
+    }
+
+    /// Whether the server has kept events that it was sent.
+    async fn kept(&self, created: &CreatedSession) -> bool {
+        if let Some(count) = created.events {
+            return count > 0;
+        }
+        match look(self.client, self.user, &created.id).await {
+            Look::There(session) => {
+                let events = session.get("events").unwrap_or_default();
+                events.items().is_some_and(|events| !events.is_empty())
+            }
+            Look::Lost | Look::Unclear => false,
+        }
     }
 }
 

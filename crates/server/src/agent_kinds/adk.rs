@@ -5,8 +5,10 @@ use std::sync::Arc;
 use adk_bridge_agents::adk_server::{AdkServer, Settings};
 use adk_bridge_agents::agent::Agent;
 use adk_bridge_protocol::calls::RunsOn;
+use tokio::time::timeout;
 
 use super::refused;
+use crate::agent_list::LOOK_TIME;
 use crate::config::{self, Config};
 use crate::server::StartError;
 
@@ -25,6 +27,7 @@ pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> 
     if let Some(silence) = config.limits.agent_silence {
         server = server.patient_for(silence.0);
     }
+    find(&server).await?;
     let guarded = &config.approval.tools;
     if guarded.is_empty() {
         // There are only warnings to give, and the server need not be there yet.
@@ -45,6 +48,33 @@ pub(crate) fn lister(config: &Config) -> Result<AdkServer, StartError> {
         app: settings.app.clone().unwrap_or_default(),
         headers: settings.headers.pairs(),
     })?)
+}
+
+/// Finds out what the server is, if it is there, and refuses an app that it does not have. It may also come up after the
+/// bridge, and some servers do not list their apps.
+async fn find(server: &AdkServer) -> Result<(), StartError> {
+    let (app, url) = (server.app(), server.url());
+    match timeout(LOOK_TIME, server.traits()).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => {
+            tracing::warn!(kind = %error.kind(), detail = error.detail(), "what the ADK server at {url} is will be found out when it is there");
+            return Ok(());
+        }
+        Err(_) => {
+            tracing::warn!("the ADK server at {url} does not say in time what it is");
+            return Ok(());
+        }
+    }
+    match timeout(LOOK_TIME, server.list_apps()).await {
+        Ok(Ok(apps)) if !apps.is_empty() && apps.iter().all(|name| name != app) => {
+            let apps = apps.join(", ");
+            let problem = format!(
+                "the ADK server at {url} has no app {app:?}, only {apps}; name one of them"
+            );
+            Err(refused("agent.app", &problem))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What an ADK server's agent has of its own cannot be set here.

@@ -15,7 +15,7 @@ use super::{Assembly, NoAgent, ServedAgent, is_agent_id};
 use crate::config;
 
 /// How long a look may take: a start and a request wait for it.
-pub(super) const LOOK_TIME: Duration = Duration::from_secs(2);
+pub(crate) const LOOK_TIME: Duration = Duration::from_secs(2);
 /// How often a server that answers is looked at: apps come and go with deployments.
 const REFRESH: Duration = Duration::from_secs(30);
 /// How often a server that does not answer is looked at: it may be starting.

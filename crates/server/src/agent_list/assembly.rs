@@ -7,9 +7,8 @@ use std::sync::Arc;
 use adk_bridge_agents::agent::{Agent, MemoryModel};
 use adk_bridge_agents::tool::{ServerTool, ToolSpec};
 use adk_bridge_protocol::reply::Policy as _;
-use tokio::time::timeout;
 
-use super::apps::{Apps, LOOK_TIME};
+use super::apps::Apps;
 use super::{Agents, Entry, ServedAgent};
 use crate::agent_kinds::{AgentKinds, adk};
 use crate::config::{self, Config, ConfigError};
@@ -75,27 +74,7 @@ async fn draft(kinds: &AgentKinds, config: Config) -> Result<Draft, StartError> 
         return Ok(Draft::Apps { config });
     }
     let agent = kinds.make(&config).await?;
-    if config.agent.kind == "adk" {
-        check_app(&config).await?;
-    }
     Ok(Draft::One { config, agent })
-}
-
-/// Refuses an app that the ADK server does not have, if the server is there and lists its apps.
-async fn check_app(config: &Config) -> Result<(), StartError> {
-    let app = config.agent.app.as_deref().unwrap_or_default();
-    let server = adk::lister(config)?;
-    match timeout(LOOK_TIME, server.list_apps()).await {
-        Ok(Ok(apps)) if !apps.is_empty() && apps.iter().all(|name| name != app) => {
-            let (url, apps) = (server.url(), apps.join(", "));
-            let problem = format!(
-                "the ADK server at {url} has no app {app:?}, only {apps}; name one of them"
-            );
-            Err(ConfigError::value("agent.app", problem).into())
-        }
-        // It may come up after the bridge, and some servers do not list their apps.
-        _ => Ok(()),
-    }
 }
 
 impl Assembly {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::stand_in::{ReceivedRequest, StandIn, events, fine, ok, refused, text_of};
+use crate::stand_in::{ReceivedRequest, StandIn, events, fine, refused, session, text_of};
 use crate::support::Bridge;
 
 const CALLS: [(&str, &str, u32); 2] = [
@@ -264,7 +264,7 @@ pub(crate) fn adk(asked: &ReceivedRequest) -> Vec<u8> {
             events(model(json!(results), json!([])) + &model(json!([{"text": "Done."}]), json!([])))
         }
         ("/run_sse", _) => events(fine()),
-        (path, _) if path.ends_with("/sessions") => ok(&json!({"id": asked.body["sessionId"]})),
+        (path, _) if path.ends_with("/sessions") => session(asked),
         _ => refused(404, "application/json", r#"{"detail":"Not PriorContents"}"#),
     }
 }

@@ -10,6 +10,7 @@
 //! | `silence` | agents that do not come to an end |
 //! | `streaming` | when the words of an agent reach a client |
 //! | `history` | histories that front ends change, and what the model is sent of them |
+//! | `servers` | ADK servers as they are in every language, made from their sources: what differs is noticed and said |
 //! | `shown` | reasons, names and agents that a user must see |
 //! | `requests` | what the bridge sends, and what it does not |
 
@@ -26,6 +27,7 @@ mod history;
 mod hostile;
 mod leaks;
 mod requests;
+mod servers;
 mod shown;
 mod silence;
 mod streaming;
