@@ -13,3 +13,7 @@ export const BINARY = process.env.ADK_BRIDGE_BINARY ?? join(TARGET, 'debug/adk-b
 
 /** A Python that has Google's packages. */
 export const PYTHON = process.env.ADK_BRIDGE_PYTHON ?? join(TARGET, 'venv/bin/python');
+
+/** Pythons that have older versions of Google's agent kit: the oldest that is supported, and the newest before 2. */
+export const OLDEST_PYTHON = process.env.ADK_BRIDGE_OLDEST_PYTHON ?? join(TARGET, 'venv-adk-oldest/bin/python');
+export const NEWEST_1_PYTHON = process.env.ADK_BRIDGE_NEWEST_1_PYTHON ?? join(TARGET, 'venv-adk-newest-1/bin/python');

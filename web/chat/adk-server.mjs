@@ -8,12 +8,13 @@ import { startProcess } from './server.mjs';
 const AGENTS = join(dirname(fileURLToPath(import.meta.url)), '../../python/adk_agents');
 const READY = /Uvicorn running on (http:\/\/\S+)/;
 
-/** Starts a server; `sessions` says where it keeps them. */
-export async function startAdkServer(python, sessions = 'memory://') {
+/** Starts a server; `sessions` says where it keeps them unless it is null, `options` are others of its own. */
+export async function startAdkServer(python, sessions = 'memory://', options = []) {
+  const places = sessions === null ? [] : ['--session_service_uri', sessions, '--artifact_service_uri', 'memory://'];
   const launch = (port) =>
     startProcess(
       python,
-      ['-m', 'google.adk.cli', 'api_server', '--port', port, '--session_service_uri', sessions, '--artifact_service_uri', 'memory://', AGENTS],
+      ['-m', 'google.adk.cli', 'api_server', '--port', port, ...places, ...options, AGENTS],
       READY,
       { env: { ...process.env, PYTHONDONTWRITEBYTECODE: '1' } },
     );

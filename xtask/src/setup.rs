@@ -13,6 +13,7 @@ pub(crate) enum Need {
     Node,
     Python,
     NewestClient,
+    AdkServers,
     Chromium,
     Espeak,
     Proxies,
@@ -23,6 +24,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need::Node,
     Need::Python,
     Need::NewestClient,
+    Need::AdkServers,
     Need::Chromium,
     Need::Espeak,
     Need::Proxies,
@@ -38,6 +40,9 @@ const NODE_PACKAGES: [&str; 7] = [
     "web/proxies",
     "web/assistant-ui",
 ];
+
+/// Google's ADK server in TypeScript.
+const TYPESCRIPT_ADK: &str = "web/adk-typescript";
 
 /// What Vite asks for; the AI SDK packages run on it, although the newest ones ask for more.
 const MIN_NODE: Version = Version(20, 19);
@@ -59,6 +64,7 @@ impl Need {
             Self::Node => "node",
             Self::Python => "python",
             Self::NewestClient => "newest-client",
+            Self::AdkServers => "adk-servers",
             Self::Chromium => "chromium",
             Self::Espeak => "espeak",
             Self::Proxies => "nginx",
@@ -70,6 +76,7 @@ impl Need {
             Self::Node => "set up Node.js and the AI SDK packages",
             Self::Python => "set up a Python environment with Google's packages",
             Self::NewestClient => "set up a Python environment with Google's newest client",
+            Self::AdkServers => "set up Google's older ADK servers, and the one in TypeScript",
             Self::Chromium => "set up Chromium for the browser tests",
             Self::Espeak => "set up espeak-ng, which speaks in the tests of audio",
             Self::Proxies => "set up nginx and Caddy, which the bridge is put behind",
@@ -96,11 +103,12 @@ impl Machine {
     pub(crate) fn set_up(&mut self, need: Need, workspace: &Workspace, log: &mut Log) -> Verdict {
         let outcome = match need {
             Need::Node => self.node(workspace, log),
-            Need::Python => self.python(workspace, &workspace.venv(), "requirements.txt", log),
+            Need::Python => self.python(workspace, &workspace.venv(), "requirements.txt", &[], log),
             Need::NewestClient => {
                 let venv = workspace.newest_client_venv();
-                self.python(workspace, &venv, "requirements-newest-client.txt", log)
+                self.python(workspace, &venv, "requirements-newest-client.txt", &[], log)
             }
+            Need::AdkServers => self.adk_servers(workspace, log),
             Need::Chromium => self.chromium(log),
             Need::Espeak => self.espeak(log),
             Need::Proxies => self.proxies(log),
@@ -134,12 +142,36 @@ impl Machine {
         Ok(format!("node {node}, packages {packages}"))
     }
 
-    /// Makes a virtual environment with the packages of a file in `python/`.
+    /// Sets up the ADK servers that are used as servers only.
+    fn adk_servers(&mut self, workspace: &Workspace, log: &mut Log) -> Result<String, Lack> {
+        // They leave out what their servers do not need.
+        let alone = ["--no-deps"];
+        let (oldest, newest) = (workspace.oldest_adk_venv(), workspace.newest_1_adk_venv());
+        self.python(
+            workspace,
+            &oldest,
+            "requirements-adk-oldest.txt",
+            &alone,
+            log,
+        )?;
+        let python = self.python(
+            workspace,
+            &newest,
+            "requirements-adk-newest-1.txt",
+            &alone,
+            log,
+        )?;
+        npm_ci(&workspace.root.join(TYPESCRIPT_ADK), log)?;
+        Ok(python)
+    }
+
+    /// Makes a virtual environment with the packages of a file in `python/`. `options`: those of pip.
     fn python(
         &mut self,
         workspace: &Workspace,
         venv: &Path,
         requirements: &str,
+        options: &[&str],
         log: &mut Log,
     ) -> Result<String, Lack> {
         let requirements = workspace.root.join("python").join(requirements);
@@ -154,6 +186,7 @@ impl Machine {
         self.make_venv(workspace, venv, log)?;
         let mut pip = Command::new(&inside);
         pip.args(["-m", "pip", "install", "--disable-pip-version-check"])
+            .args(options)
             .args(["--no-input", "--requirement"])
             .arg(&requirements);
         log.run(&mut pip).map_err(Lack::Broken)?;

@@ -216,6 +216,17 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Report,
     },
     Check {
+        name: "adk-matrix",
+        what: "the same chats with every supported ADK server of Google's, oldest to newest, Python and TypeScript",
+        needs: &[Need::Node, Need::Python, Need::AdkServers],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["node-test", "web/chat/matrix.test.mjs"],
+        ],
+        tally: Tally::Report,
+    },
+    Check {
         name: "client",
         what: "the front end library with AI SDK versions 6 and 7, and its audio in a real browser",
         needs: &[Need::Node, Need::Chromium, Need::Espeak],
@@ -444,7 +455,10 @@ fn node_test(report: &Path, workspace: &Workspace) -> Command {
         .env("CARGO_TARGET_DIR", &workspace.target)
         // What was built is tested, whatever somebody tried by hand before.
         .env_remove("ADK_BRIDGE_BINARY")
-        .env_remove("ADK_BRIDGE_PYTHON");
+        .env_remove("ADK_BRIDGE_PYTHON")
+        .env_remove("ADK_BRIDGE_OLDEST_PYTHON")
+        .env_remove("ADK_BRIDGE_NEWEST_1_PYTHON")
+        .env_remove("ADK_BRIDGE_SERVER");
     command
 }
 

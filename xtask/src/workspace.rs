@@ -44,6 +44,16 @@ impl Workspace {
         self.target.join("venv-newest-client")
     }
 
+    /// The virtual environment of the oldest version of Google's agent kit that is supported.
+    pub(crate) fn oldest_adk_venv(&self) -> PathBuf {
+        self.target.join("venv-adk-oldest")
+    }
+
+    /// The virtual environment of the newest version of Google's agent kit before 2.
+    pub(crate) fn newest_1_adk_venv(&self) -> PathBuf {
+        self.target.join("venv-adk-newest-1")
+    }
+
     /// What the test runner of the named step reports.
     pub(crate) fn report(&self, step: &str) -> PathBuf {
         self.target.join("xtask").join(format!("{step}.xml"))

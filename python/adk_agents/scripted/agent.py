@@ -2,6 +2,7 @@
 
     call NAME {json} && call NAME {json} then call NAME {json}     parallel calls, then more after their results
     say WORDS                                                 the words, streamed one by one
+    think THOUGHT | WORDS                                     a thought, and the words
     history                                                   what the model was given, in short
     fail now | fail late                                      the model raises, at once or after some words
     error CODE | stop REASON                                  the model's own ways to end
@@ -20,8 +21,12 @@ from google.adk.auth.auth_tool import AuthConfig
 from google.adk.models.base_llm import BaseLlm
 from google.adk.models.llm_response import LlmResponse
 from google.adk.tools import FunctionTool, LongRunningFunctionTool, ToolContext
-from google.adk.tools._request_input_tool import request_input
 from google.genai import types
+
+try:
+    from google.adk.tools._request_input_tool import request_input
+except ImportError:  # google-adk 1 does not have it.
+    request_input = None
 
 CALL = re.compile(r"(\w+)\s*(\{.*\})?\s*$", re.DOTALL)
 # A picture of one pixel.
@@ -50,6 +55,11 @@ class ScriptedModel(BaseLlm):
                 yield response
             return
         word, _, rest = step.partition(" ")
+        if word == "think":
+            thought, _, words = rest.partition(" | ")
+            yield LlmResponse(content=types.Content(role="model", parts=[thinking(thought)]), partial=True)
+            yield final(types.Content(role="model", parts=[thinking(thought), types.Part(text=words)]))
+            return
         if word == "fail":
             if rest == "late":
                 yield partial("almost ")
@@ -102,6 +112,10 @@ async def say(words, stream):
 
 def text(words):
     return types.Content(role="model", parts=[types.Part(text=words)])
+
+
+def thinking(words):
+    return types.Part(text=words, thought=True)
 
 
 def partial(words):
@@ -221,19 +235,23 @@ async def wait(seconds: float) -> dict:
 
 def build(name):
     helper = LlmAgent(name="helper", model=ScriptedModel(), description="Helps.", tools=[get_weather])
-    clerk = LlmAgent(
-        name="clerk",
-        mode="single_turn",
-        model=ScriptedModel(),
-        description="Is called like a tool, and plays the request as a script.",
-        tools=[FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(pick_color)],
-    )
+    sub_agents = [helper]
+    # google-adk 1 has no agents that are called like this.
+    if "mode" in LlmAgent.model_fields:
+        clerk = LlmAgent(
+            name="clerk",
+            mode="single_turn",
+            model=ScriptedModel(),
+            description="Is called like a tool, and plays the request as a script.",
+            tools=[FunctionTool(pay, require_confirmation=True), LongRunningFunctionTool(pick_color)],
+        )
+        sub_agents.append(clerk)
     return LlmAgent(
         name=name,
         model=ScriptedModel(),
         description="Plays by the script that the user writes.",
         instruction="Play by the script.",
-        sub_agents=[helper, clerk],
+        sub_agents=sub_agents,
         tools=[
             get_weather,
             FunctionTool(pay, require_confirmation=True),
@@ -248,7 +266,7 @@ def build(name):
             save_note,
             log_in,
             wait,
-            request_input,
+            *([request_input] if request_input else []),
         ],
     )
 

@@ -69,6 +69,24 @@ export async function loadMessages<Message extends UIMessage = UIMessage>(
   }
 }
 
+/** What an ADK server has shown itself to be. */
+export interface AdkServer {
+  /** What users see, such as `ADK for Python 2.13.0`. */
+  name: string;
+  language: 'python' | 'typescript' | 'go' | 'java' | 'unknown';
+  version: string | null;
+  /** Where its endpoints are below its address. */
+  prefix: string | null;
+  /** Whether it can be spoken with. */
+  voice: boolean;
+  /** Whether it tells the tools of its apps. */
+  appInfo: boolean;
+  /** Whether a new session has the id that the bridge wants. */
+  sessionIds: boolean;
+  /** How a new session learns what was said before. */
+  restoring: 'events' | 'message';
+}
+
 /** One of the bridge's agents, as `GET /api/agents` tells of it. */
 export interface BridgeAgent {
   id: string;
@@ -81,6 +99,8 @@ export interface BridgeAgent {
   tools: { name: string; description: string; inputSchema: unknown; outputSchema?: unknown; runsOn: 'server' | 'client'; needsApproval: boolean }[];
   /** What it cannot do: each is a phrase that follows "it cannot". */
   limitations: string[];
+  /** The ADK server that it is an app of, once that has been found out. */
+  server: AdkServer | null;
   /** Whether it answers in chats that name no agent. */
   default: boolean;
   status: 'ready' | 'unreachable';
