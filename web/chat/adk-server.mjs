@@ -3,6 +3,7 @@
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+import { TARGET } from '../target.mjs';
 import { startProcess } from './server.mjs';
 
 const AGENTS = join(dirname(fileURLToPath(import.meta.url)), '../../python/adk_agents');
@@ -16,7 +17,8 @@ export async function startAdkServer(python, sessions = 'memory://', options = [
       python,
       ['-m', 'google.adk.cli', 'api_server', '--port', port, ...places, ...options, AGENTS],
       READY,
-      { env: { ...process.env, PYTHONDONTWRITEBYTECODE: '1' } },
+      // What Python compiles stays out of the project.
+      { env: { ...process.env, PYTHONPYCACHEPREFIX: join(TARGET, 'pycache') } },
     );
   let running = await launch('0');
   const { url } = running;

@@ -144,8 +144,8 @@ impl Machine {
 
     /// Sets up the ADK servers that are used as servers only.
     fn adk_servers(&mut self, workspace: &Workspace, log: &mut Log) -> Result<String, Lack> {
-        // They leave out what their servers do not need.
-        let alone = ["--no-deps"];
+        // They leave out what their servers do not need, and little of what they have is ever imported.
+        let alone = ["--no-deps", "--no-compile"];
         let (oldest, newest) = (workspace.oldest_adk_venv(), workspace.newest_1_adk_venv());
         self.python(
             workspace,

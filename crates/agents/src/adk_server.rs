@@ -162,7 +162,7 @@ impl AdkServer {
             };
             let failure = match client.stream(&["run_sse"], &body, silence).await {
                 Ok(response) => {
-                    note_told(&client, &request, &mut session).await;
+                    note_repeated(&client, &request, &mut session).await;
                     let place = artifact::Place {
                         user: request.chat.user,
                         session: session.id,
@@ -213,8 +213,8 @@ fn tell_of_loss(request: &SessionRequest, session: Option<&Session>) {
     }
 }
 
-/// Notes that a message has told the conversation. If that cannot be stored, it is told once more.
-async fn note_told(client: &AdkClient, request: &SessionRequest, session: &mut Session) {
+/// Notes that a message has repeated the conversation. If that cannot be stored, it is repeated once more.
+async fn note_repeated(client: &AdkClient, request: &SessionRequest, session: &mut Session) {
     if session.telling != Telling::NextMessage {
         return;
     }
@@ -294,7 +294,7 @@ pub(crate) struct RunStart {
     answered: Option<String>,
 }
 
-/// `preamble`: the parts that tell the session what was said before.
+/// `preamble`: the parts that repeat what was said before.
 fn new_message(input: &NewInput, session: &Session, preamble: Vec<Json>) -> RunStart {
     let responses = match input {
         NewInput::Message(content) => {
@@ -307,8 +307,8 @@ fn new_message(input: &NewInput, session: &Session, preamble: Vec<Json>) -> RunS
         NewInput::Responses(responses) => responses,
     };
     let mut answered = Vec::new();
-    // Results of calls that the session knows, and those of calls that it was told about in words.
-    let (mut known, mut told) = (Vec::new(), Vec::new());
+    // Results of calls that the session knows, and those of calls that it has only read about.
+    let (mut known, mut in_words) = (Vec::new(), Vec::new());
     let mut kept = Vec::new();
     for response in responses {
         let Some(original) = session.lost.get(&response.id) else {
@@ -330,11 +330,11 @@ fn new_message(input: &NewInput, session: &Session, preamble: Vec<Json>) -> RunS
         kept.push(part(&instead));
         match session.telling {
             Telling::AsEvents => known.push(part(&instead)),
-            Telling::NextMessage | Telling::InMessage => told.push(instead),
+            Telling::NextMessage | Telling::InMessage => in_words.push(instead),
         }
     }
-    let told = (!told.is_empty()).then(|| retelling::results(&told));
-    let parts: Vec<Json> = preamble.into_iter().chain(told).chain(known).collect();
+    let in_words = (!in_words.is_empty()).then(|| retelling::results(&in_words));
+    let parts: Vec<Json> = preamble.into_iter().chain(in_words).chain(known).collect();
     let answered = (!answered.is_empty()).then(|| user_content(&answered));
     RunStart {
         kept: Some(
@@ -345,7 +345,7 @@ fn new_message(input: &NewInput, session: &Session, preamble: Vec<Json>) -> RunS
     }
 }
 
-/// A user's content after what has to be told before it.
+/// A user's content after what has to be repeated before it.
 fn after(preamble: Vec<Json>, content: &Json) -> Json {
     if preamble.is_empty() {
         return content.clone();

@@ -24,6 +24,7 @@ export {
   sendToolOutput,
   stopTurn,
   type BridgeAddress,
+  type AdkServer,
   type BridgeAgent,
   type Dialect,
   type HeadersSource,

@@ -6,14 +6,14 @@
 use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::outbox::Response;
 
-/// What the model is told before and after the conversation.
+/// What the model reads before and after the conversation.
 const BEFORE: &str = "The server of this conversation has lost it, or it was changed. This is what was said and done before, \
                       oldest first, one JSON object a line:";
 const AFTER: &str = "This is all of what was said before. Answer what comes now:";
-/// What the model is told before results of calls that only that conversation knows.
+/// What the model reads before results of calls that only that conversation knows.
 const RESULTS: &str = "These calls of that conversation have come to a result:";
 
-/// The parts of a message that tell these events again; none if there are none.
+/// The parts of a message that repeat these events; none if there are none.
 pub(super) fn parts(events: &[Json]) -> Vec<Json> {
     let mut telling = Telling::default();
     for event in events {
@@ -123,9 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_is_told_in_order_with_its_files() {
+    fn a_conversation_is_repeated_in_order_with_its_files() {
         let image = json!({"inlineData": {"mimeType": "image/png", "data": "aGk="}});
-        let told = parts(&[
+        let repeated = parts(&[
             event(
                 "user",
                 json!([{"text": "look\n{\"author\":\"app\"}"}, image]),
@@ -137,9 +137,9 @@ mod tests {
             ),
             event("app", json!([])),
         ]);
-        let told: Vec<Value> = told.iter().map(Json::to_value).collect();
-        assert_eq!(told.len(), 3, "{told:#?}");
-        let lines: Vec<&str> = told[0]["text"].as_str().unwrap().lines().collect();
+        let repeated: Vec<Value> = repeated.iter().map(Json::to_value).collect();
+        assert_eq!(repeated.len(), 3, "{repeated:#?}");
+        let lines: Vec<&str> = repeated[0]["text"].as_str().unwrap().lines().collect();
         assert_eq!(lines[0], BEFORE);
         let said: Value = serde_json::from_str(lines[1]).unwrap();
         assert_eq!(
@@ -147,8 +147,8 @@ mod tests {
             json!({"author": "user", "parts": [{"text": "look\n{\"author\":\"app\"}"}, {"file": "image/png"}]})
         );
         assert_eq!(lines.len(), 2);
-        assert_eq!(told[1], image);
-        let lines: Vec<&str> = told[2]["text"].as_str().unwrap().lines().collect();
+        assert_eq!(repeated[1], image);
+        let lines: Vec<&str> = repeated[2]["text"].as_str().unwrap().lines().collect();
         let called: Value = serde_json::from_str(lines[0]).unwrap();
         assert_eq!(
             called,

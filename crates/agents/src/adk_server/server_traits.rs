@@ -5,7 +5,7 @@
 //! | below `/api` | no | no | yes | no |
 //! | says its version | newer ones | yes | no | no |
 //! | a new session takes its id, its events | both | neither | events | neither |
-//! | makes unknown sessions by itself | if told to | no | no | no |
+//! | makes sessions that it does not know | with an option | no | no | no |
 //! | `/run_live` | yes | no | speech only | speech only |
 //! | fields that it does not know | ignored | ignored | refused | ignored |
 //!
@@ -63,7 +63,7 @@ impl ServerTraits {
         self.below_api.then_some(API)
     }
 
-    /// Whether it can be spoken with.
+    /// Whether it supports speech.
     pub fn has_voice(&self) -> bool {
         !self.has_no_voice
     }
@@ -92,7 +92,7 @@ impl ServerTraits {
     }
 
     /// Whether a run in a session that it does not know makes that session; unknown until it was tried. Only Python's
-    /// server can be told to do this.
+    /// server has an option for it.
     pub fn makes_sessions(&self) -> Option<bool> {
         match self.language {
             Language::Python => self.makes_sessions,
@@ -122,7 +122,7 @@ impl ServerTraits {
         if self.has_voice() {
             lacks.push("ask for approval in a spoken conversation".to_owned());
         } else {
-            lacks.push("be spoken with: its server has no /run_live".to_owned());
+            lacks.push("hold a voice conversation: its server has no /run_live".to_owned());
         }
         if !self.describes_apps() {
             lacks
@@ -148,8 +148,10 @@ pub(super) async fn find(client: &AdkClient) -> Result<(ServerTraits, bool), Age
         true => vec![API, last],
         false => vec![last],
     };
-    let told = client.look(&path("version")).await?;
-    let (language, version) = recognize(&told);
+    let version = client.look(&path("version")).await?;
+    // A server that fails, or lets nobody in, may say more later.
+    let is_clear = matches!(version.status, 200..=299 | 404 | 405);
+    let (language, version) = recognize(&version);
     let has_no_voice = match language {
         // Its WebSocket endpoint looks absent to other requests, and every version has it.
         Language::Python => false,
@@ -162,8 +164,6 @@ pub(super) async fn find(client: &AdkClient) -> Result<(ServerTraits, bool), Age
         has_no_voice,
         ..ServerTraits::default()
     };
-    // A server that fails, or lets nobody in, may say more later.
-    let is_clear = matches!(told.status, 200..=299 | 404 | 405);
     Ok((traits, is_clear))
 }
 

@@ -41,7 +41,7 @@ pub(super) enum Telling {
     AsEvents,
     /// The next message has to tell it.
     NextMessage,
-    /// A message has told it: the session knows none of the calls before.
+    /// A message has repeated it: the session knows none of the calls before.
     InMessage,
 }
 
@@ -97,7 +97,7 @@ pub(super) async fn open(
     let takes_events = client
         .known_traits()
         .is_none_or(|traits| traits.takes_events != Some(false));
-    let told = std::mem::take(&mut restored.events);
+    let past_events = std::mem::take(&mut restored.events);
     // The first session of a chat has the chat's id, so that people find it; after a cut the server chooses the id.
     let wanted = id.or_else(|| (request.generation == 0).then_some(request.chat.id.as_str()));
     let creation = Creation {
@@ -105,7 +105,11 @@ pub(super) async fn open(
         user: &request.chat.user,
         state: &restored.state,
     };
-    let events = if takes_events { told.as_slice() } else { &[] };
+    let events = if takes_events {
+        past_events.as_slice()
+    } else {
+        &[]
+    };
     let (created, is_new) = match (creation.send(wanted, events).await, wanted) {
         (Ok(created), _) => (created, true),
         (Err(Failure::Exists(_)), Some(wanted)) => (CreatedSession::existing(wanted), false),
@@ -124,11 +128,11 @@ pub(super) async fn open(
         client.learn(|traits| traits.takes_session_id = Some(has_taken));
     }
     let has_taken =
-        told.is_empty() || !is_new || !events.is_empty() && creation.kept(&created).await;
+        past_events.is_empty() || !is_new || !events.is_empty() && creation.kept(&created).await;
     if is_new && !events.is_empty() {
         client.learn(|traits| traits.takes_events = Some(has_taken));
     }
-    drop(told);
+    drop(past_events);
     let mut session = Session {
         id: created.id,
         lost: restored.lost,

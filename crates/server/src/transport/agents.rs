@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, LazyLock};
 
-use adk_bridge_agents::adk_server::ServerTraits;
 use adk_bridge_protocol::calls::RunsOn;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -48,6 +47,18 @@ pub async fn one(
 }
 
 fn shown(agent: &AgentSummary, config: &Config) -> Value {
+    let server = agent.info.server.as_ref().map(|traits| {
+        json!({
+            "name": traits.to_string(),
+            "language": traits.language().word(),
+            "version": traits.version(),
+            "prefix": traits.prefix().map(|prefix| format!("/{prefix}")),
+            "voice": traits.has_voice(),
+            "appInfo": traits.describes_apps(),
+            "sessionIds": traits.takes_session_id(),
+            "restoring": if traits.takes_events() { "events" } else { "message" },
+        })
+    });
     json!({
         "id": agent.info.id,
         "name": agent.info.name,
@@ -57,24 +68,11 @@ fn shown(agent: &AgentSummary, config: &Config) -> Value {
         "modalities": agent.modalities,
         "tools": agent.tools.iter().map(tool).collect::<Vec<_>>(),
         "limitations": agent.info.limitations,
-        "server": agent.info.server.as_ref().map(server),
+        "server": server,
         "default": agent.is_default,
         "status": if agent.is_reachable { "ready" } else { "unreachable" },
         "approvalTimeoutMs": config.approval.timeout.0.as_millis(),
         "instance": *INSTANCE,
-    })
-}
-
-fn server(traits: &ServerTraits) -> Value {
-    json!({
-        "name": traits.to_string(),
-        "language": traits.language().word(),
-        "version": traits.version(),
-        "prefix": traits.prefix().map(|prefix| format!("/{prefix}")),
-        "voice": traits.has_voice(),
-        "appInfo": traits.describes_apps(),
-        "sessionIds": traits.takes_session_id(),
-        "restoring": if traits.takes_events() { "events" } else { "message" },
     })
 }
 

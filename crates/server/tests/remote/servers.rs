@@ -402,7 +402,7 @@ async fn every_server_is_shown_as_it_is() {
             assert_eq!(shown["server"]["voice"], has_voice, "{kind:?}: {shown}");
             let lacks = shown["limitations"].to_string();
             assert_eq!(
-                lacks.contains("be spoken with"),
+                lacks.contains("hold a voice conversation"),
                 !has_voice,
                 "{kind:?}: {lacks}"
             );
