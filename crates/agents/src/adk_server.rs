@@ -25,6 +25,7 @@ mod run;
 mod server_traits;
 mod session;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,6 +83,11 @@ struct RunRequest<'r> {
     session_id: &'r str,
     new_message: &'r Json,
     streaming: bool,
+    // Servers of other languages refuse fields that they do not know.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    state_delta: &'r BTreeMap<String, Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    custom_metadata: Option<&'r Json>,
 }
 
 impl AdkServer {
@@ -152,17 +158,21 @@ impl AdkServer {
                 Telling::NextMessage => session::preamble(&client, &request).await?,
                 Telling::AsEvents | Telling::InMessage => Vec::new(),
             };
-            let start = new_message(&request.input, &session, preamble);
+            let state_delta = session.state_delta(&request.handed_in);
+            let start = new_message(&request.input, &session, preamble, &state_delta);
             let body = RunRequest {
                 app_name: client.app(),
                 user_id: &request.chat.user,
                 session_id: &session.id,
                 new_message: &start.message,
                 streaming: true,
+                state_delta: &state_delta,
+                custom_metadata: request.handed_in.custom_metadata.as_ref(),
             };
             let failure = match client.stream(&["run_sse"], &body, silence).await {
                 Ok(response) => {
                     note_repeated(&client, &request, &mut session).await;
+                    session.note_told(&client, &request).await?;
                     let place = artifact::Place {
                         user: request.chat.user,
                         session: session.id,
@@ -288,19 +298,32 @@ impl Agent for AdkServer {
 pub(crate) struct RunStart {
     /// The `newMessage`.
     message: Json,
-    /// The event to store for it; a user's message is in the chat already.
+    /// The event to store for it; a user's message is in the chat already, what it changes in the state is not.
     kept: Option<String>,
     /// The bridge's own responses to calls of a lost session, as an event.
     answered: Option<String>,
 }
 
 /// `preamble`: the parts that repeat what was said before.
-fn new_message(input: &NewInput, session: &Session, preamble: Vec<Json>) -> RunStart {
+fn new_message(
+    input: &NewInput,
+    session: &Session,
+    preamble: Vec<Json>,
+    state_delta: &BTreeMap<String, Json>,
+) -> RunStart {
+    let event = |content: Option<&Json>| {
+        let delta = Json::of(state_delta).unwrap_or_default();
+        let actions = Json::object([("stateDelta", delta)]);
+        let actions = (!state_delta.is_empty()).then_some(("actions", actions));
+        let content = content.map(|content| ("content", content.clone()));
+        let fields = content.into_iter().chain(actions);
+        Json::object(std::iter::once(("author", "user".into())).chain(fields)).to_string()
+    };
     let responses = match input {
         NewInput::Message(content) => {
             return RunStart {
                 message: after(preamble, content),
-                kept: None,
+                kept: (!state_delta.is_empty()).then(|| event(None)),
                 answered: None,
             };
         }
@@ -337,9 +360,7 @@ fn new_message(input: &NewInput, session: &Session, preamble: Vec<Json>) -> RunS
     let parts: Vec<Json> = preamble.into_iter().chain(in_words).chain(known).collect();
     let answered = (!answered.is_empty()).then(|| user_content(&answered));
     RunStart {
-        kept: Some(
-            Json::object([("author", "user".into()), ("content", user_content(&kept))]).to_string(),
-        ),
+        kept: Some(event(Some(&user_content(&kept)))),
         answered: answered.map(|content| Json::object([("content", content)]).to_string()),
         message: user_content(&parts),
     }

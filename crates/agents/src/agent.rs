@@ -8,6 +8,7 @@
 //! read it, which passes its events to a sink by reference: nothing is copied. Every piece costs a virtual call and a
 //! box, which is little compared with reading it from the network.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use adk_bridge_protocol::event::{Content, Event};
@@ -191,7 +192,19 @@ pub struct SessionRequest {
     /// How often the history was cut: every cut invalidates the agent's own memory.
     pub generation: u64,
     pub input: NewInput,
+    pub handed_in: HandedIn,
     pub store: Arc<dyn SessionStore>,
+}
+
+/// What the front end and the configuration hand in to a session.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HandedIn {
+    /// What the session begins with. One that began with something else learns of it with the next run.
+    pub state: BTreeMap<String, Json>,
+    /// What changes with this run.
+    pub state_delta: BTreeMap<String, Json>,
+    /// What the events of this run are marked with.
+    pub custom_metadata: Option<Json>,
 }
 
 /// Identifies a chat: two users may have chats with the same id.

@@ -23,6 +23,18 @@ pub struct ToolSpec {
     pub idempotent: bool,
 }
 
+/// The longest name of a tool that models take.
+const MAX_NAME_BYTES: usize = 64;
+
+/// Whether models take this name, Gemini among them.
+pub fn is_tool_name(name: &str) -> bool {
+    let first = name.as_bytes().first();
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+    first.is_some_and(|first| first.is_ascii_alphabetic() || *first == b'_')
+        && name.len() <= MAX_NAME_BYTES
+        && name.bytes().all(is_known)
+}
+
 /// A tool that runs in the bridge. It never waits for a human: that is data in the store.
 pub trait ServerTool: Send + Sync {
     fn spec(&self) -> &ToolSpec;

@@ -101,6 +101,8 @@ pub enum CallState {
 #[serde(rename_all = "camelCase")]
 pub enum Settlement {
     Output,
+    /// A remote agent's long-running tool returned something and may finish later.
+    Interim,
     Error,
     Denied,
     Expired,

@@ -9,12 +9,12 @@ use adk_bridge_protocol::calls::{Call, Settlement};
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::outbox::{Ask, AuditKind};
-use adk_bridge_protocol::reply::{Audience, EndReason, Runner};
+use adk_bridge_protocol::reply::{Answer, Audience, EndReason, Runner};
 use proptest::prelude::*;
 use serde_json::json;
 
 use adk_bridge_testkit::sim::walk::{Act, Plan, Wire, agent, check, drain, perform, team};
-use adk_bridge_testkit::sim::{Bridge, TOOLS};
+use adk_bridge_testkit::sim::{Bridge, TICKET, TOOLS};
 
 fn act() -> impl Strategy<Value = Act> {
     let nth = 0..6usize;
@@ -54,14 +54,21 @@ fn setting() -> impl Strategy<Value = (Runner, Dialect, Audience, Sdk)> {
     )
 }
 
-/// Does all of this, and brings the reply to its end.
+/// Does all of this, and brings the reply to its end. Then tools that had returned a ticket finish, one after another, and
+/// what follows from each takes the same course.
 fn walk(mut bridge: Bridge, acts: &[Act]) {
     bridge.begin();
-    for act in acts {
-        perform(&mut bridge, act);
-        check(&bridge);
+    for later in 0..2 {
+        for act in acts {
+            perform(&mut bridge, act);
+            check(&bridge);
+        }
+        bridge.fuse = None;
+        drain(&mut bridge);
+        if !bridge.finish_later(later, later == 1) {
+            return;
+        }
     }
-    bridge.fuse = None;
     drain(&mut bridge);
 }
 
@@ -288,4 +295,55 @@ fn a_reload_while_a_model_speaks_during_an_open_call() {
         check(&bridge);
     }
     drain(&mut bridge);
+}
+
+/// A tool returns a ticket, the reply ends, and the result comes: the next reply begins with it, shows it, and tells the
+/// agent once. The ended reply refuses it, as it refuses every output.
+#[test]
+fn a_result_that_comes_later_begins_a_reply() {
+    let ticket = TOOLS.iter().position(|name| *name == TICKET).unwrap();
+    for &dialect in Dialect::ALL {
+        for (fails, shown) in [(false, "output-available"), (true, "output-error")] {
+            let agent = agent(Runner::Remote, vec![(1, vec![ticket]), (2, Vec::new())]);
+            let mut bridge =
+                Bridge::new(Runner::Remote, dialect, Audience::Request, Sdk::V6, agent);
+            bridge.begin();
+            drain(&mut bridge);
+            assert_eq!(bridge.settled(TICKET), [Some(Settlement::Interim)]);
+            let id = bridge
+                .driver
+                .reply()
+                .calls()
+                .iter()
+                .next()
+                .unwrap()
+                .id
+                .clone();
+            let refused = bridge.audited(AuditKind::AnswerRefused);
+            let output = json!("in the wrong place").into();
+            let call_id = &id;
+            bridge.answer(&[Answer::Output {
+                call_id,
+                output: &output,
+            }]);
+            assert_eq!(bridge.audited(AuditKind::AnswerRefused), refused + 1);
+            let finished = bridge.audited(AuditKind::ToolFinished);
+
+            assert!(bridge.finish_later(0, fails));
+            drain(&mut bridge);
+            let reply = bridge.driver.reply();
+            assert_eq!(reply.ended(), Some(EndReason::Finished));
+            let message = serde_json::to_value(reply.message()).unwrap();
+            let part = &message["parts"][1];
+            assert_eq!(part["type"], "tool-ticket", "{message}");
+            assert_eq!(part["state"], shown, "{message}");
+            assert_eq!(part["callProviderMetadata"]["adk"]["resultOf"], id.as_str());
+            assert!(message["parts"].to_string().contains("word 1"), "{message}");
+            let more = usize::from(!fails);
+            assert_eq!(bridge.audited(AuditKind::ToolFinished), finished + more);
+            // It is final: nothing more can come of it.
+            assert!(!bridge.finish_later(0, false));
+            assert_eq!(bridge.asked.len(), 2);
+        }
+    }
 }

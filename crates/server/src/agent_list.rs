@@ -25,6 +25,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use crate::chat::toolbox::Toolbox;
+use crate::config::SessionState;
 use apps::Apps;
 pub(crate) use apps::LOOK_TIME;
 pub(crate) use assembly::{Assembly, drafts, drafts_of};
@@ -42,6 +43,8 @@ pub struct ServedAgent {
     tools: Arc<Toolbox>,
     /// The schemas of answers to its client tools, for front ends that ask their users for them.
     output_schemas: HashMap<String, Value>,
+    /// What its sessions begin with.
+    session_state: SessionState,
 }
 
 /// All agents of a server.
@@ -110,12 +113,20 @@ impl ServedAgent {
             agent,
             tools: Arc::new(tools),
             output_schemas: HashMap::new(),
+            session_state: SessionState::default(),
         }
     }
 
     pub(crate) fn with_output_schemas(self, output_schemas: HashMap<String, Value>) -> Self {
         Self {
             output_schemas,
+            ..self
+        }
+    }
+
+    pub(crate) fn with_session_state(self, session_state: SessionState) -> Self {
+        Self {
+            session_state,
             ..self
         }
     }
@@ -137,6 +148,10 @@ impl ServedAgent {
 
     pub fn tools(&self) -> &Arc<Toolbox> {
         &self.tools
+    }
+
+    pub(crate) fn session_state(&self) -> &SessionState {
+        &self.session_state
     }
 
     /// What it says about itself, under the id and name that it has here.

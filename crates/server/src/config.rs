@@ -3,6 +3,7 @@
 mod check;
 mod limits;
 mod list;
+mod session_state;
 mod span;
 mod store_requests;
 
@@ -20,6 +21,7 @@ use serde_json::Value;
 
 pub use check::check_id;
 pub use limits::Limits;
+pub use session_state::SessionState;
 pub use span::Span;
 pub use store_requests::StoreRequests;
 
@@ -129,6 +131,8 @@ pub struct Agent {
     /// `approval.may_ask` for this agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub may_ask: Option<bool>,
+    /// What the sessions of an ADK agent begin with.
+    pub state: SessionState,
 }
 
 /// Names and values; the values may be secret.
@@ -442,6 +446,7 @@ impl Default for Agent {
             client_tools: Vec::new(),
             approval_tools: Vec::new(),
             may_ask: None,
+            state: SessionState::default(),
         }
     }
 }

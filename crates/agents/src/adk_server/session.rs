@@ -10,7 +10,7 @@ use serde_json::json;
 use super::client::{AdkClient, Failure};
 use super::restore::{RestoredSession, restore};
 use super::retelling;
-use crate::agent::{NewInput, SessionRequest, SessionStore};
+use crate::agent::{HandedIn, NewInput, SessionRequest, SessionStore};
 use crate::error::{AgentError, AgentErrorKind};
 
 /// The user and the session that show whether a server makes sessions by itself.
@@ -26,6 +26,9 @@ pub(super) struct Session {
     pub(super) lost: BTreeMap<String, Original>,
     #[serde(default, skip_serializing_if = "Telling::is_as_events")]
     pub(super) telling: Telling,
+    /// What was handed in when it began, or since.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    state: BTreeMap<String, Json>,
 }
 
 /// How a session learns what was said before it.
@@ -58,6 +61,32 @@ impl Telling {
 pub(super) struct Original {
     pub(super) id: String,
     pub(super) name: String,
+}
+
+impl Session {
+    /// What a run has to tell it of what is handed in.
+    pub(super) fn state_delta(&self, handed_in: &HandedIn) -> BTreeMap<String, Json> {
+        let is_new = |key: &String, value: &Json| self.state.get(key) != Some(value);
+        let state = handed_in.state.iter();
+        let news = state.filter(|(key, value)| is_new(key, value));
+        let delta = news.chain(&handed_in.state_delta);
+        delta
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    }
+
+    /// Notes that it has been told what is handed in.
+    pub(super) async fn note_told(
+        &mut self,
+        client: &AdkClient,
+        request: &SessionRequest,
+    ) -> Result<(), AgentError> {
+        if self.state == request.handed_in.state {
+            return Ok(());
+        }
+        self.state.clone_from(&request.handed_in.state);
+        keep(client, request, self).await
+    }
 }
 
 pub(super) enum OpenedSession {
@@ -94,6 +123,12 @@ pub(super) async fn open(
     id: Option<&str>,
 ) -> Result<OpenedSession, AgentError> {
     let mut restored = restored(client, request).await?;
+    // What the agent has changed since counts.
+    let handed_in = &request.handed_in.state;
+    for (key, value) in handed_in {
+        let state = restored.state.entry(key.clone());
+        state.or_insert_with(|| value.clone());
+    }
     let takes_events = client
         .known_traits()
         .is_none_or(|traits| traits.takes_events != Some(false));
@@ -137,6 +172,11 @@ pub(super) async fn open(
         id: created.id,
         lost: restored.lost,
         telling: Telling::default(),
+        // One that was there already has not been told.
+        state: match is_new {
+            true => handed_in.clone(),
+            false => BTreeMap::new(),
+        },
     };
     if !has_taken {
         session.telling = Telling::NextMessage;

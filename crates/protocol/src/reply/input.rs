@@ -1,6 +1,6 @@
 //! The inputs of a reply, and the context that comes with each of them.
 
-use super::{Answer, EndReason, Policy};
+use super::{Answer, EndReason, LaterResult, Policy};
 use crate::calls::{IdSource, Outcome};
 use crate::event::Event;
 use crate::id::CallId;
@@ -11,6 +11,8 @@ use crate::time::Timestamp;
 pub enum Input<'a> {
     /// The user has written; the agent is to answer.
     Begin(Audience),
+    /// A call of an earlier reply has its result; the agent is to go on with it.
+    BeginWithResult(&'a LaterResult, Audience),
     /// The agent said something.
     Event(&'a Event<'a>),
     /// The agent said something in a live conversation, in which it cannot have a human asked.

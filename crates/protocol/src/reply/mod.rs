@@ -1,7 +1,7 @@
 //! Reply: one assistant message and its tool calls, the durable unit between an agent and its readers.
 //!
 //! ```text
-//!            Begin                  the run has ended, calls are open
+//!         Begin, or with a result   the run has ended, calls are open
 //!     New ─────────▶ Asking ───────────────────────────────────────▶ Settling ◀──────────┐
 //!                      │ ▲                                            │   │              │ answers, outputs,
 //!                      │ └──────── every call of the step is settled ─┘   │ every open   │ expiry
@@ -22,6 +22,7 @@
 mod answers;
 mod input;
 mod judge;
+mod later;
 mod phase;
 mod policy;
 mod record;
@@ -35,6 +36,7 @@ use std::borrow::Cow;
 pub use answers::{Answer, MAX_REFUSED, answers_of};
 pub use input::{Audience, CloseReason, Context, Ignored, Input, RunEnd};
 pub use judge::{Verdict, judge, judge_by_message, part_of};
+pub use later::{LaterResult, later_results};
 use phase::{Channel, Phase, Run, Turn};
 pub use policy::{Limits, Policy, Runner, ToolRule};
 pub use record::{EndReason, Record};
@@ -179,6 +181,9 @@ impl Reply {
         self.expire(context, out);
         match (self.phase, input) {
             (Phase::New, Input::Begin(mode)) => self.begin(mode, context, out),
+            (Phase::New, Input::BeginWithResult(result, mode)) => {
+                self.begin_with_result(result, mode, context, out);
+            }
             (Phase::Asking { .. } | Phase::Superseding { run: Some(_) }, Input::Event(event)) => {
                 self.event(event, Channel::Run, context, out);
             }
@@ -209,7 +214,9 @@ impl Reply {
             // A newer message is ending the reply already; it takes no more answers.
             (Phase::Superseding { .. }, Input::Supersede(_)) => out.ignore(Ignored::AlreadyEnded),
             (_, Input::Supersede(answers)) => self.supersede(answers, context, out),
-            (_, Input::Begin(_)) => out.ignore(Ignored::AlreadyBegun),
+            (_, Input::Begin(_) | Input::BeginWithResult(..)) => {
+                out.ignore(Ignored::AlreadyBegun);
+            }
             (_, Input::Event(_) | Input::LiveEvent(_)) => out.ignore(Ignored::StrayEvent),
             (_, Input::RunEnded(_)) => out.ignore(Ignored::StrayRunEnd),
         }

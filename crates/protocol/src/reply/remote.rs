@@ -125,8 +125,12 @@ impl Reply {
                 let outcome = transfer_of(&reply.calls[index], response);
                 let outcome = outcome.unwrap_or_else(|| outcome_of(response));
                 reply.settle_with(index, outcome, out);
+                let call = &mut reply.calls[index];
                 // Not to be reported: a long-running tool informs the model itself.
-                reply.calls[index].reported = true;
+                call.reported = true;
+                if call.runs_on == RunsOn::Client && call.settled() == Some(Settlement::Output) {
+                    call.settle(Settlement::Interim);
+                }
             }
             if unasked {
                 let row = reply.audit(AuditKind::ApprovalUnsupported, &reply.calls[index], None);
@@ -290,7 +294,7 @@ impl Reply {
         (results, confirmations)
     }
 
-    fn response(&self, index: usize) -> Response {
+    pub(super) fn response(&self, index: usize) -> Response {
         let call = &self.calls[index];
         if let Some(approval) = call
             .approval
@@ -407,7 +411,7 @@ impl Reply {
         };
         let mut index = 0;
         self.with_emitter(context, out, |translator, emitter| {
-            index = translator.add_call(call, emitter);
+            index = translator.add_call(call, None, emitter);
         });
         index
     }

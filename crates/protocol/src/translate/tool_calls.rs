@@ -20,12 +20,17 @@ pub(super) struct StreamingCall {
 
 impl Translator {
     /// Shows a call and adds it to the reply's calls.
-    pub(crate) fn add_call(&mut self, call: Call, emitter: &mut Emitter<'_>) -> usize {
+    pub(crate) fn add_call(
+        &mut self,
+        call: Call,
+        metadata: Option<Json>,
+        emitter: &mut Emitter<'_>,
+    ) -> usize {
         self.close_text(emitter);
         self.enter_step(emitter);
         let index = emitter.calls.push(call);
         input_start(index, emitter);
-        input_available(index, None, emitter);
+        input_available(index, metadata, emitter);
         index
     }
 
@@ -54,7 +59,7 @@ impl Translator {
                 known.model_id = Some(id.to_owned());
             }
             self.close_text(emitter);
-            input_available(index, signature, emitter);
+            input_available(index, signature.map(signed), emitter);
             return Some(index);
         }
         let known = call
@@ -69,7 +74,7 @@ impl Translator {
         let call = new_call(call, self.origin(), emitter, CallState::Received);
         let index = emitter.calls.push(call);
         input_start(index, emitter);
-        input_available(index, signature, emitter);
+        input_available(index, signature.map(signed), emitter);
         Some(index)
     }
 
@@ -169,14 +174,14 @@ fn input_start(index: usize, emitter: &mut Emitter<'_>) {
     emitter.draft.emit(&chunk, emitter.out);
 }
 
-fn input_available(index: usize, signature: Option<&str>, emitter: &mut Emitter<'_>) {
+fn input_available(index: usize, metadata: Option<Json>, emitter: &mut Emitter<'_>) {
     let call = &emitter.calls[index];
     let chunk = Chunk::ToolInputAvailable {
         tool_call_id: Cow::Borrowed(call.id.as_str()),
         tool_name: Cow::Borrowed(&call.name),
         input: call.input.clone(),
         provider_executed: None,
-        provider_metadata: signature.map(signed),
+        provider_metadata: metadata,
         tool_metadata: None,
         dynamic: None,
         title: None,

@@ -184,9 +184,18 @@ impl Assembly {
         let schemas: HashMap<_, _> = (settings.client_tools.iter())
             .filter_map(|tool| Some((tool.name.clone(), tool.output_schema.clone()?)))
             .collect();
+        let state = settings.state.clone();
+        if !state.is_empty() && agent.memory() == MemoryModel::Stateless {
+            let problem =
+                "this agent has no session; write what it is to know into agent.instruction";
+            return Err(ConfigError::value("agent.state", problem).into());
+        }
         let id = settings.id.clone().unwrap_or(info.id);
         let name = settings.name.clone().unwrap_or(info.name);
-        Ok(ServedAgent::new(id, name, agent, tools).with_output_schemas(schemas))
+        let served = ServedAgent::new(id, name, agent, tools);
+        Ok(served
+            .with_output_schemas(schemas)
+            .with_session_state(state))
     }
 
     /// With several agents, a tool of `approval.tools` is one of any of them; one that nobody has is a mistake. Agents that

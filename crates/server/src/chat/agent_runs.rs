@@ -4,6 +4,7 @@
 //! stored as they came, in case it loses the session.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,8 +28,11 @@ use tokio::time::Instant;
 use super::attachments;
 use super::context::ChatContext;
 use super::engine::{EventSource, ReplyEngine};
+use super::error::ChatError;
 use super::loaded::{FilePurpose, FileRoom};
+use super::session_state::{NewState, SessionState};
 use super::session_store::{ChatSessionStore, RememberedSession};
+use crate::store::StoreError;
 
 /// If pieces come faster than this, more of them are probably ready. Looking for more would be wasted on a model that
 /// writes at its own pace.
@@ -52,6 +56,10 @@ pub(super) struct AgentRuns {
     generation: u64,
     /// The agent's session, if it has one.
     session: RememberedSession,
+    /// What was handed in to that session, once it has been read.
+    handed_in: Option<SessionState>,
+    /// The part of it that is on its way with the run that is being started.
+    sent_delta: BTreeMap<String, Json>,
 }
 
 #[derive(Default)]
@@ -85,7 +93,28 @@ impl AgentRuns {
             read_at: None,
             generation: 0,
             session: RememberedSession::default(),
+            handed_in: None,
+            sent_delta: BTreeMap::new(),
         }
+    }
+
+    /// Notes that nothing was handed in to the session of a new chat yet.
+    pub(super) fn hand_in_first(&mut self) {
+        self.handed_in.get_or_insert_default();
+    }
+
+    /// Takes what a request hands in to the agent's session. It is stored before the agent is asked.
+    pub(super) async fn hand_in(&mut self, new: NewState) -> Result<(), ChatError> {
+        let (store, chat) = (self.context.store.clone(), self.context.chat());
+        let mut handed_in = match self.handed_in.take() {
+            Some(handed_in) => handed_in,
+            None => SessionState::load(&*store, chat).await?,
+        };
+        if handed_in.add(new)? {
+            handed_in.store(&*store, chat).await?;
+        }
+        self.handed_in = Some(handed_in);
+        Ok(())
     }
 
     pub(super) fn is_active(&self) -> bool {
@@ -113,8 +142,18 @@ impl AgentRuns {
     }
 
     /// Reads this run from here on.
-    pub(super) fn started(&mut self, run: Box<dyn AgentRun>) {
+    pub(super) async fn started(&mut self, run: Box<dyn AgentRun>) {
         self.state = State::Reading(run);
+        let told = std::mem::take(&mut self.sent_delta);
+        if let Some(handed_in) = &mut self.handed_in
+            && handed_in.forget(&told)
+        {
+            let (store, chat) = (&self.context.store, self.context.chat());
+            if let Err(error) = handed_in.store(&**store, chat).await {
+                // It would be told once more, with the same values.
+                tracing::warn!(chat = chat.id.as_str(), %error, "what was handed in to chat {} cannot be stored", chat.id);
+            }
+        }
     }
 
     /// The next progress of the run. Cancel-safe.
@@ -206,17 +245,26 @@ impl AgentRuns {
     ) -> Result<SessionRequest, AgentError> {
         match self.context.store.chat(self.context.chat()).await {
             Ok(chat) => self.generation = chat.map_or(0, |chat| chat.generation),
-            Err(error) => {
-                return Err(AgentError::broken(
-                    "the chat cannot be read from the store; try again",
-                    error.to_string(),
-                ));
-            }
+            Err(error) => return Err(not_read(&error)),
         }
+        let handed_in = match self.handed_in.take() {
+            Some(handed_in) => handed_in,
+            None => {
+                let (store, chat) = (&self.context.store, self.context.chat());
+                SessionState::load(&**store, chat)
+                    .await
+                    .map_err(|error| not_read(&error))?
+            }
+        };
+        let served = self.context.served();
+        let for_run = handed_in.for_run(served.session_state().of(self.context.user()));
+        self.sent_delta.clone_from(&for_run.state_delta);
+        self.handed_in = Some(handed_in);
         Ok(SessionRequest {
             chat: self.chat_key(),
             generation: self.generation,
             input,
+            handed_in: for_run,
             store: Arc::new(self.session_store(before, said)),
         })
     }
@@ -298,6 +346,13 @@ impl AgentRuns {
             said.messages.len() + usize::from(said.reply.is_some()),
         )
     }
+}
+
+fn not_read(error: &StoreError) -> AgentError {
+    AgentError::broken(
+        "the chat cannot be read from the store; try again",
+        error.to_string(),
+    )
 }
 
 /// Asks an agent without memory.

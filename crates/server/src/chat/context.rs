@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError, RwLock};
 
 use adk_bridge_agents::agent::Agent;
+use adk_bridge_agents::tool::ToolSpec;
 use adk_bridge_protocol::id::{ChatId, UserId};
 
 use super::Shared;
@@ -19,6 +20,13 @@ pub(super) struct ChatContext {
     user: Arc<UserId>,
     chat_id: Arc<ChatId>,
     agent: Arc<RwLock<AgentOfChat>>,
+    page_tools: Arc<RwLock<Option<PageTools>>>,
+}
+
+/// The tools that a page declares, and those of the agent with them.
+struct PageTools {
+    declared: Vec<ToolSpec>,
+    toolbox: Arc<Toolbox>,
 }
 
 /// How far the agent of a chat is decided; `task/agent.rs` does it.
@@ -41,6 +49,7 @@ impl ChatContext {
             chat_id: Arc::new(chat_id.clone()),
             // The task sets it when it knows, and nothing runs before.
             agent: Arc::new(RwLock::new(AgentOfChat::Free(ServedAgent::nobody()))),
+            page_tools: Arc::default(),
         }
     }
 
@@ -49,9 +58,38 @@ impl ChatContext {
         self.served().agent().clone()
     }
 
-    /// The tools of the chat's agent.
+    /// The tools of the chat's agent, and those of its page.
     pub(super) fn tools(&self) -> Arc<Toolbox> {
-        self.served().tools().clone()
+        let page = self.page_tools.read();
+        match &*page.unwrap_or_else(PoisonError::into_inner) {
+            Some(page) => page.toolbox.clone(),
+            None => self.served().tools().clone(),
+        }
+    }
+
+    /// The tools that the page of the chat declared.
+    pub(super) fn declared_tools(&self) -> Vec<ToolSpec> {
+        let page = self.page_tools.read();
+        let page = page.unwrap_or_else(PoisonError::into_inner);
+        page.as_ref()
+            .map(|page| page.declared.clone())
+            .unwrap_or_default()
+    }
+
+    /// Sets the tools that the page declared, with all tools of the chat.
+    pub(super) fn set_declared_tools(&self, declared: Vec<ToolSpec>, toolbox: Arc<Toolbox>) {
+        let page = (!declared.is_empty()).then_some(PageTools { declared, toolbox });
+        self.set_page_tools(page);
+    }
+
+    /// Forgets them: the store has them.
+    pub(super) fn release_declared_tools(&self) {
+        self.set_page_tools(None);
+    }
+
+    fn set_page_tools(&self, page: Option<PageTools>) {
+        let place = self.page_tools.write();
+        *place.unwrap_or_else(PoisonError::into_inner) = page;
     }
 
     pub(super) fn served(&self) -> Arc<ServedAgent> {

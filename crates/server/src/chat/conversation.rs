@@ -145,12 +145,12 @@ impl Conversation {
     /// Notes which messages this client has: those that its request names, and those that its connection delivered.
     /// `streamed`: the message that is being sent.
     pub(super) fn note_request(&mut self, request: &mut ChatRequest, streamed: Option<&MessageId>) {
-        if request.unread.is_none() {
+        if request.seen.unread.is_none() {
             let unread = streamed.filter(|id| self.unseen.contains(*id));
-            request.unread = unread.cloned();
+            request.seen.unread = unread.cloned();
         }
         let named = request.messages.iter().map(|message| &message.id);
-        for id in named.chain(&request.had) {
+        for id in named.chain(&request.seen.had) {
             self.note_seen(id);
         }
     }
@@ -238,7 +238,7 @@ impl Conversation {
             chat: context.chat(),
             shown: self.messages.iter().chain(current).collect(),
             unseen: &self.unseen,
-            unread: request.unread.as_ref(),
+            unread: request.seen.unread.as_ref(),
         }
     }
 

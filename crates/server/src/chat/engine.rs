@@ -24,7 +24,7 @@ use adk_bridge_protocol::event::Event;
 use adk_bridge_protocol::id::{CallId, MessageId};
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::{Ask, Audit, AuditKind, Commit, Effect};
-use adk_bridge_protocol::reply::{Audience, Context, Input, Reply};
+use adk_bridge_protocol::reply::{Context, Input, Reply};
 use adk_bridge_protocol::time::Timestamp;
 use futures_util::FutureExt as _;
 use tokio::task::{JoinError, JoinSet};
@@ -336,18 +336,18 @@ impl ReplyEngine {
         }
     }
 
-    /// Begins a reply and stores its first commit together with the messages that it answers, so that a crash leaves no
+    /// Begins a reply with an input and stores its first commit together with the messages that it answers, so that a crash leaves no
     /// question without an answer. The reply becomes the current one; returns the one before. Its other effects are
     /// performed later, so that a reader can be attached in between.
     pub(super) async fn begin(
         &mut self,
         id: &MessageId,
-        mode: Audience,
+        input: Input<'_>,
         opening: Opening<'_>,
     ) -> Result<Option<Reply>, StoreError> {
         let mut driver = Driver::new(Reply::new(id.clone()));
         let mut context = input_context(&mut self.ids, &self.policy);
-        driver.feed(Input::Begin(mode), &mut context).defer();
+        driver.feed(input, &mut context).defer();
         let commit = driver.take_commit().unwrap_or_else(|| Commit {
             record: driver.reply().record(),
             audit: Vec::new(),

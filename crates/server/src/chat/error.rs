@@ -7,9 +7,11 @@ use adk_bridge_protocol::sdk::UnknownSdk;
 use adk_bridge_protocol::wire::json::TooManyValues;
 
 pub use super::attachments::BadUrl;
+pub use super::declared_tools::DeclaredToolsError;
 use super::loaded::ChatFull;
 pub use super::ready::NotReady;
 use super::request::{MAX_DEPTH, MAX_ID_BYTES};
+pub use super::session_state::HandedInError;
 use crate::admission::AdmissionError;
 use crate::agent_list::NoAgent;
 use crate::budget::BudgetError;
@@ -42,6 +44,12 @@ pub enum ChatError {
     /// The output of a client tool, in a request of its own.
     #[error("this output is not accepted: the call runs on the server, or already has an outcome")]
     OutputRefused,
+    #[error("the result of this call has come before; the first one counts")]
+    ResultTaken,
+    #[error(
+        "the chat is being answered and cannot go on with this result yet; send it again in a moment"
+    )]
+    StillAnswering,
     /// A `tool_result` frame, or a part of it.
     #[error("not everything was accepted: the call already has an outcome, or runs on the server")]
     ToolResultRefused,
@@ -113,6 +121,10 @@ pub enum ChatError {
     Budget(#[from] BudgetError),
     #[error(transparent)]
     Full(#[from] ChatFull),
+    #[error(transparent)]
+    HandedIn(#[from] HandedInError),
+    #[error(transparent)]
+    DeclaredTools(#[from] DeclaredToolsError),
 
     // Failures of the server.
     #[error("the answer could not be stored; load the chat again")]

@@ -5,8 +5,9 @@ use std::fmt;
 
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::id::{ApprovalId, ChatId, MessageId};
+use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::message::parse::parse_message;
-use adk_bridge_protocol::message::{Message, Part, Role, parse_messages};
+use adk_bridge_protocol::message::{Extra, Message, Part, Role, parse_messages};
 use adk_bridge_protocol::sdk::Sdk;
 use adk_bridge_protocol::wire::json;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
@@ -39,14 +40,31 @@ pub struct ChatRequest {
     /// What the URLs of files begin with for this client.
     pub base: Base,
     pub list: MessageList,
-    /// The messages that its connection had delivered before.
+    pub seen: SeenMessages,
+    pub handed_in: HandedInFields,
+    /// Answers in older messages of the user, as copies of the messages that they answer.
+    pub(super) answered: Vec<Message>,
+    pub(super) size: RequestSize,
+}
+
+/// What is known about the messages that a client has.
+#[derive(Debug, Default)]
+pub struct SeenMessages {
+    /// Those that its connection had delivered before.
     pub had: Vec<MessageId>,
     /// The message that was being streamed when the request came, unless it was read to the end: this client may not
     /// have it.
     pub(super) unread: Option<MessageId>,
-    /// Answers in older messages of the user, as copies of the messages that they answer.
-    pub(super) answered: Vec<Message>,
-    pub(super) size: RequestSize,
+}
+
+/// What a request hands in to the agent, as it came: the agent decides what it takes.
+#[derive(Debug, Clone, Default)]
+pub struct HandedInFields {
+    pub state: Option<Json>,
+    pub state_delta: Option<Json>,
+    pub custom_metadata: Option<Json>,
+    /// Tools that the page runs.
+    pub tools: Option<Json>,
 }
 
 /// What a request takes of the memory.
@@ -79,6 +97,7 @@ pub struct RequestFields<'a> {
     pub dialect: Option<&'a RawValue>,
     pub sdk: Option<&'a RawValue>,
     pub agent: Option<&'a RawValue>,
+    pub handed_in: HandedInFields,
     pub messages: Option<&'a RawValue>,
     /// A front end that relies on the server's history may send only its last message.
     pub message: Option<&'a RawValue>,
@@ -138,9 +157,9 @@ impl ChatRequest {
             agent,
             base: Base::default(),
             list,
-            had: Vec::new(),
+            seen: SeenMessages::default(),
+            handed_in: asked.handed_in.clone(),
             answered: Vec::new(),
-            unread: None,
             size: RequestSize::default(),
         })
     }
@@ -163,6 +182,31 @@ impl ChatRequest {
                 ..self
             }),
         }
+    }
+}
+
+impl HandedInFields {
+    const NAMES: [&str; 4] = ["state", "stateDelta", "customMetadata", "tools"];
+
+    /// Those among the fields next to others.
+    pub fn in_extra(extra: &Extra) -> Self {
+        let mut fields = Self::default();
+        for name in Self::NAMES {
+            if let (Some(field), Some(value)) = (fields.named(name), extra.get(name)) {
+                *field = Some(value);
+            }
+        }
+        fields
+    }
+
+    fn named(&mut self, name: &str) -> Option<&mut Option<Json>> {
+        Some(match name {
+            "state" => &mut self.state,
+            "stateDelta" => &mut self.state_delta,
+            "customMetadata" => &mut self.custom_metadata,
+            "tools" => &mut self.tools,
+            _ => return None,
+        })
     }
 }
 
@@ -236,6 +280,10 @@ impl<'de> Visitor<'de> for RequestFieldsVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RequestFields<'de>, A::Error> {
         let mut asked = RequestFields::default();
         while let Some(name) = entries.next_key::<String>()? {
+            if let Some(field) = asked.handed_in.named(&name) {
+                *field = Some(entries.next_value()?);
+                continue;
+            }
             let value = Some(entries.next_value()?);
             match name.as_str() {
                 "id" => asked.id = value,

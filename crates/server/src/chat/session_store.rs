@@ -103,6 +103,12 @@ pub(super) async fn take_sessions(store: &dyn Store, chat: ChatRef<'_>) -> Vec<V
     }
 }
 
+/// Whether both are the same session of the agent, which may note more about it with time.
+fn is_same(one: &Value, other: &Value) -> bool {
+    let named = |session: &Value| session["id"].as_str().map(str::to_owned);
+    one == other || named(one).is_some() && named(one) == named(other)
+}
+
 fn all_of(mut stored: Value) -> Vec<Value> {
     let mut sessions = match stored["earlier"].take() {
         Value::Array(earlier) => earlier,
@@ -151,7 +157,7 @@ impl SessionStore for ChatSessionStore {
             let write = Box::new(|stored: Option<Value>| {
                 // Earlier sessions are kept too, so that they can be deleted with the chat.
                 let mut earlier = stored.map(all_of).unwrap_or_default();
-                earlier.retain(|other| *other != session);
+                earlier.retain(|other| !is_same(other, &session));
                 let stored = json!({
                     "generation": self.generation, "session": session, "earlier": earlier,
                 });

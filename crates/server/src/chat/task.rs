@@ -7,7 +7,9 @@
 mod admission;
 mod agent;
 mod alarm;
+mod declared_tools;
 mod ending;
+mod later_results;
 mod live;
 mod loading;
 mod requests;
@@ -313,13 +315,18 @@ impl Task {
 
     /// Starts a run of the agent. `closing`: a live connection that is being closed.
     async fn start_run(&mut self, question: &Ask, closing: Option<JoinHandle<()>>) {
-        let said = transcript(&self.conversation, &self.engine);
+        let mut said = transcript(&self.conversation, &self.engine);
+        let step = self.engine.reply().and_then(Reply::asking_step);
+        if step == Some(1) && matches!(question, Ask::Responses(_)) {
+            // The reply has begun with a result, and the agent has said nothing in it.
+            said.reply = None;
+        }
         self.runs.start(question, said, closing).await;
     }
 
     async fn progress(&mut self, progress: Progress) {
         match progress {
-            Progress::Started(run) => self.runs.started(run),
+            Progress::Started(run) => self.runs.started(run).await,
             Progress::Piece(piece) => {
                 self.pieces(piece).await;
                 self.grow();
@@ -465,9 +472,7 @@ impl Task {
                 call_id,
                 outcome,
                 answer,
-            } => {
-                let _ = answer.send(self.tool_output(&call_id, *outcome).await);
-            }
+            } => self.take_output(call_id, outcome, answer).await,
             Command::Live(command) => Box::pin(self.live_command(command)).await,
             Command::Boot | Command::Close { .. } | Command::ShutDown { .. } => {}
         }

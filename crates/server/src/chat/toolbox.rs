@@ -90,6 +90,24 @@ impl Toolbox {
         }
     }
 
+    /// The same, and tools that the front end runs, with other names.
+    pub(super) fn with_client_tools(&self, client: &[ToolSpec]) -> Self {
+        let mut specs = self.specs.clone();
+        specs.extend_from_slice(client);
+        Self {
+            may_ask: self.may_ask || client.iter().any(|spec| spec.needs_approval),
+            specs,
+            server: self.server.clone(),
+            runner: self.runner,
+            guarded: self.guarded.clone(),
+            limits: self.limits,
+        }
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.specs.iter().any(|spec| spec.name == name)
+    }
+
     pub fn specs(&self) -> &[ToolSpec] {
         &self.specs
     }

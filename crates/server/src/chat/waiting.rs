@@ -1,8 +1,8 @@
-//! Replies that wait for a human while the conversation continues by voice, and answers to them that wait for a turn to
-//! end.
+//! Replies that wait for a human while the conversation continues by voice or with a later result, and answers to them
+//! that wait for a turn to end.
 //!
 //! ```text
-//!                   speech begins a turn, and the reply only waits
+//!            speech or a later result begins a turn, and the reply only waits
 //!     current ───────────────────────────────────────────────────▶ waiting
 //!        ▲                                                            │
 //!        └── an answer, an output, its time: as soon as nothing runs ─┘

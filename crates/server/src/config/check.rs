@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use adk_bridge_agents::tool::is_tool_name;
 use axum::http::Uri;
 
 use super::{
@@ -229,11 +230,12 @@ fn check_agent(agent: &Agent) -> Result<(), ConfigError> {
     if agent.max_steps == 0 {
         return bad("agent.max_steps", "at least one step is needed");
     }
+    agent.state.check()?;
     for tool in &agent.client_tools {
         if !is_tool_name(&tool.name) {
             return bad(
                 "agent.client_tools.name",
-                "a tool's name is made of letters, digits, '_', '-' and '.', at most 64 of them",
+                "a tool's name is made of letters, digits, '_', '-' and '.', at most 64 of them, and begins with a letter or '_'",
             );
         }
         if !tool.input_schema.is_object() {
@@ -244,14 +246,6 @@ fn check_agent(agent: &Agent) -> Result<(), ConfigError> {
         }
     }
     Ok(())
-}
-
-fn is_tool_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= 64
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
 }
 
 /// Whether a browser could send this as an origin: a scheme and a host, and nothing after them.

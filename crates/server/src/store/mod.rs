@@ -170,6 +170,9 @@ pub trait Store: Send + Sync {
     /// Whether the audit of a chat already has a refusal for the same call, approval and reason.
     fn has_refused<'a>(&'a self, chat: ChatRef<'a>, audit: &'a Audit) -> Pending<'a, bool>;
 
+    /// One value of the chat's state.
+    fn state<'a>(&'a self, chat: ChatRef<'a>, key: &'a str) -> Pending<'a, Option<Value>>;
+
     /// Changes one value of the chat's state atomically. Returns what `change` returned.
     fn update_state<'a>(
         &'a self,

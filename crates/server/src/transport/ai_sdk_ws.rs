@@ -36,7 +36,7 @@ use crate::budget::TallyEntry;
 use crate::chat::live::{AnswerTo, RequestOrigin};
 use crate::chat::readers::Answer;
 use crate::chat::request::{
-    ChatRequest, MAX_ID_BYTES, RequestFields, check_id, dialect_of, sdk_of,
+    ChatRequest, HandedInFields, MAX_ID_BYTES, RequestFields, check_id, dialect_of, sdk_of,
 };
 use crate::chat::{ChatError, Chats, Command};
 use crate::connections::WrittenMessages;
@@ -223,7 +223,7 @@ impl Connection<'_> {
         waiting: TallyEntry,
     ) -> Result<(), SocketEnd> {
         request.base = self.base.clone();
-        request.had = self.written.so_far();
+        request.seen.had = self.written.so_far();
         let (sender, answer) = oneshot::channel();
         let chat_id = request.chat_id.clone();
         let command = Command::Post {
@@ -412,10 +412,12 @@ impl Connection<'_> {
 fn request_of(send: &Send, address: Option<&str>) -> Result<ChatRequest, AppError> {
     let id = Json::from(send.id.as_str());
     let (dialect, agent) = (send.body.get("dialect"), send.body.get("agent"));
+    let handed_in = HandedInFields::in_extra(&send.body);
     let fields = RequestFields {
         id: Some(id.raw()),
         dialect: dialect.as_ref().map(Json::raw),
         agent: agent.as_ref().map(Json::raw),
+        handed_in,
         messages: Some(send.messages.raw()),
         // The trigger was read with the frame, and the version has a default of its own.
         ..RequestFields::default()

@@ -80,7 +80,7 @@ pub(super) async fn answer_post(
     let WholeBody(body) = WholeBody::from_request(request, intake).await?;
     let mut request = read_body(body, parse).await?;
     request.base = base;
-    request.had = had;
+    request.seen.had = had;
     if request.finds_chat
         && let Some(chat_id) = chats.that_waits_for(user, request.last()).await?
     {

@@ -16,7 +16,7 @@ use crate::admission::AdmissionError;
 use crate::agent_list::NoAgent;
 use crate::auth::{Refusal, SourceError};
 use crate::budget::{self, BudgetError};
-use crate::chat::error::{ChatError, NotReady, RequestError};
+use crate::chat::error::{ChatError, DeclaredToolsError, HandedInError, NotReady, RequestError};
 use crate::connections::TooManyConnections;
 use crate::files::FileError;
 use crate::files::address::SignatureError;
@@ -271,6 +271,7 @@ impl From<ChatError> for AppError {
             E::MessageNotInChat { .. }
             | E::CallsNotInChat
             | E::OutputRefused
+            | E::ResultTaken
             | E::ToolResultRefused => Self::conflict(message),
             E::DuplicateMessageId { .. }
             | E::LastMessageIsSystem
@@ -279,6 +280,8 @@ impl From<ChatError> for AppError {
             | E::AnswersAmongWords
             | E::AnswersToSeveralMessages { .. } => Self::unprocessable("bad_message", message),
             E::Full(_) => Self::unprocessable("chat_full", message),
+            E::HandedIn(error) => error.into(),
+            E::DeclaredTools(error) => error.into(),
             E::TooManyFiles { .. } => Self::unprocessable("too_many_files", message),
             E::UnknownFile { .. } => Self::unprocessable("unknown_file", message),
             E::UnclearApproval { .. }
@@ -290,6 +293,7 @@ impl From<ChatError> for AppError {
             E::LiveUnsupported { .. } => {
                 Self::new(StatusCode::NOT_IMPLEMENTED, "live_unsupported", message)
             }
+            E::StillAnswering => Self::conflict(message).retry_after(QUEUE_MOVES),
             E::QueueFull { .. } => Self::too_many(message, QUEUE_MOVES),
             E::TooManyHeld { .. } => Self::too_many(message, LONGEST_HOLD),
             E::AnswerNotStored
@@ -304,6 +308,39 @@ impl From<ChatError> for AppError {
             E::Budget(error) => error.into(),
             E::Store(error) => error.into(),
             E::File(error) => error.into(),
+        }
+    }
+}
+
+impl From<HandedInError> for AppError {
+    fn from(error: HandedInError) -> Self {
+        use HandedInError as E;
+        let message = error.to_string();
+        match error {
+            E::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message),
+            E::NotAnObject { .. } => Self::unprocessable("wrong_type", message),
+            E::TooDeep { .. }
+            | E::BadKey { .. }
+            | E::ReservedKey { .. }
+            | E::ConfiguredKey { .. } => Self::unprocessable("bad_value", message),
+        }
+    }
+}
+
+impl From<DeclaredToolsError> for AppError {
+    fn from(error: DeclaredToolsError) -> Self {
+        use DeclaredToolsError as E;
+        let message = error.to_string();
+        match error {
+            E::TooLarge | E::TooMany { .. } => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+            }
+            E::WrongType { .. } => Self::unprocessable("wrong_type", message),
+            E::NotTaken { .. }
+            | E::TooDeep
+            | E::BadName { .. }
+            | E::Twice { .. }
+            | E::Taken { .. } => Self::unprocessable("bad_value", message),
         }
     }
 }

@@ -50,7 +50,9 @@ use crate::chat::error::ChatError;
 use crate::chat::live::{
     Credit, LiveAsk, LiveClient, LiveCommand, LiveInput, MAX_UNDER_WAY, OUTGOING, Outgoing,
 };
-use crate::chat::request::{ChatRequest, MessageList, RequestFields, check_id, dialect_of, sdk_of};
+use crate::chat::request::{
+    ChatRequest, HandedInFields, MessageList, RequestFields, check_id, dialect_of, sdk_of,
+};
 use crate::chat::{Chats, Command, new_id};
 use crate::config::{self, Config};
 use crate::connections::WrittenMessages;
@@ -447,12 +449,13 @@ impl Connection<'_> {
             dialect: dialect.as_ref().map(Json::raw),
             sdk: Some(sdk.raw()),
             agent: agent.as_ref().map(Json::raw),
+            handed_in: HandedInFields::in_extra(&message.extra),
             messages: Some(message.messages.raw()),
             ..RequestFields::default()
         };
         let mut request = ChatRequest::of(&fields, self.client.dialect)?;
         request.base = self.client.base.clone();
-        request.had = self.written.so_far();
+        request.seen.had = self.written.so_far();
         if self.client.is_original {
             adk_stream_protocol::complete(&mut request, MessageList::Whole);
             self.find_chat(request.last()).await?;

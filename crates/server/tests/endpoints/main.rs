@@ -11,6 +11,7 @@
 //! | `full` | chats and users that have as much as they may have |
 //! | `forms` | the forms in which requests are taken |
 //! | `mutated` | requests gone wrong in every way that a seeded generator finds |
+//! | `page_tools` | tools that pages declare in their requests |
 //! | `security` | keys, users, origins, hosts, and what is refused at start |
 //! | `same_id` | two users with chats of the same id |
 //! | `proxied` | requests that come through proxies, and upstreams in spite of them |
@@ -34,6 +35,7 @@ mod full;
 mod held;
 mod late;
 mod mutated;
+mod page_tools;
 mod plain;
 mod proxied;
 mod readers;

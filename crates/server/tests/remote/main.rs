@@ -6,6 +6,8 @@
 //! | `hostile` | recordings gone wrong in every way that a seeded generator finds, and answers that are none |
 //! | `gemini` | the same of Gemini: answers that are none |
 //! | `decided` | what an agent is sent when a user decides one of two questions and sends a new message |
+//! | `handed_in` | the state that front ends and the configuration hand in |
+//! | `later` | results of tools that come after the turn |
 //! | `leaks` | agents that quote what they were sent |
 //! | `silence` | agents that do not come to an end |
 //! | `streaming` | when the words of an agent reach a client |
@@ -23,8 +25,10 @@ use adk_bridge_testkit::stand_in;
 mod apps;
 mod decided;
 mod gemini;
+mod handed_in;
 mod history;
 mod hostile;
+mod later;
 mod leaks;
 mod requests;
 mod servers;

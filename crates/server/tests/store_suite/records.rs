@@ -138,8 +138,10 @@ pub(crate) async fn state_changes_with_nothing_in_between(home: &impl Home) {
         ("count", None, json!(null)),
     ];
     for (key, after, before) in steps {
+        let stored = after.clone();
         let change = Box::new(|before: Option<Value>| (after, json!(before)));
         assert_eq!(state.update(key, change).await.unwrap(), before);
+        assert_eq!(store.state(CHAT, key).await.unwrap(), stored);
     }
 
     let foreign = StoreChatState::new(store.clone(), FOREIGN);
@@ -147,6 +149,8 @@ pub(crate) async fn state_changes_with_nothing_in_between(home: &impl Home) {
         .update("count", Box::new(|_| (None, json!(1))))
         .await;
     assert_eq!(refused, Err("no such chat".to_owned()));
+    let refused = store.state(FOREIGN, "count").await;
+    assert!(matches!(refused, Err(StoreError::NotFound(_))));
 }
 
 pub(crate) async fn events_belong_to_a_generation(home: &impl Home) {

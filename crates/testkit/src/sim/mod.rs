@@ -9,18 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use adk_bridge_protocol::approval::ApprovalState;
-use adk_bridge_protocol::calls::{IdSource, Outcome, RunsOn, Settlement};
+use adk_bridge_protocol::calls::{Call, IdSource, Outcome, RunsOn, Settlement};
 use adk_bridge_protocol::chunk::{Chunk, Sdk};
 use adk_bridge_protocol::dialect::{Dialect, Reader};
 use adk_bridge_protocol::driver::Driver;
 use adk_bridge_protocol::event::Event;
-use adk_bridge_protocol::id::{ApprovalId, CallId};
+use adk_bridge_protocol::id::{ApprovalId, CallId, MessageId};
 use adk_bridge_protocol::message::fold::Fold;
 use adk_bridge_protocol::message::{Message, Part, ToolPart};
 use adk_bridge_protocol::outbox::{Ask, Audit, AuditKind, Effect, Response};
 use adk_bridge_protocol::reply::{
-    Answer, Audience, CloseReason, Context, Input, Limits, Policy, Record, Reply, RunEnd, Runner,
-    ToolRule, answers_of,
+    Answer, Audience, CloseReason, Context, Input, LaterResult, Limits, Policy, Record, Reply,
+    RunEnd, Runner, ToolRule, answers_of, later_results,
 };
 use adk_bridge_protocol::time::Timestamp;
 use adk_bridge_protocol::wire::sse;
@@ -29,14 +29,18 @@ use serde_json::json;
 pub const MINUTE: Duration = Duration::from_secs(60);
 
 /// The agent's tools: their names say where they run and whether they need approval.
-pub const TOOLS: [&str; 6] = [
+pub const TOOLS: [&str; 7] = [
     "server",
     "server_ask",
     "client",
     "client_ask",
     "idempotent",
     "nonsense",
+    TICKET,
 ];
+
+/// A tool of a remote agent that returns a ticket, and finishes later.
+pub const TICKET: &str = "ticket";
 
 pub struct Bridge {
     pub runner: Runner,
@@ -102,6 +106,23 @@ pub struct Client {
     pub requests: u32,
     /// The decisions of each request: the predicate of `held` sends no set of them twice.
     sent: Vec<Vec<(ApprovalId, bool)>>,
+}
+
+impl Client {
+    fn new(sdk: Sdk, message: Message) -> Self {
+        Self {
+            sdk,
+            message,
+            fold: None,
+            step_hidden: false,
+            reader: None,
+            read: 0,
+            streaming: false,
+            failed: false,
+            requests: 0,
+            sent: Vec::new(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -194,18 +215,7 @@ impl Bridge {
             asked: Vec::new(),
             running: BTreeSet::new(),
             runs: BTreeMap::new(),
-            client: Client {
-                sdk,
-                message: Message::assistant("message-1"),
-                fold: None,
-                step_hidden: false,
-                reader: None,
-                read: 0,
-                streaming: false,
-                failed: false,
-                requests: 0,
-                sent: Vec::new(),
-            },
+            client: Client::new(sdk, Message::assistant("message-1")),
             consents: BTreeSet::new(),
             stopped: false,
             superseding: false,
@@ -220,6 +230,43 @@ impl Bridge {
     pub fn begin(&mut self) {
         self.attach(None);
         self.feed(Input::Begin(self.mode));
+    }
+
+    /// A tool of the reply, which has ended, has its result: the next reply begins with it, and a client that resumes reads
+    /// it. Returns whether there is such a tool.
+    pub fn finish_later(&mut self, nth: usize, fails: bool) -> bool {
+        assert!(self.driver.reply().ended().is_some());
+        let calls = self.driver.reply().calls().iter();
+        let open: Vec<Call> = calls
+            .filter(|call| call.may_finish_later())
+            .cloned()
+            .collect();
+        let Some(call) = open.get(nth % open.len().max(1)) else {
+            return false;
+        };
+        let outcome = match fails {
+            true => Outcome::error("it broke later"),
+            false => Outcome::output(json!({"finished": call.id})),
+        };
+        let result = LaterResult::of(call, outcome).expect("it may finish");
+        let before = self.driver.reply().message().id.clone();
+        let id = MessageId::from(format!("after-{before}"));
+        self.driver = Driver::new(Reply::new(id.clone()));
+        self.client = Client::new(self.client.sdk, Message::assistant(id));
+        self.stored = None;
+        self.streams.clear();
+        (self.stopped, self.superseding, self.fuse) = (false, false, None);
+        self.attach(None);
+        self.feed(Input::BeginWithResult(&result, Audience::Unattended));
+        let told = match self.asked.last() {
+            Some(Ask::Responses(responses)) => responses.as_slice(),
+            _ => &[],
+        };
+        let ids: Vec<_> = told.iter().map(|told| Some(told.id.clone())).collect();
+        assert_eq!(ids, std::slice::from_ref(&call.model_id));
+        let stored = self.stored.as_ref().expect("it is stored first");
+        assert!(later_results(&stored.message).eq([call.id.clone()]));
+        true
     }
 
     /// The client posts its message, as an auto-send does.
@@ -324,7 +371,7 @@ impl Bridge {
             stream.over = true;
         }
         if self.driver.reply().turn().is_some() {
-            self.client.message = Message::assistant("message-1");
+            self.client.message = self.empty_message();
             self.attach(None);
         } else {
             self.client.message = self.dialect.show(
@@ -335,12 +382,16 @@ impl Bridge {
         }
     }
 
+    fn empty_message(&self) -> Message {
+        Message::assistant(self.driver.reply().message().id.clone())
+    }
+
     fn attach(&mut self, theirs: Option<Message>) {
         self.client.requests += 1;
         let mut reader = Reader::new(self.dialect, self.client.sdk, true);
         let mut bytes = Vec::new();
         reader.attach(self.driver.reply(), theirs.as_ref(), &mut bytes);
-        let base = theirs.clone().unwrap_or(Message::assistant("message-1"));
+        let base = theirs.clone().unwrap_or(self.empty_message());
         self.client.fold = Some(Fold::onto(self.client.sdk, base));
         self.client.reader = Some(reader);
         self.client.read = 0;

@@ -12,7 +12,7 @@ use adk_bridge_protocol::outbox::{AuditKind, Response};
 use adk_bridge_protocol::reply::{Answer, CloseReason, EndReason, Runner};
 use serde_json::{Value, json};
 
-use super::{AgentQuestion, Bridge, MINUTE, TOOLS};
+use super::{AgentQuestion, Bridge, MINUTE, TICKET, TOOLS};
 
 /// One event of a walk. Numbers choose among what is possible at that moment.
 #[derive(Debug, Clone)]
@@ -371,6 +371,9 @@ pub fn agent(runner: Runner, plan: Plan) -> impl FnMut(&AgentQuestion) -> Vec<St
             if name.starts_with("client") {
                 long_running.push(id);
             } else {
+                if name == TICKET {
+                    long_running.push(id.clone());
+                }
                 remote.push((id, name));
             }
         }

@@ -126,7 +126,11 @@ impl Task {
             } => json_bytes(payload),
             _ => 0,
         });
-        let bytes = brought.sum();
+        self.admit_bytes(brought.sum())
+    }
+
+    /// Admits so many bytes of an answer, or refuses them. A few are always accepted.
+    pub(super) fn admit_bytes(&mut self, bytes: usize) -> Result<(), ChatError> {
         if bytes <= RESERVE {
             return Ok(());
         }

@@ -82,6 +82,8 @@ impl Task {
 
     fn set_agent(&mut self, agent: AgentOfChat) {
         self.context.set_agent(agent);
+        // Those of a chat that is loaded are read after its agent is known.
+        self.context.release_declared_tools();
         self.engine.follow_agent();
     }
 }

@@ -201,6 +201,7 @@ impl Task {
             let record = store.reply(chat, &last.message.id).await?;
             reply = Some(record.map_or_else(|| finished_reply(last.message), Reply::restore));
         }
+        self.load_declared_tools().await?;
         self.engine.replace(reply);
         self.waiting
             .load(open.into_iter().map(Reply::restore).collect());
@@ -256,6 +257,7 @@ impl Task {
         self.engine.release();
         self.waiting.clear();
         self.conversation.release();
+        self.context.release_declared_tools();
         self.loaded.leave(waits, deadline);
     }
 

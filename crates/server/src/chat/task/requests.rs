@@ -14,18 +14,19 @@ use super::{Task, finished_reply, new_id};
 use crate::chat::attachments;
 use crate::chat::command::Command;
 use crate::chat::engine::ReaderOptions;
-use crate::chat::error::ChatError;
+use crate::chat::error::{ChatError, HandedInError};
 use crate::chat::live::{AnswerTo, LiveClient, RequestOrigin};
 use crate::chat::loaded::json_bytes;
 use crate::chat::plan::{CutAt, Plan, plan};
 use crate::chat::readers::Answer;
 use crate::chat::request::ChatRequest;
+use crate::chat::session_state::NewState;
 use crate::chat::voice::VoiceInput;
 use crate::chat::{late_answers, now, user_answers};
 use crate::store::{Opening, StoreError};
 
 /// How many messages may wait until a started tool has ended; no user who reads the answers writes so many.
-const MAX_QUEUED: usize = 32;
+pub(super) const MAX_QUEUED: usize = 32;
 
 impl Task {
     /// Resumes the running message, or one that was running when the page loaded the others and may have ended since.
@@ -49,6 +50,9 @@ impl Task {
     ) {
         self.engine.turn().request_arrived();
         if let Err(refusal) = self.choose_agent(request.agent.as_deref()).await {
+            return self.deliver(answer, Err(refusal), false);
+        }
+        if let Err(refusal) = self.check_handed_in(&request) {
             return self.deliver(answer, Err(refusal), false);
         }
         let plan = self.checked_plan(&mut request).await;
@@ -137,6 +141,39 @@ impl Task {
         }
         self.admit_plan(&plan, request).await?;
         Ok(plan)
+    }
+
+    /// Refuses what a request hands in to the agent, before anything is superseded for it.
+    fn check_handed_in(&self, request: &ChatRequest) -> Result<(), ChatError> {
+        self.new_state(request)?;
+        self.new_tools(request)?;
+        Ok(())
+    }
+
+    /// What a request hands in to the agent's session. An agent without one takes nothing of it.
+    fn new_state(&self, request: &ChatRequest) -> Result<NewState, HandedInError> {
+        match self.context.agent().memory() {
+            MemoryModel::Stateless => Ok(NewState::default()),
+            MemoryModel::Session => NewState::of(&request.handed_in, &self.context.served()),
+        }
+    }
+
+    /// Takes what a request hands in to the agent.
+    async fn hand_in(&mut self, request: &ChatRequest) -> Result<(), ChatError> {
+        self.declare_tools(request).await?;
+        if self.context.agent().memory() == MemoryModel::Stateless {
+            return Ok(());
+        }
+        let new = self.new_state(request)?;
+        if !self.conversation.is_known() {
+            self.runs.hand_in_first();
+            if !new.is_empty() {
+                // It belongs to a chat, which the first message would create.
+                let (store, chat) = (&self.context.store, self.context.chat());
+                store.create_chat(chat, now()).await?;
+            }
+        }
+        self.runs.hand_in(new).await
     }
 
     /// The answers in a message of the user, as a copy of the message that they answer.
@@ -231,9 +268,12 @@ impl Task {
             self.engine.replace(Some(reply));
             return;
         }
+        let reply = self.engine.reply();
+        let is_news = reply.is_some_and(|reply| reply.waits_for(&answers));
+        if is_news && let Err(error) = self.hand_in(request).await {
+            return self.deliver(to, Err(error), false);
+        }
         if !self.reads_already(&to) {
-            let reply = self.engine.reply();
-            let is_news = reply.is_some_and(|reply| reply.waits_for(&answers));
             let reading = self.engine.readers().count();
             if !is_news && let Err(error) = self.holds.check_room(reading) {
                 return self.deliver(to, Err(error), false);
@@ -302,6 +342,7 @@ impl Task {
         }
         self.engine.turn().name(origin, request.dialect);
         self.audit_late_answers(request).await?;
+        self.hand_in(request).await?;
         // The messages are no longer needed and may be long; the chat has its own copy of the new ones.
         request.messages.clear();
         self.begin(origin.mode, messages, cut.as_ref(), false).await
@@ -413,7 +454,7 @@ impl Task {
         };
         let bytes = messages.iter().map(json_bytes).sum();
         let is_one = messages.len() == 1 && cut.is_none();
-        let before = self.engine.begin(&id, mode, opening).await?;
+        let before = self.engine.begin(&id, Input::Begin(mode), opening).await?;
         self.keep_agent();
         self.note_begun(bytes, is_one);
         let before = before.map(Reply::into_message);

@@ -1,4 +1,4 @@
-//! How a reply that only waits is set aside for speech, and resumed.
+//! How a reply that only waits is set aside for speech or for a later result, and resumed.
 
 use adk_bridge_protocol::id::MessageId;
 use adk_bridge_protocol::reply::{Input, Reply};

@@ -412,6 +412,10 @@ impl Store for SqliteStore {
         ))
     }
 
+    fn state<'a>(&'a self, chat: ChatRef<'a>, key: &'a str) -> Pending<'a, Option<Value>> {
+        read!(self, |connection| tool_state::get(connection, chat, key))
+    }
+
     fn update_state<'a>(
         &'a self,
         chat: ChatRef<'a>,

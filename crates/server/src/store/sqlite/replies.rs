@@ -573,7 +573,8 @@ fn approval_word(state: &ApprovalState) -> &'static str {
 
 fn outcome_word(how: Settlement) -> &'static str {
     match how {
-        Settlement::Output => "output",
+        // A server tool has no interim output.
+        Settlement::Output | Settlement::Interim => "output",
         Settlement::Error => "error",
         Settlement::Denied => "denied",
         Settlement::Expired => "expired",

@@ -7,6 +7,15 @@ use super::chats;
 use super::messages::{decode, encode};
 use crate::store::{Change, ChatRef, StoreError};
 
+pub(super) async fn get(
+    connection: &mut SqliteConnection,
+    chat: ChatRef<'_>,
+    key: &str,
+) -> Result<Option<Value>, StoreError> {
+    let owner = chats::key_of(connection, chat).await?;
+    stored(connection, &owner, key).await
+}
+
 pub(super) async fn update(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
@@ -14,15 +23,7 @@ pub(super) async fn update(
     change: Change<'_>,
 ) -> Result<Value, StoreError> {
     let owner = chats::key_of(connection, chat).await?;
-    let before: Option<String> =
-        sqlx::query_scalar("SELECT value FROM chat_state WHERE chat = ?1 AND key = ?2")
-            .bind(&owner)
-            .bind(key)
-            .fetch_optional(&mut *connection)
-            .await?;
-    let before = before
-        .map(|json| decode(&json, "the state of a chat"))
-        .transpose()?;
+    let before = stored(connection, &owner, key).await?;
     let (after, result) = change(before);
     match after {
         Some(value) => {
@@ -45,4 +46,19 @@ pub(super) async fn update(
         }
     };
     Ok(result)
+}
+
+async fn stored(
+    connection: &mut SqliteConnection,
+    owner: &str,
+    key: &str,
+) -> Result<Option<Value>, StoreError> {
+    let json: Option<String> =
+        sqlx::query_scalar("SELECT value FROM chat_state WHERE chat = ?1 AND key = ?2")
+            .bind(owner)
+            .bind(key)
+            .fetch_optional(connection)
+            .await?;
+    json.map(|json| decode(&json, "the state of a chat"))
+        .transpose()
 }
