@@ -3,7 +3,7 @@
 import type { ChatTransport, UIMessage } from 'ai';
 
 import type { ChunkLog } from './chunk-log.js';
-import type { ClientTools } from './client-tools.js';
+import { ClientTools } from './client-tools.js';
 import { guarded } from './guarded-transport.js';
 import { LiveChatTransport, type LiveChatTransportOptions } from './live/live-chat-transport.js';
 import { createSendAutomaticallyWhen, type SendAutomaticallyWhen } from './send-automatically-when.js';
@@ -65,16 +65,17 @@ export function buildUseChatOptions<Message extends UIMessage = UIMessage>(
   options: BuildUseChatOptions<Message>,
 ): BridgeChatInit<Message> {
   const { id, messages, clientTools, mode, log } = options;
+  const tools = options.tools ?? (clientTools instanceof ClientTools ? clientTools.declared : undefined);
   const predicate = createSendAutomaticallyWhen({
     ...(clientTools !== undefined && { clientTools }),
     olderMessages: mode === 'live',
   });
-  const live = mode === 'live' ? new LiveChatTransport<Message>({ ...options, chatId: id }) : undefined;
+  const live = mode === 'live' ? new LiveChatTransport<Message>({ ...options, tools, chatId: id }) : undefined;
   if (live !== undefined) {
     live.takeOlderAnswers = (messages) => predicate.takeOlderAnswers({ messages });
     log?.follow(live);
   }
-  const transport = live ?? createSseChatTransport<Message>(options as SseOptions<Message>);
+  const transport = live ?? createSseChatTransport<Message>({ ...(options as SseOptions<Message>), tools });
   return {
     ...(id !== undefined && { id }),
     ...(messages !== undefined && { messages }),

@@ -12,6 +12,7 @@
  */
 
 import { CallJournal, defaultStorage, type CallOutcome, type JournalStorage } from './call-journal.js';
+import type { DeclaredTool } from './declared-tools.js';
 import { decisionOn, isSettled, isToolPart, toolNameOf } from './tool-parts.js';
 import type { MessageLike, ToolPart } from './tool-parts.js';
 import { Value, type Observable } from './value.js';
@@ -30,6 +31,15 @@ export type ClientToolFunction = (input: any, context: ClientToolContext) => unk
 /** A tool with settings of its own. */
 export interface ClientToolDefinition {
   execute: ClientToolFunction;
+  /**
+   * What the model is told about the tool. A tool with a description or an `inputSchema` is declared in every request;
+   * one without them must be known to the agent (`agent.client_tools`, or a long-running tool of an ADK agent).
+   */
+  description?: string;
+  /** The JSON schema of its input, which is an object. */
+  inputSchema?: object;
+  /** Whether the user is asked before each call, if the tool is declared here. */
+  approval?: boolean;
   /** Overrides {@link ClientToolsOptions.timeoutMs}. */
   timeoutMs?: number;
 }
@@ -81,6 +91,20 @@ export class ClientTools {
     this.names = new Set(this.#tools.keys());
     this.#timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     this.#journal = new CallJournal(options.storage === undefined ? defaultStorage() : options.storage);
+  }
+
+  /** The tools that this page declares; `undefined` if the agent knows all of them. */
+  get declared(): readonly DeclaredTool[] | undefined {
+    const isDeclared = ({ description, inputSchema }: ClientToolDefinition) =>
+      description !== undefined || inputSchema !== undefined;
+    const declared = [...this.#tools].filter(([, tool]) => isDeclared(tool));
+    if (declared.length === 0) return undefined;
+    return declared.map(([name, { description, inputSchema, approval }]) => ({
+      name,
+      ...(description !== undefined && { description }),
+      ...(inputSchema !== undefined && { inputSchema }),
+      ...(approval !== undefined && { approval }),
+    }));
   }
 
   /** The ids of the calls that run. */

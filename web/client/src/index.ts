@@ -53,6 +53,7 @@ export {
   type ClientToolsOptions,
   type ToolChat,
 } from './client-tools.js';
+export type { DeclaredTool, DeclaredTools } from './declared-tools.js';
 export {
   DecisionSender,
   type DecidingChat,

@@ -3,6 +3,7 @@
 import { DefaultChatTransport, type ChatTransport, type UIMessage } from 'ai';
 
 import type { BridgeAddress, Dialect } from './bridge-requests.js';
+import { toolsField, type DeclaredTools } from './declared-tools.js';
 import { DEFAULT_SDK, type SdkVersion } from './sdk-version.js';
 
 /** Options of {@link createSseChatTransport}. */
@@ -13,6 +14,8 @@ export interface SseChatTransportOptions extends BridgeAddress {
   sdk?: SdkVersion | undefined;
   /** Which of the bridge's agents answers: its id, or a function that is asked each time; the default if left out. */
   agent?: AgentChoice | undefined;
+  /** Tools of this page for agents whose tools the bridge runs; they stay those of the chat until others are given. */
+  tools?: DeclaredTools | undefined;
   /** Further fields of every request. */
   body?: object | undefined;
 }
@@ -21,12 +24,12 @@ export interface SseChatTransportOptions extends BridgeAddress {
 export function createSseChatTransport<Message extends UIMessage = UIMessage>(
   options: SseChatTransportOptions = {},
 ): ChatTransport<Message> {
-  const { baseUrl = '', headers, fetch, credentials, body, agent } = options;
+  const { baseUrl = '', headers, fetch, credentials, body, agent, tools } = options;
   const wire = wireOptions(options);
   const query = new URLSearchParams(wire as Record<string, string>).toString();
   return new DefaultChatTransport<Message>({
     api: `${baseUrl}/api/chat${query === '' ? '' : `?${query}`}`,
-    body: () => ({ ...body, ...wire, ...agentField(agent) }),
+    body: () => ({ ...body, ...wire, ...agentField(agent), ...toolsField(tools) }),
     ...(headers !== undefined && { headers }),
     ...(fetch !== undefined && { fetch }),
     ...(credentials !== undefined && { credentials }),

@@ -8,6 +8,7 @@
 import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
 
 import { fetchTicket, loadMessages, type BridgeAddress, type Dialect } from '../bridge-requests.js';
+import { toolsField, type DeclaredTools } from '../declared-tools.js';
 import { DEFAULT_SDK, type SdkVersion } from '../sdk-version.js';
 import { Value, type Observable } from '../value.js';
 import { agentField, type AgentChoice, wireOptions } from '../sse-chat-transport.js';
@@ -28,6 +29,8 @@ export interface LiveChatTransportOptions extends BridgeAddress {
   sdk?: SdkVersion | undefined;
   /** Which of the bridge's agents answers: its id, or a function that is asked each time; the default if left out. */
   agent?: AgentChoice | undefined;
+  /** Tools of this page for agents whose tools the bridge runs; they stay those of the chat until others are given. */
+  tools?: DeclaredTools | undefined;
   /** Further fields of every request. */
   body?: object | undefined;
   /** Whether a ticket is got for each connection; if left out, where `headers` are given. */
@@ -228,6 +231,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
         ...request.body,
         ...wireOptions(this.#options),
         ...agentField(this.#options.agent),
+        ...toolsField(this.#options.tools),
         type: 'message',
         requestId,
         id: chatId,
