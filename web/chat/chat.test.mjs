@@ -11,6 +11,7 @@ import { conversationTests } from './conversation.mjs';
 import { edgeTests } from './edges.mjs';
 import { historyTests } from './history.mjs';
 import { startModel } from './model.mjs';
+import { pageToolTests } from './page-tools.mjs';
 import { reloadTests } from './reload.mjs';
 import { startServer } from './server.mjs';
 import { stockTests } from './stock.mjs';
@@ -45,6 +46,7 @@ describe('chat', () => {
         ...conversationTests,
         ...approvalTests,
         ...clientToolTests,
+        ...pageToolTests,
         ...adkTests,
         ...answerTests,
         ...reloadTests,

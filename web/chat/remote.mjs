@@ -8,6 +8,7 @@ import { join } from 'node:path';
 
 import { agentOf, startAdkServer } from './adk-server.mjs';
 import { agentTests } from './remote-agents.mjs';
+import { laterTests, lostStateTests, stateTests } from './remote-state.mjs';
 import { startServer } from './server.mjs';
 import { Session, nameOf, show, textOf, toolsOf } from './session.mjs';
 
@@ -323,10 +324,11 @@ const cutTests = [
   }],
 ];
 
-export const sharedTests = [...conversationTests, ...contentTests, ...failureTests, ...approvalTests, ...cutTests, ...agentTests];
+export const sharedTests = [...conversationTests, ...contentTests, ...failureTests, ...approvalTests, ...cutTests, ...agentTests, ...stateTests, ...laterTests];
 
 /** These stop servers, so each has its own. */
 export const restartTests = [
+  ...lostStateTests,
   ['the bridge restarts between question and answer', async (kit, { startBridge }) => {
     const bridge = await startBridge();
     const session = new Session(bridge, kit);
@@ -475,6 +477,7 @@ export async function startShared(binary, python, servers, ends) {
   await start('team', of('team'));
   await start('line', of('line'));
   await start('flow', of('flow'));
+  await start('greeter', `${of('greeter')}state = { user_name = "{user}" }\n`);
   await start('guarded', of('scripted'), '[approval]\ntools = ["get_weather", "pick_color"]\n');
   await start('hasty', of('scripted'), '[approval]\ntimeout = "1s"\n');
   await start('nowhere', agentOf(`http://127.0.0.1:${await freePort()}`, 'scripted'));
@@ -489,8 +492,8 @@ export function alone(binary, python, shared, test) {
       ends.push(() => adk.kill());
       return adk;
     };
-    const startBridge = async (app = 'scripted', adk = shared, toml = '') => {
-      const bridge = await startServer(binary, toml, agentOf(adk.url, app));
+    const startBridge = async (app = 'scripted', adk = shared, toml = '', settings = '') => {
+      const bridge = await startServer(binary, toml, agentOf(adk.url, app) + settings);
       ends.push(() => bridge.stop());
       return bridge;
     };

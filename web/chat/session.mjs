@@ -34,7 +34,7 @@ const LONGEST_HOLD_MS = 5_000;
 const CLOCK_MS = 5;
 
 export class Session {
-  /** `options`: id, messages, dialect, sdk (7: ask for v7's own chunks), limit, onToolCall. */
+  /** `options`: id, messages, dialect, sdk (7: ask for v7's own chunks), body (further fields), limit, onToolCall. */
   constructor(server, kit, options = {}) {
     this.server = server;
     this.kit = kit;
@@ -49,7 +49,7 @@ export class Session {
     this.chat = new kit.Chat({
       id: this.id,
       messages: options.messages,
-      transport: (this.transport = this.#transport(body)),
+      transport: (this.transport = this.#transport({ ...body, ...options.body })),
       sendAutomaticallyWhen: this.predicate,
       onToolCall: options.onToolCall && ((event) => options.onToolCall(event, this)),
       // An error is a state that tests look at.
