@@ -20,7 +20,7 @@ export const stateTests = [
     assert.match(session.text, /^Help local with the cart as /);
     await session.check();
   }],
-  ['what an instruction lacks is an error of the agent', async (kit, { scripted }) => {
+  ['a page may not set the state of all users', async (kit, { scripted }) => {
     const session = new Session(scripted, kit, { body: { state: { 'app:motto': 'x' } } });
     await session.say('hello');
     assert.match(session.chat.error.message, /app:motto/);

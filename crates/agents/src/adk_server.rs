@@ -172,7 +172,7 @@ impl AdkServer {
             let failure = match client.stream(&["run_sse"], &body, silence).await {
                 Ok(response) => {
                     note_repeated(&client, &request, &mut session).await;
-                    session.note_told(&client, &request).await?;
+                    session.note_sent(&client, &request).await?;
                     let place = artifact::Place {
                         user: request.chat.user,
                         session: session.id,

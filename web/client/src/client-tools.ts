@@ -32,7 +32,7 @@ export type ClientToolFunction = (input: any, context: ClientToolContext) => unk
 export interface ClientToolDefinition {
   execute: ClientToolFunction;
   /**
-   * What the model is told about the tool. A tool with a description or an `inputSchema` is declared in every request;
+   * What the model learns about the tool. A tool with a description or an `inputSchema` is declared in every request;
    * one without them must be known to the agent (`agent.client_tools`, or a long-running tool of an ADK agent).
    */
   description?: string;

@@ -1,6 +1,6 @@
 /** Tools that a page declares in its requests: the model may call them, and the page runs them. */
 
-/** What the model is told about a tool of the page. */
+/** What the model learns about a tool of the page. */
 export interface DeclaredTool {
   /** Letters, digits, `_`, `-` and `.`, at most 64, beginning with a letter or `_`; no name of the agent's own tools. */
   name: string;

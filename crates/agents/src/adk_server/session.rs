@@ -75,8 +75,8 @@ impl Session {
             .collect()
     }
 
-    /// Notes that it has been told what is handed in.
-    pub(super) async fn note_told(
+    /// Notes that it has been sent what is handed in.
+    pub(super) async fn note_sent(
         &mut self,
         client: &AdkClient,
         request: &SessionRequest,
@@ -172,7 +172,7 @@ pub(super) async fn open(
         id: created.id,
         lost: restored.lost,
         telling: Telling::default(),
-        // One that was there already has not been told.
+        // One that was there already has not been sent anything.
         state: match is_new {
             true => handed_in.clone(),
             false => BTreeMap::new(),

@@ -103,6 +103,13 @@ impl AgentRuns {
         self.handed_in.get_or_insert_default();
     }
 
+    /// Forgets what only concerned the runs of the last request.
+    pub(super) fn forget_marks(&mut self) {
+        if let Some(handed_in) = &mut self.handed_in {
+            handed_in.forget_marks();
+        }
+    }
+
     /// Takes what a request hands in to the agent's session. It is stored before the agent is asked.
     pub(super) async fn hand_in(&mut self, new: NewState) -> Result<(), ChatError> {
         let (store, chat) = (self.context.store.clone(), self.context.chat());
@@ -144,13 +151,13 @@ impl AgentRuns {
     /// Reads this run from here on.
     pub(super) async fn started(&mut self, run: Box<dyn AgentRun>) {
         self.state = State::Reading(run);
-        let told = std::mem::take(&mut self.sent_delta);
+        let sent = std::mem::take(&mut self.sent_delta);
         if let Some(handed_in) = &mut self.handed_in
-            && handed_in.forget(&told)
+            && handed_in.forget(&sent)
         {
             let (store, chat) = (&self.context.store, self.context.chat());
             if let Err(error) = handed_in.store(&**store, chat).await {
-                // It would be told once more, with the same values.
+                // It would be sent once more, with the same values.
                 tracing::warn!(chat = chat.id.as_str(), %error, "what was handed in to chat {} cannot be stored", chat.id);
             }
         }

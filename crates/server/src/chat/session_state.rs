@@ -54,7 +54,7 @@ pub enum HandedInError {
 pub(super) struct SessionState {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     state: BTreeMap<String, Json>,
-    /// What no run has told the agent yet.
+    /// What no run has brought to the agent yet.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     delta: BTreeMap<String, Json>,
     /// For the runs that the last request causes.
@@ -96,6 +96,14 @@ impl NewState {
     pub(super) fn is_empty(&self) -> bool {
         self.state.is_none() && self.delta.is_empty()
     }
+
+    /// How much is to be stored.
+    pub(super) fn bytes(&self) -> usize {
+        let entries = self.state.iter().flatten().chain(&self.delta);
+        entries
+            .map(|(key, value)| key.len() + value.text().len())
+            .sum()
+    }
 }
 
 impl SessionState {
@@ -128,6 +136,10 @@ impl SessionState {
         Ok(is_news)
     }
 
+    pub(super) fn forget_marks(&mut self) {
+        self.custom_metadata = None;
+    }
+
     /// What a run is handed, next to what the configuration sets.
     pub(super) fn for_run(&self, configured: BTreeMap<String, Json>) -> HandedIn {
         let mut state = self.state.clone();
@@ -139,10 +151,10 @@ impl SessionState {
         }
     }
 
-    /// Forgets changes that a run has told the agent. Returns whether that must be stored.
-    pub(super) fn forget(&mut self, told: &BTreeMap<String, Json>) -> bool {
+    /// Forgets changes that a run has brought to the agent. Returns whether that must be stored.
+    pub(super) fn forget(&mut self, sent: &BTreeMap<String, Json>) -> bool {
         let before = self.delta.len();
-        self.delta.retain(|key, value| told.get(key) != Some(value));
+        self.delta.retain(|key, value| sent.get(key) != Some(value));
         self.delta.len() != before
     }
 

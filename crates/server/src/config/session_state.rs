@@ -87,7 +87,7 @@ fn filled_text(text: &str, user: &str) -> Result<String, String> {
             after
         } else {
             return Err(format!(
-                "{text:?} has a brace that is no placeholder; write {{user}}, or {{{{ and }}}} for braces"
+                "{text:?} has a brace that does not belong to a placeholder; write {{user}}, or {{{{ and }}}} for braces"
             ));
         };
     }

@@ -217,3 +217,27 @@ async fn sockets_declare_tools_as_requests_do() {
     }
     assert!(frames.contains(r#""toolName":"open_tab""#), "{frames}");
 }
+
+/// What is declared counts towards what a user may keep.
+#[tokio::test]
+async fn declared_tools_take_room() {
+    let bridge = Bridge::configured("[limits]\nstored_bytes_per_user = 30000\n");
+    let large = json!([{"name": "a", "description": "x".repeat(8_000)}]);
+    let mut statuses = Vec::new();
+    for chat in ["a", "b", "c", "d", "e", "f"] {
+        let request = declaring(chat, "say hi", large.clone());
+        let answer = bridge.post("/api/chat", &request).await;
+        let code = match answer.status {
+            200 => String::new(),
+            _ => answer.code(),
+        };
+        statuses.push((answer.status, code));
+    }
+    assert_eq!(statuses[0].0, 200);
+    let full = (429, "storage_full".to_owned());
+    assert_eq!(statuses.last(), Some(&full), "{statuses:?}");
+    let kept = bridge.get("/api/chats").await.json();
+    let taken = statuses.iter().filter(|status| status.0 == 200).count();
+    assert_eq!(kept.as_array().unwrap().len(), taken);
+    assert!((2..=3).contains(&taken), "{statuses:?}");
+}

@@ -64,6 +64,16 @@ pub(crate) async fn are_counted_with_every_change(home: &impl Home) {
         .await
         .unwrap();
     assert_eq!(store.history_size(CHAT).await.unwrap().kept, all.kept + 15);
+    // So does the state, as long as it is there.
+    for (value, more) in [(json!("abcd"), 6), (json!([1]), 3), (json!(null), 4)] {
+        let write = Box::new(|_| (Some(value), json!(null)));
+        store.update_state(CHAT, "wallet", write).await.unwrap();
+        let kept = store.history_size(CHAT).await.unwrap().kept;
+        assert_eq!(kept, all.kept + 15 + more);
+    }
+    let remove = Box::new(|_| (None, json!(null)));
+    store.update_state(CHAT, "wallet", remove).await.unwrap();
+    assert_eq!(store.history_size(CHAT).await.unwrap().kept, all.kept + 15);
 }
 
 pub(crate) async fn of_each_user_are_known_at_start(home: &impl Home) {

@@ -258,11 +258,14 @@ impl Bridge {
         (self.stopped, self.superseding, self.fuse) = (false, false, None);
         self.attach(None);
         self.feed(Input::BeginWithResult(&result, Audience::Unattended));
-        let told = match self.asked.last() {
+        let sent = match self.asked.last() {
             Some(Ask::Responses(responses)) => responses.as_slice(),
             _ => &[],
         };
-        let ids: Vec<_> = told.iter().map(|told| Some(told.id.clone())).collect();
+        let ids: Vec<_> = sent
+            .iter()
+            .map(|response| Some(response.id.clone()))
+            .collect();
         assert_eq!(ids, std::slice::from_ref(&call.model_id));
         let stored = self.stored.as_ref().expect("it is stored first");
         assert!(later_results(&stored.message).eq([call.id.clone()]));

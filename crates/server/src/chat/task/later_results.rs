@@ -17,7 +17,7 @@ use crate::chat::live::RequestOrigin;
 use crate::chat::loaded::json_bytes;
 use crate::store::{Cut, Opening};
 
-/// The result was told to the agent and its answer ended early, so that it may be handed in again.
+/// How an answer ends if the agent may not have got the result, which may then be handed in again.
 const ENDED_EARLY: [&str; 2] = ["failed", "interrupted"];
 
 impl Task {
@@ -102,6 +102,7 @@ impl Task {
         if let Some(voice) = &mut self.voice {
             voice.note_written();
         }
+        self.runs.forget_marks();
         let origin = RequestOrigin {
             mode: Audience::Unattended,
             ..RequestOrigin::HTTP

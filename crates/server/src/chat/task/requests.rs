@@ -145,8 +145,14 @@ impl Task {
 
     /// Refuses what a request hands in to the agent, before anything is superseded for it.
     fn check_handed_in(&self, request: &ChatRequest) -> Result<(), ChatError> {
-        self.new_state(request)?;
-        self.new_tools(request)?;
+        let state = self.new_state(request)?.bytes();
+        let tools = self.new_tools(request)?;
+        let tools = request.handed_in.tools.as_ref().filter(|_| tools.is_some());
+        let bytes = state + tools.map_or(0, |tools| tools.text().len());
+        if bytes > 0 {
+            let files = &self.context.files;
+            files.check_room(self.context.user(), bytes as u64)?;
+        }
         Ok(())
     }
 

@@ -568,6 +568,11 @@ fn migrations() -> Migrator {
             "agents",
             include_str!("../../../migrations/0009_agents.sql"),
         ),
+        migration(
+            11,
+            "state bytes",
+            include_str!("../../../migrations/0011_state_bytes.sql"),
+        ),
     ])
 }
 
