@@ -245,7 +245,8 @@ async fn miscounted(data: &Path) -> [i64; 2] {
     for (count, condition) in counts.iter_mut().zip([
         "bytes <> (SELECT coalesce(sum(octet_length(body) + coalesce(octet_length(reply), 0)), 0)
                    FROM messages WHERE chat = key)
-                + (SELECT coalesce(sum(octet_length(body)), 0) FROM events WHERE chat = key)",
+                + (SELECT coalesce(sum(octet_length(body)), 0) FROM events WHERE chat = key)
+                + (SELECT coalesce(sum(octet_length(value)), 0) FROM chat_state WHERE chat = chats.key)",
         "bytes = 0",
     ]) {
         let query = format!("SELECT count(*) FROM chats WHERE {condition}");

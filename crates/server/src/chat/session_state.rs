@@ -94,7 +94,7 @@ impl NewState {
 impl NewState {
     /// Whether there is nothing to store.
     pub(super) fn is_empty(&self) -> bool {
-        self.state.is_none() && self.delta.is_empty()
+        self.state.as_ref().is_none_or(BTreeMap::is_empty) && self.delta.is_empty()
     }
 
     /// How much is to be stored.

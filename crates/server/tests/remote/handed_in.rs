@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use adk_bridge_protocol::base64;
 use serde_json::{Value, json};
 
 use crate::stand_in::{ReceivedRequest, StandIn, events, fine, ok, refused, well};
 use crate::support::socket::Client;
-use crate::support::{Bridge, JSON, asking, refused as refused_to_start, text_of};
+use crate::support::{Bridge, JSON, asking, refused as refused_to_start, text_of, within};
 
 const KEYS: &str = "[auth]\napi_keys = [{ key = \"key-of-ann-0123456789\", user = \"ann\" }]\n";
 const ANN: (&str, &str) = ("authorization", "Bearer key-of-ann-0123456789");
@@ -339,4 +341,22 @@ async fn a_session_that_is_there_already_is_told_with_the_first_run() {
     );
     let message = bridge.last_message("c").await;
     assert_eq!(text_of(&message), "fine");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_spoken_conversation_begins_with_the_state() {
+    let stand_in = StandIn::start(well).await;
+    let state = "state = { user_name = \"{user}\" }\n";
+    let bridge = Bridge::configured(&format!("{}{state}", stand_in.toml()));
+    let mut live = Client::open(&bridge, "/live?chat=c").await;
+    let silence = base64::encode(&[0; 640]);
+    live.send(json!({"type": "audio_chunk", "chunk": silence}))
+        .await;
+    let asked = async {
+        while stand_in.asked("/sessions").is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    within(asked).await;
+    assert_eq!(told(&stand_in).0, [json!({"user_name": "local"})]);
 }

@@ -330,3 +330,39 @@ async fn a_live_client_sees_the_turn_and_a_page_finds_the_message() {
     );
     live.check_alive().await;
 }
+
+/// The result is stored when the process dies, and the agent has not been asked: it is handed in again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_before_the_agent_is_asked_loses_no_result() {
+    let stand_in = StandIn::start(shop).await;
+    let mut bridge = Bridge::with(&stand_in.toml(), |command| {
+        command.env("ADK_BRIDGE_FAILPOINT", "before-model:2");
+    });
+    let call = order(&bridge, "c").await;
+    let result = json!({"output": {"delivered": true}});
+    let body = json!({"toolCallId": call, "output": result["output"]}).to_string();
+    let mut connection = bridge.connect().await;
+    let path = "/api/chat/c/tool-output";
+    connection
+        .request("POST", path, &[JSON], body.as_bytes())
+        .await;
+    let _ = connection.try_answer("POST").await;
+    bridge.kill_and_restart();
+    let ended = async {
+        loop {
+            let last = message(&bridge, "c", 3).await;
+            if last["metadata"]["ended"] == "interrupted" {
+                return last;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let interrupted = within(ended).await;
+    assert_eq!(interrupted["parts"][1]["output"], result["output"]);
+    assert!(results(&stand_in).is_empty());
+    assert_eq!(finish(&bridge, "c", &call, result.clone()).await.0, 204);
+    let reply = message(&bridge, "c", 4).await;
+    assert_eq!(text_of(&reply), r#"given {"delivered":true}"#);
+    assert_eq!(finish(&bridge, "c", &call, result).await.0, 409);
+    assert_eq!(results(&stand_in).len(), 1);
+}

@@ -258,6 +258,7 @@ impl Task {
         self.waiting.clear();
         self.conversation.release();
         self.context.release_declared_tools();
+        self.engine.follow_agent();
         self.loaded.leave(waits, deadline);
     }
 
