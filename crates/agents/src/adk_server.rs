@@ -41,6 +41,7 @@ use crate::agent::{
 };
 use crate::error::{AgentError, AgentErrorKind};
 use crate::live::LiveAgent;
+use crate::token::Tokens;
 use crate::tool::ToolSpec;
 use client::{AdkClient, Failure};
 use session::{Look, OpenedSession, Session, Telling};
@@ -72,6 +73,8 @@ pub struct Settings {
     pub app: String,
     /// Added to every request.
     pub headers: Vec<(String, String)>,
+    /// Where the token of every request comes from, if the server needs one.
+    pub tokens: Option<Arc<Tokens>>,
 }
 
 /// The body of `/run_sse`.
@@ -267,6 +270,10 @@ impl Agent for AdkServer {
 
     fn tools(&self) -> BoxFuture<'_, Result<Vec<ToolSpec>, AgentError>> {
         Box::pin(async { Ok(self.app_info().await?.unwrap_or_default().tools) })
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), AgentError>> {
+        Box::pin(async { self.client.token().await.map(drop) })
     }
 
     fn forget(&self, DeletedChat { chat, sessions }: DeletedChat) -> BoxFuture<'static, ()> {

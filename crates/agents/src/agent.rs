@@ -53,6 +53,11 @@ pub trait Agent: Send + Sync {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
+    /// Whether it could be asked now, as far as the bridge can tell without asking it: its token can be fetched.
+    fn check(&self) -> BoxFuture<'_, Result<(), AgentError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Deletes what the agent has of a deleted chat. The user does not wait for it, and failures are only logged.
     fn forget(&self, _chat: DeletedChat) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
@@ -79,6 +84,10 @@ impl<A: Agent + ?Sized> Agent for Arc<A> {
 
     fn tools(&self) -> BoxFuture<'_, Result<Vec<ToolSpec>, AgentError>> {
         (**self).tools()
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), AgentError>> {
+        (**self).check()
     }
 
     fn forget(&self, chat: DeletedChat) -> BoxFuture<'static, ()> {

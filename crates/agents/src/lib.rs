@@ -7,6 +7,7 @@
 //! | [`tool`], [`tool_registry`] | what a tool is; the tools that a server is built with |
 //! | [`gemini`], [`gemini_live`] | a Gemini model, over REST and live |
 //! | [`adk_server`] | an app of any ADK server |
+//! | [`token`] | tokens that expire, for requests to an agent |
 //! | [`secrets`] | hides secrets in foreign texts, and the agent's address from users |
 
 pub mod adk_server;
@@ -19,6 +20,7 @@ mod live_socket;
 mod loopback;
 pub mod secrets;
 mod silence;
+pub mod token;
 pub mod tool;
 pub mod tool_registry;
 

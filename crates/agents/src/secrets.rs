@@ -4,16 +4,20 @@
 //! cut in two is not recognised.
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::{PoisonError, RwLock};
 
 /// The replacement of a secret.
 const HIDDEN: &str = "[hidden]";
 /// A shorter secret occurs in ordinary text, and protects nothing.
 const MIN_BYTES: usize = 8;
+/// How many tokens are hidden, the newest ones: those of some dozen agents, and the ones before. Older ones have expired.
+const MAX_TOKENS: usize = 128;
 
 /// One for the process, like the log.
 static OURS: RwLock<HiddenStrings> = RwLock::new(HiddenStrings {
     secrets: Vec::new(),
+    tokens: VecDeque::new(),
     addresses: Vec::new(),
 });
 
@@ -21,6 +25,8 @@ static OURS: RwLock<HiddenStrings> = RwLock::new(HiddenStrings {
 #[derive(Default)]
 pub struct HiddenStrings {
     secrets: Vec<String>,
+    /// Secrets that expire, oldest first.
+    tokens: VecDeque<String>,
     addresses: Vec<String>,
 }
 
@@ -30,6 +36,12 @@ pub fn keep(hidden: HiddenStrings) {
     ours.secrets.extend(hidden.secrets);
     ours.addresses.extend(hidden.addresses);
     ours.put_in_order();
+}
+
+/// Hides a token that expires, until many newer ones have come.
+pub fn keep_token(token: &str) {
+    let mut ours = OURS.write().unwrap_or_else(PoisonError::into_inner);
+    ours.keep_token(token);
 }
 
 /// The text without secrets, for the log.
@@ -53,9 +65,23 @@ impl HiddenStrings {
         for address in &mut addresses {
             address.make_ascii_lowercase();
         }
-        let mut hidden = Self { secrets, addresses };
+        let mut hidden = Self {
+            secrets,
+            tokens: VecDeque::new(),
+            addresses,
+        };
         hidden.put_in_order();
         hidden
+    }
+
+    fn keep_token(&mut self, token: &str) {
+        if token.len() < MIN_BYTES || self.tokens.iter().any(|it| it == token) {
+            return;
+        }
+        if self.tokens.len() == MAX_TOKENS {
+            self.tokens.pop_front();
+        }
+        self.tokens.push_back(token.to_owned());
     }
 
     /// Longer ones first: one may be a part of another.
@@ -68,7 +94,7 @@ impl HiddenStrings {
 
     pub fn hide<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut shown = Cow::Borrowed(text);
-        for secret in &self.secrets {
+        for secret in self.secrets.iter().chain(&self.tokens) {
             if shown.contains(secret.as_str()) {
                 shown = Cow::Owned(shown.replace(secret.as_str(), HIDDEN));
             }
@@ -92,7 +118,8 @@ impl HiddenStrings {
     /// Where a truncated secret begins at the end of a text: the close reason of a WebSocket has room for 123 bytes.
     fn begun_at_the_end(&self, text: &str) -> Option<usize> {
         let text = text.trim_end_matches(['…', '.', ' ']);
-        let begun = self.secrets.iter().filter_map(|secret| {
+        let secrets = self.secrets.iter().chain(&self.tokens);
+        let begun = secrets.filter_map(|secret| {
             let mut ends = (MIN_BYTES..secret.len()).rev();
             let end = ends.find(|end| secret.get(..*end).is_some_and(|it| text.ends_with(it)))?;
             Some(text.len() - end)
@@ -146,6 +173,23 @@ mod tests {
         ] {
             assert_eq!(hidden().hide(text), shown);
         }
+    }
+
+    #[test]
+    fn the_newest_tokens_are_hidden() {
+        let mut hidden = hidden();
+        for number in 0..=MAX_TOKENS {
+            hidden.keep_token(&format!("token-{number:05}"));
+            hidden.keep_token("token-00001");
+        }
+        hidden.keep_token("short");
+        assert_eq!(hidden.hide("token-00128, short"), "[hidden], short");
+        assert_eq!(hidden.hide("token-00001"), "[hidden]");
+        assert_eq!(hidden.hide("token-00000"), "token-00000");
+        assert_eq!(
+            hidden.hide_from_users("it was token-0012…"),
+            "it was [hidden]"
+        );
     }
 
     #[test]

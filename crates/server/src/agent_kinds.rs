@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use adk_bridge_agents::agent::{Agent, BoxFuture};
+use adk_bridge_agents::token::Tokens;
 
-use crate::config::{Config, ConfigError};
+use crate::config::{self, Config, ConfigError};
 use crate::server::StartError;
 
 /// What a constructor comes to.
@@ -65,6 +66,29 @@ impl AgentKinds {
             _ => format!("there is no agent of kind {kind:?}; set one of {known}"),
         };
         ConfigError::value("agent.kind", problem)
+    }
+}
+
+/// The tokens of an agent at this URL, if it needs any.
+fn tokens(
+    token: Option<&config::Token>,
+    base_url: &str,
+) -> Result<Option<Arc<Tokens>>, StartError> {
+    let Some(token) = token else {
+        return Ok(None);
+    };
+    let source = token.source(base_url)?;
+    Ok(Some(Arc::new(Tokens::new(source, token.header()))))
+}
+
+/// Fetches the first token, so that what is wrong with its source is said at once. What may pass is only logged.
+async fn try_token(tokens: Option<&Tokens>) -> Result<(), StartError> {
+    match tokens {
+        None => Ok(()),
+        Some(tokens) => match tokens.token().await {
+            Err(error) if error.is_permanent() => Err(refused("agent.token", &error.to_string())),
+            _ => Ok(()),
+        },
     }
 }
 

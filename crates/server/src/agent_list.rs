@@ -32,6 +32,8 @@ pub(crate) use assembly::{Assembly, drafts, drafts_of};
 
 /// How long a list waits for an agent to tell its tools.
 const LISTING_TIME: Duration = Duration::from_secs(5);
+/// How long a source of tokens may take to count as one that works. Health checks commonly wait a few seconds.
+const CHECK_TIME: Duration = Duration::from_secs(3);
 /// The longest id of an agent: it is part of URLs, and a column of every chat.
 pub const MAX_AGENT_ID: usize = 64;
 
@@ -313,6 +315,20 @@ impl Agents {
     pub fn unreachable(&self) -> Vec<String> {
         let away = self.sources().filter(|apps| !apps.is_reachable());
         away.map(|apps| apps.name().to_owned()).collect()
+    }
+
+    /// The agents that the bridge has no token for, by id.
+    pub async fn without_token(&self) -> Vec<String> {
+        let all = self.all();
+        let checks = all
+            .iter()
+            .map(|agent| timeout(CHECK_TIME, agent.agent.check()));
+        let checks = join_all(checks).await;
+        let failed = all
+            .iter()
+            .zip(checks)
+            .filter(|(_, check)| !matches!(check, Ok(Ok(()))));
+        failed.map(|(agent, _)| agent.id.clone()).collect()
     }
 
     /// Why entries whose agents are found by themselves have none, or not all, for the person who starts the server.

@@ -6,6 +6,7 @@ mod list;
 mod session_state;
 mod span;
 mod store_requests;
+mod token;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -24,6 +25,7 @@ pub use limits::Limits;
 pub use session_state::SessionState;
 pub use span::Span;
 pub use store_requests::StoreRequests;
+pub use token::{Token, TokenKind};
 
 /// Everything that can be set. Unknown keys are refused by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -113,6 +115,9 @@ pub struct Agent {
     pub apps: Option<String>,
     /// Added to every request to an ADK server.
     pub headers: Headers,
+    /// Where the token of every request to the agent comes from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token: Option<Token>,
     /// The environment variable that holds the key, which keeps the key out of the file.
     pub api_key_env: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -342,6 +347,11 @@ impl Server {
 }
 
 impl Headers {
+    /// Whether there is a header of this name.
+    pub fn has(&self, name: &axum::http::HeaderName) -> bool {
+        (self.0.keys()).any(|given| given.eq_ignore_ascii_case(name.as_str()))
+    }
+
     pub fn pairs(&self) -> Vec<(String, String)> {
         let pairs = self.0.iter();
         pairs
@@ -374,6 +384,14 @@ fn without_secrets(error: figment::Error) -> ConfigError {
         return ConfigError::Value {
             key: "agent.headers",
             problem: "write { NAME = \"value\" }, with text for every value".to_owned(),
+        };
+    }
+    if error.path.iter().any(|key| key == "token") {
+        return ConfigError::Value {
+            key: "agent.token",
+            problem: "write { kind = \"google-id-token\" }, { kind = \"google-access-token\" } or \
+                      { kind = \"file\", path = \"…\" }; a token itself goes to agent.headers"
+                .to_owned(),
         };
     }
     if error.path.first().is_some_and(|section| section == "auth") {
@@ -439,6 +457,7 @@ impl Default for Agent {
             app: None,
             apps: None,
             headers: Headers::default(),
+            token: None,
             api_key_env: "GEMINI_API_KEY".into(),
             instruction: None,
             tools: None,
@@ -538,6 +557,37 @@ mod tests {
                 "client_tools",
             ),
             ("[agent]\nheaders = { a = 1 }", "agent.headers"),
+            ("[agent]\ntoken = { kind = \"magic\" }", "agent.token"),
+            ("[agent]\ntoken = { path = \"a\" }", "agent.token"),
+            (
+                "[agent]\nkind = \"adk\"\ntoken = { kind = \"file\" }",
+                "agent.token",
+            ),
+            (
+                "[agent]\nkind = \"adk\"\ntoken = { kind = \"google-id-token\", path = \"a\" }",
+                "agent.token",
+            ),
+            (
+                "[agent]\nkind = \"adk\"\ntoken = { kind = \"file\", path = \"a\", audience = \"b\" }",
+                "only kind = \"google-id-token\"",
+            ),
+            (
+                "[agent]\nkind = \"adk\"\ntoken = { kind = \"google-id-token\", scopes = [\"a\"] }",
+                "only kind = \"google-access-token\"",
+            ),
+            (
+                "[agent]\nkind = \"adk\"\ntoken = { kind = \"file\", path = \"a\", header = \"b c\" }",
+                "name of a header",
+            ),
+            (
+                "[agent]\nkind = \"adk\"\nheaders = { Authorization = \"a\" }\ntoken = { kind = \"google-id-token\" }",
+                "agent.headers",
+            ),
+            (
+                "[agent]\nkind = \"adk\"\nbase_url = \"http://u:p@host\"\ntoken = { kind = \"google-id-token\" }",
+                "agent.token: agent.base_url",
+            ),
+            ("[agent]\ntoken = { kind = \"google-id-token\" }", "demo"),
             (
                 "[server]\nallowed_origins = [\"*\"]",
                 "server.allowed_origins",
@@ -614,6 +664,8 @@ mod tests {
             "[auth]\napi_keys = \"PLANTED\"",
             "[agent]\nheaders = { authorization = \"Bearer PLANTED }",
             "[agent]\nheaders = \"PLANTED\"",
+            "[agent]\ntoken = \"PLANTED\"",
+            "[agent]\ntoken = { kind = \"PLANTED\" }",
             "[store]\nurl = \"postgres://user:PLANTED@host/",
             "store = \"postgres://user:PLANTED@host/\"",
             "agent = \"http://user:PLANTED@host/\"",
@@ -624,7 +676,13 @@ mod tests {
             let error = figment.merge(Toml::string(toml)).extract::<Config>();
             let said = without_secrets(error.unwrap_err()).to_string();
             assert!(!said.contains("PLANTED"), "{said}");
-            let names = ["line", "auth.api_keys", "agent.headers", "below ["];
+            let names = [
+                "line",
+                "auth.api_keys",
+                "agent.headers",
+                "agent.token",
+                "below [",
+            ];
             assert!(names.iter().any(|name| said.contains(name)), "{said}");
         }
     }
@@ -756,6 +814,7 @@ mod tests {
         config.agent.name = Some(String::new());
         config.agent.apps = Some(String::new());
         config.agent.may_ask = Some(true);
+        config.agent.token = Some(Token::of_google());
         config.store.url = Some(String::new());
         config.limits.agent_silence = Some(Span(Duration::ZERO));
         let tool = ClientTool {

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 pub struct ReceivedRequest {
     pub path: String,
     pub head: String,
+    /// What is not JSON is a string.
     pub body: Value,
 }
 
@@ -166,6 +167,10 @@ fn whole(bytes: &[u8]) -> Option<ReceivedRequest> {
     Some(ReceivedRequest {
         path,
         head,
-        body: serde_json::from_slice(body).unwrap_or(Value::Null),
+        body: match serde_json::from_slice(body) {
+            Ok(json) => json,
+            Err(_) if body.is_empty() => Value::Null,
+            Err(_) => String::from_utf8_lossy(body).into(),
+        },
     })
 }

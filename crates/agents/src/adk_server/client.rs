@@ -1,5 +1,6 @@
 //! The client of an ADK server's HTTP interface, and its refusals as messages that a user can act on.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::error::{AgentError, AgentErrorKind, shortened};
 use crate::live::{ConnectError, Modality};
 use crate::loopback::is_loopback;
 use crate::silence::{Patience, SilenceError};
+use crate::token::{Token, TokenError, Tokens};
 
 /// A connection that is not open by then never will be.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -58,6 +60,8 @@ pub(super) struct AdkClient {
     app: String,
     /// The headers of every request.
     headers: HeaderMap,
+    /// The token of every request.
+    tokens: Option<Arc<Tokens>>,
     /// Whether the model has refused to answer with text in a live conversation.
     pub(super) only_speaks: AtomicBool,
     /// What was found out about the server since it was last away.
@@ -139,6 +143,7 @@ impl AdkClient {
             shown: shown.as_str().trim_end_matches('/').to_owned(),
             app: settings.app,
             headers,
+            tokens: settings.tokens,
             only_speaks: AtomicBool::new(false),
             found: Mutex::default(),
             finding: tokio::sync::Mutex::default(),
@@ -286,12 +291,29 @@ impl AdkClient {
         )))
     }
 
+    /// The token for a request, if this server needs one.
+    pub(super) async fn token(&self) -> Result<Option<Token>, AgentError> {
+        match &self.tokens {
+            None => Ok(None),
+            Some(tokens) => {
+                let token = tokens.token().await;
+                Ok(Some(token.map_err(TokenError::into_agent_error)?))
+            }
+        }
+    }
+
+    /// Another token than one that was refused, if there is one.
+    pub(super) async fn instead_of(&self, refused: Option<&Token>) -> Option<Token> {
+        self.tokens.as_ref()?.instead_of(refused?).await
+    }
+
     /// The handshake of `/run_live`.
     pub(super) fn live_request(
         &self,
         user: &UserId,
         session: &str,
         modality: Modality,
+        token: Option<&Token>,
     ) -> Result<tungstenite::handshake::client::Request, ConnectError> {
         let mut url = self.url(&["run_live"]);
         let modality = match modality {
@@ -328,6 +350,9 @@ impl AdkClient {
         for (name, value) in &self.headers {
             request.headers_mut().append(name, value.clone());
         }
+        if let (Some(tokens), Some(token)) = (&self.tokens, token) {
+            tokens.put(token, request.headers_mut());
+        }
         Ok(request)
     }
 
@@ -353,6 +378,14 @@ impl AdkClient {
         )
     }
 
+    /// The key of the configuration that says who the bridge is to this server.
+    pub(super) fn credentials(&self) -> &'static str {
+        match self.tokens {
+            Some(_) => "agent.token",
+            None => "agent.headers",
+        }
+    }
+
     fn body(&self, body: &impl Serialize) -> Result<Bytes, Failure> {
         let body = serde_json::to_vec(body).map_err(|error| {
             Failure::Other(AgentError::broken(
@@ -372,8 +405,15 @@ impl AdkClient {
     ) -> Result<reqwest::Response, Failure> {
         let url = self.url(path);
         let mut waits = WAITS.iter().filter(|_| method == Method::POST);
+        let mut token = self.token().await.map_err(Failure::Other)?;
+        let mut refused = false;
         let sent = loop {
             let mut request = self.http.request(method.clone(), url.clone());
+            if let (Some(tokens), Some(token)) = (&self.tokens, &token) {
+                let mut headers = HeaderMap::new();
+                tokens.put(token, &mut headers);
+                request = request.headers(headers);
+            }
             if brief {
                 request = request.timeout(ANSWER_TIMEOUT);
             }
@@ -384,6 +424,14 @@ impl AdkClient {
                 // The server could not be reached, so the run has not begun.
                 (Err(error), Some(wait)) if error.is_connect() && !error.is_timeout() => {
                     tokio::time::sleep(*wait).await
+                }
+                // Nothing has run: the token may have ended before its time.
+                (Ok(response), _) if response.status() == StatusCode::UNAUTHORIZED && !refused => {
+                    refused = true;
+                    match self.instead_of(token.as_ref()).await {
+                        Some(other) => token = Some(other),
+                        None => break Ok(response),
+                    }
                 }
                 (sent, _) => break sent,
             }
@@ -461,7 +509,10 @@ impl AdkClient {
         tracing::debug!(%status, answer = shortened(&String::from_utf8_lossy(&body)), "the ADK server's refusal");
         let message = match status.as_u16() {
             401 | 403 => {
-                format!("the ADK server refuses the bridge: {words}; see agent.headers")
+                format!(
+                    "the ADK server refuses the bridge: {words}; see {}",
+                    self.credentials()
+                )
             }
             300..=399 => {
                 format!("the ADK server redirects the request ({status}); correct agent.base_url")

@@ -23,6 +23,7 @@ use adk_bridge_protocol::event::{Event, Part};
 use adk_bridge_protocol::json_text::Json;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use reqwest::StatusCode;
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -115,8 +116,20 @@ impl AdkServer {
             false => modality,
         };
         let opening = async {
-            let request = client.live_request(&request.chat.user, &session, spoken)?;
-            let opened = LiveSocket::open(request).await;
+            let user = &request.chat.user;
+            let token = client
+                .token()
+                .await
+                .map_err(|error| ConnectError { error, code: None })?;
+            let request = client.live_request(user, &session, spoken, token.as_ref())?;
+            let mut opened = LiveSocket::open(request).await;
+            if let Err(Error::Http(response)) = &opened
+                && response.status() == StatusCode::UNAUTHORIZED
+                && let Some(other) = client.instead_of(token.as_ref()).await
+            {
+                let request = client.live_request(user, &session, spoken, Some(&other))?;
+                opened = LiveSocket::open(request).await;
+            }
             opened.map_err(|error| refused(&client, &error))
         };
         let socket = match timeout(CONNECT_TIMEOUT, opening).await {
@@ -377,7 +390,8 @@ fn refused(client: &AdkClient, error: &Error) -> ConnectError {
     let detail = format!("{}: {status}", client.shown());
     let message = match status.as_u16() {
         401 | 403 => {
-            format!("the ADK server refuses a live connection ({status}); see agent.headers")
+            let see = client.credentials();
+            format!("the ADK server refuses a live connection ({status}); see {see}")
         }
         404 | 405 | 501 => "the ADK server does not support speech; send text instead".to_owned(),
         _ => format!("the ADK server refused a live connection: {status}"),

@@ -7,7 +7,7 @@ use adk_bridge_agents::agent::Agent;
 use adk_bridge_protocol::calls::RunsOn;
 use tokio::time::timeout;
 
-use super::refused;
+use super::{refused, tokens, try_token};
 use crate::agent_list::LOOK_TIME;
 use crate::config::{self, Config};
 use crate::server::StartError;
@@ -16,14 +16,8 @@ use crate::server::StartError;
 pub(crate) const LOCAL: &str = "http://127.0.0.1:8000";
 
 pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> {
-    let settings = &config.agent;
-    check(settings)?;
-    let base_url = settings.base_url.as_deref().unwrap_or(LOCAL);
-    let mut server = AdkServer::new(Settings {
-        base_url: base_url.to_owned(),
-        app: settings.app.clone().unwrap_or_default(),
-        headers: settings.headers.pairs(),
-    })?;
+    check(&config.agent)?;
+    let mut server = lister(config).await?;
     if let Some(silence) = config.limits.agent_silence {
         server = server.patient_for(silence.0);
     }
@@ -40,13 +34,16 @@ pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> 
 }
 
 /// The ADK server of an entry, to ask it for its apps.
-pub(crate) fn lister(config: &Config) -> Result<AdkServer, StartError> {
+pub(crate) async fn lister(config: &Config) -> Result<AdkServer, StartError> {
     let settings = &config.agent;
     let base_url = settings.base_url.as_deref().unwrap_or(LOCAL);
+    let tokens = tokens(settings.token.as_ref(), base_url)?;
+    try_token(tokens.as_deref()).await?;
     Ok(AdkServer::new(Settings {
         base_url: base_url.to_owned(),
         app: settings.app.clone().unwrap_or_default(),
         headers: settings.headers.pairs(),
+        tokens,
     })?)
 }
 

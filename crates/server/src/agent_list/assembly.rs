@@ -122,6 +122,7 @@ impl Assembly {
                 Draft::Apps { config } => {
                     let settings = config.agent.clone();
                     let server = adk::lister(&config)
+                        .await
                         .map_err(|error| in_agent(&this.config, &settings, error))?;
                     Entry::Apps(Box::new(Apps::new(
                         settings,

@@ -456,16 +456,23 @@ impl Chats {
         Ok(self.shared.files.read_signed(id).await?)
     }
 
-    /// Whether requests can be served, that is, stored and answered.
-    pub async fn ready(&self) -> Result<(), NotReady> {
-        if self.shared.agents.all().is_empty() {
+    /// Whether requests can be served, that is, stored and answered. Returns the ids of agents that cannot be asked, because
+    /// the bridge has no token for them.
+    pub async fn ready(&self) -> Result<Vec<String>, NotReady> {
+        let agents = self.shared.agents.all().len();
+        if agents == 0 {
             return Err(NotReady::NoAgent(self.shared.agents.unreachable()));
+        }
+        let without_token = self.shared.agents.without_token().await;
+        if without_token.len() >= agents {
+            return Err(NotReady::NoToken(without_token));
         }
         let (shared, readiness) = (self.shared.clone(), self.readiness.clone());
         // In a task of its own, so that the check is not repeated when a caller leaves early.
         tokio::spawn(async move { readiness.look(&*shared.store, &shared.files).await })
             .await
-            .unwrap_or(Err(NotReady::NotTried))
+            .unwrap_or(Err(NotReady::NotTried))?;
+        Ok(without_token)
     }
 
     /// Counters for Prometheus.

@@ -68,6 +68,9 @@ pub enum NotReady {
     /// By the names of the entries that have no agents.
     #[error("no agent is there yet; the servers of these cannot be reached: {}", .0.join(", "))]
     NoAgent(Vec<String>),
+    /// By the ids of all agents.
+    #[error("the bridge has no token for any agent; the log says why: {}", .0.join(", "))]
+    NoToken(Vec<String>),
 }
 
 impl From<&StoreError> for NotReady {

@@ -227,6 +227,9 @@ fn check_agent(agent: &Agent) -> Result<(), ConfigError> {
             "write a URL that starts with http:// or https://",
         );
     }
+    if let Some(token) = &agent.token {
+        token.check(agent)?;
+    }
     if agent.max_steps == 0 {
         return bad("agent.max_steps", "at least one step is needed");
     }

@@ -394,7 +394,7 @@ impl From<NotReady> for AppError {
             | NotReady::Failed { .. }
             | NotReady::Unusable
             | NotReady::NotTried => Self::unavailable(error.to_string()),
-            NotReady::NoAgent(_) => no_agent(error.to_string()),
+            NotReady::NoAgent(_) | NotReady::NoToken(_) => no_agent(error.to_string()),
         }
     }
 }

@@ -63,11 +63,14 @@ pub async fn health() -> Json<Value> {
 
 /// Whether requests can be served, that is, stored.
 pub async fn ready(State(chats): State<Chats>) -> Result<Json<Value>, AppError> {
-    chats.ready().await?;
+    let without_token = chats.ready().await?;
     let mut ready = json!({"status": "ready"});
     let away = chats.shared().agents.unreachable();
     if !away.is_empty() {
         ready["unreachable"] = json!(away);
+    }
+    if !without_token.is_empty() {
+        ready["withoutToken"] = json!(without_token);
     }
     Ok(Json(ready))
 }

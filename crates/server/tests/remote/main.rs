@@ -14,6 +14,7 @@
 //! | `history` | histories that front ends change, and what the model is sent of them |
 //! | `servers` | ADK servers as they are in every language, made from their sources: what differs is noticed and said |
 //! | `shown` | reasons, names and agents that a user must see |
+//! | `tokens` | agents that want a token which expires |
 //! | `requests` | what the bridge sends, and what it does not |
 
 #![cfg(feature = "demo")]
@@ -35,3 +36,4 @@ mod servers;
 mod shown;
 mod silence;
 mod streaming;
+mod tokens;

@@ -148,5 +148,6 @@ fn a_server_that_is_not_ready_says_so_with_one_status() {
         Unusable: NotReady::Unusable => 503 "unavailable" Some(2);
         NotTried: NotReady::NotTried => 503 "unavailable" Some(2);
         NoAgent: NotReady::NoAgent(Vec::new()) => 503 "no_agent" Some(2);
+        NoToken: NotReady::NoToken(Vec::new()) => 503 "no_agent" Some(2);
     });
 }

@@ -1,0 +1,425 @@
+//! Tokens that expire, for the requests to an agent: fetched, renewed before they end, and replaced when refused.
+//!
+//! ```text
+//!             fetched                   its end is near
+//!   Nothing ───────────▶ Held ◀────────────────────────────▶ fetched again; the old one serves until its end
+//!      ▲                  │ the agent refuses it (401)
+//!      └──────────────────┘ fetched once more, and the request is sent once more
+//! ```
+//!
+//! All requests of an agent share one [`Tokens`]. Whoever finds that a token is due fetches it, and the others wait for the
+//! same answer. No token is written to the log: each is hidden there while it is in use (`secrets.rs`).
+
+mod google;
+
+use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
+
+use crate::error::AgentError;
+use crate::secrets;
+use google::Google;
+
+/// The scope that covers Google Cloud, Vertex AI included.
+pub const CLOUD_PLATFORM: &str = "https://www.googleapis.com/auth/cloud-platform";
+
+/// A source that does not answer in this time counts as failed: a user waits for it.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a failure is the answer for all requests, so that a source that is down is not asked by each of them.
+const FAILURE_HOLDS: Duration = Duration::from_secs(2);
+/// How often a token is fetched because an agent refused the last one: an agent that refuses all of them must not make the
+/// bridge ask for another one with every request.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
+/// A token is renewed when a fifth of its life is left, but at most this long before its end. Google's metadata server hands
+/// out the same token until four minutes before its end.
+const LONGEST_MARGIN: Duration = Duration::from_secs(4 * 60);
+/// The life of a token that does not tell.
+const UNKNOWN_LIFE: Duration = Duration::from_secs(5 * 60);
+/// Servers commonly accept headers of 8 to 16 KB; tokens have one or two.
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
+
+/// Where the token of an agent comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenSource {
+    /// A Google ID token for this audience, as Cloud Run and Identity-Aware Proxy take it.
+    GoogleIdToken { audience: String },
+    /// A Google access token, as Google's own interfaces take it.
+    GoogleAccessToken { scopes: Vec<String> },
+    /// A file that somebody else renews. It is read for every request.
+    File { path: PathBuf },
+}
+
+/// The current token of an agent.
+pub struct Tokens {
+    header: HeaderName,
+    state: Mutex<State>,
+}
+
+/// One token, as a header has it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+struct State {
+    source: Source,
+    held: Option<Held>,
+    failed: Option<(Instant, TokenError)>,
+    /// When a token was last fetched because the one before was refused.
+    replaced: Option<Instant>,
+}
+
+enum Source {
+    Google(Box<Google>),
+    File(PathBuf),
+}
+
+struct Held {
+    token: Token,
+    renew_at: Instant,
+    ends_at: Instant,
+}
+
+/// What a source returned.
+struct Fetched {
+    token: String,
+    /// How long it is used without asking the source again.
+    life: Life,
+}
+
+enum Life {
+    /// The source keeps its token, and is asked every time.
+    OfSource,
+    For(Duration),
+}
+
+/// Why there is no token. The text is for the operator, and names paths and hosts of this machine.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct TokenError {
+    text: String,
+    /// Whether waiting cannot help.
+    is_permanent: bool,
+}
+
+impl Tokens {
+    /// `header`: where the token goes, `authorization` by default.
+    pub fn new(source: TokenSource, header: Option<HeaderName>) -> Self {
+        let source = match source {
+            TokenSource::File { path } => Source::File(path),
+            TokenSource::GoogleIdToken { audience } => {
+                Source::Google(Box::new(Google::id_token(audience)))
+            }
+            TokenSource::GoogleAccessToken { scopes } => {
+                Source::Google(Box::new(Google::access_token(scopes)))
+            }
+        };
+        Self {
+            header: header.unwrap_or(AUTHORIZATION),
+            state: Mutex::new(State {
+                source,
+                held: None,
+                failed: None,
+                replaced: None,
+            }),
+        }
+    }
+
+    /// The token for a request.
+    pub async fn token(&self) -> Result<Token, TokenError> {
+        self.state.lock().await.token().await
+    }
+
+    /// Another token than the one that was refused, if there is one.
+    pub async fn instead_of(&self, refused: &Token) -> Option<Token> {
+        let mut state = self.state.lock().await;
+        let now = Instant::now();
+        if let Some(held) = &state.held
+            && held.token != *refused
+        {
+            // Another request has fetched it already.
+            return Some(held.token.clone());
+        }
+        if state
+            .replaced
+            .is_some_and(|last| now.duration_since(last) < REFUSAL_PAUSE)
+        {
+            return None;
+        }
+        state.replaced = Some(now);
+        state.held = None;
+        state.failed = None;
+        state.source.begin_again();
+        let token = state.token().await.ok()?;
+        (token != *refused).then_some(token)
+    }
+
+    /// Adds a token to the headers of a request.
+    pub fn put(&self, token: &Token, headers: &mut HeaderMap) {
+        // What cannot stand in a header was refused when it was fetched.
+        if let Ok(mut value) = HeaderValue::try_from(format!("Bearer {}", token.0)) {
+            value.set_sensitive(true);
+            headers.insert(self.header.clone(), value);
+        }
+    }
+}
+
+impl State {
+    async fn token(&mut self) -> Result<Token, TokenError> {
+        let now = Instant::now();
+        if let Some(held) = self.held.as_ref().filter(|held| now < held.renew_at) {
+            return Ok(held.token.clone());
+        }
+        let error = match &self.failed {
+            Some((at, error)) if at.elapsed() < FAILURE_HOLDS => error.clone(),
+            _ => match self.fetch().await {
+                Ok(token) => return Ok(token),
+                Err(error) => error,
+            },
+        };
+        match &self.held {
+            Some(held) if Instant::now() < held.ends_at => Ok(held.token.clone()),
+            _ => Err(error),
+        }
+    }
+
+    async fn fetch(&mut self) -> Result<Token, TokenError> {
+        let fetched = match timeout(FETCH_TIMEOUT, self.source.fetch()).await {
+            Ok(fetched) => fetched.and_then(checked),
+            Err(_) => Err(TokenError::passing(format!(
+                "there was no answer within {} seconds",
+                FETCH_TIMEOUT.as_secs()
+            ))),
+        };
+        let Fetched { token, life } = fetched.inspect_err(|error| {
+            tracing::warn!(
+                detail = error.text,
+                "an agent's token could not be fetched; see agent.token"
+            );
+            self.source.begin_again();
+            self.failed = Some((Instant::now(), error.clone()));
+        })?;
+        let now = Instant::now();
+        let (renew_at, ends_at) = match life {
+            Life::OfSource => (now, now),
+            Life::For(life) => (now + life.saturating_sub(margin(life)), now + life),
+        };
+        let token = Token(token);
+        secrets::keep_token(&token.0);
+        self.failed = None;
+        self.held = Some(Held {
+            token: token.clone(),
+            renew_at,
+            ends_at,
+        });
+        Ok(token)
+    }
+}
+
+impl Source {
+    async fn fetch(&mut self) -> Result<Fetched, TokenError> {
+        match self {
+            Self::Google(google) => google.fetch().await,
+            Self::File(path) => read(path).await,
+        }
+    }
+
+    /// Forgets what it knows of earlier tokens.
+    fn begin_again(&mut self) {
+        if let Self::Google(google) = self {
+            google.begin_again();
+        }
+    }
+}
+
+impl TokenError {
+    /// Nothing changes by waiting: the configuration or a file is wrong.
+    fn permanent(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            is_permanent: true,
+        }
+    }
+
+    /// Asking again may help.
+    fn passing(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            is_permanent: false,
+        }
+    }
+
+    pub fn is_permanent(&self) -> bool {
+        self.is_permanent
+    }
+
+    /// The error of a turn. Users learn who can help them; the log has the reason.
+    pub fn into_agent_error(self) -> AgentError {
+        AgentError::unauthorized(
+            "the bridge has no token for the agent; its operator finds the reason in the log (agent.token)",
+            self.text,
+        )
+    }
+}
+
+/// A token that can stand in a header.
+fn checked(mut fetched: Fetched) -> Result<Fetched, TokenError> {
+    let token = fetched.token.trim();
+    if token.is_empty() {
+        return Err(TokenError::passing("the token is empty"));
+    }
+    let is_sendable = token.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_sendable || token.len() > MAX_TOKEN_BYTES {
+        return Err(TokenError::permanent(format!(
+            "this is not a token: one word of at most {MAX_TOKEN_BYTES} letters, digits and signs is expected"
+        )));
+    }
+    fetched.token = token.to_owned();
+    Ok(fetched)
+}
+
+async fn read(path: &Path) -> Result<Fetched, TokenError> {
+    use tokio::io::AsyncReadExt as _;
+    let problem = |error: std::io::Error| {
+        TokenError::permanent(format!(
+            "the token file {} cannot be read: {error}; see that it is there and readable",
+            path.display()
+        ))
+    };
+    let file = tokio::fs::File::open(path).await.map_err(problem)?;
+    let mut text = String::new();
+    // One more than allowed, so that a longer one is noticed.
+    let mut start = file.take(MAX_TOKEN_BYTES as u64 + 2);
+    start.read_to_string(&mut text).await.map_err(problem)?;
+    Ok(Fetched {
+        token: text,
+        life: Life::OfSource,
+    })
+}
+
+/// How long before its end a token is renewed. It differs from one process to the next: those that were started together
+/// need not ask together.
+fn margin(life: Duration) -> Duration {
+    let most = (life / 5).min(LONGEST_MARGIN);
+    let eighths = 4 + u32::try_from(RandomState::new().hash_one(0_u8) % 5).unwrap_or_default();
+    most * eighths / 8
+}
+
+/// How long a JSON Web Token is still valid, as it says itself.
+fn life_of(token: &str) -> Duration {
+    #[derive(Deserialize)]
+    struct Claims {
+        exp: u64,
+    }
+    let claims = token.split('.').nth(1);
+    let claims = claims.and_then(|claims| URL_SAFE_NO_PAD.decode(claims).ok());
+    let claims = claims.and_then(|claims| serde_json::from_slice::<Claims>(&claims).ok());
+    let Some(Claims { exp }) = claims else {
+        return UNKNOWN_LIFE;
+    };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    Duration::from_secs(exp).saturating_sub(now.unwrap_or_default())
+}
+
+/// Never shows a token.
+impl fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Token")
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Tokens")
+            .field("header", &self.header)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_file(path: &Path) -> Tokens {
+        let path = path.to_owned();
+        Tokens::new(TokenSource::File { path }, None)
+    }
+
+    fn sent(tokens: &Tokens, token: &Token) -> String {
+        let mut headers = HeaderMap::new();
+        tokens.put(token, &mut headers);
+        let value = &headers[AUTHORIZATION];
+        assert!(value.is_sensitive());
+        value.to_str().unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_for_every_request() {
+        let directory = std::env::temp_dir().join(format!("tokens-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("token");
+        let tokens = of_file(&path);
+        let missing = tokens.token().await.unwrap_err();
+        assert!(missing.is_permanent());
+        assert!(missing.to_string().contains("token"), "{missing}");
+        let error = missing.into_agent_error();
+        assert!(!error.message().contains("tokens-"), "{error}");
+
+        std::fs::write(&path, "first\n").unwrap();
+        tokens.state.lock().await.failed = None;
+        let first = tokens.token().await.unwrap();
+        assert_eq!(sent(&tokens, &first), "Bearer first");
+        // The same token would be refused again.
+        assert_eq!(tokens.instead_of(&first).await, None);
+        std::fs::write(&path, "second").unwrap();
+        let second = tokens.token().await.unwrap();
+        assert_eq!(sent(&tokens, &second), "Bearer second");
+        assert_eq!(tokens.instead_of(&first).await, Some(second));
+        for bad in ["", " \n", "two words", "a\u{e4}", &"x".repeat(20_000)] {
+            std::fs::write(&path, bad).unwrap();
+            let mut state = tokens.state.lock().await;
+            state.failed = None;
+            assert!(state.token().await.is_err(), "{bad:?}");
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn a_token_says_how_long_it_lives() {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.unwrap().as_secs();
+        let token = |claims: String| format!("e30.{}.x", URL_SAFE_NO_PAD.encode(claims));
+        let life = life_of(&token(format!("{{\"exp\":{}}}", now + 3600)));
+        assert!((3590..=3600).contains(&life.as_secs()), "{life:?}");
+        let over = life_of(&token(format!("{{\"exp\":{}}}", now - 5)));
+        assert_eq!(over, Duration::ZERO);
+        for odd in [
+            token("{}".into()),
+            token("[".into()),
+            "opaque".into(),
+            "a.%.c".into(),
+        ] {
+            assert_eq!(life_of(&odd), UNKNOWN_LIFE, "{odd}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_renewed_before_they_end() {
+        for (life, from, to) in [(3600, 120, 240), (600, 60, 120), (10, 1, 2), (0, 0, 0)] {
+            for _ in 0..50 {
+                let margin = margin(Duration::from_secs(life));
+                assert!(
+                    (Duration::from_secs(from)..=Duration::from_secs(to)).contains(&margin),
+                    "{life}: {margin:?}"
+                );
+            }
+        }
+    }
+}

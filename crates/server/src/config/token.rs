@@ -1,0 +1,141 @@
+//! Where the token of an agent comes from: `{ kind = "google-id-token", audience = "…" }` and the like.
+
+use std::path::PathBuf;
+
+use adk_bridge_agents::token::TokenSource;
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderName, Uri};
+use serde::{Deserialize, Serialize};
+
+use super::{Agent, ConfigError};
+
+/// `agent.token`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Token {
+    pub kind: TokenKind,
+    /// Whom an ID token is for; by default the origin of `agent.base_url`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+    /// What an access token may be used for; by default Google Cloud.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// The file that holds the token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// The header that carries it, after the word `Bearer`; by default `authorization`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TokenKind {
+    GoogleIdToken,
+    GoogleAccessToken,
+    File,
+}
+
+impl Token {
+    /// A Google access token, for kinds of agents that need one.
+    pub fn of_google() -> Self {
+        Self {
+            kind: TokenKind::GoogleAccessToken,
+            audience: None,
+            scopes: Vec::new(),
+            path: None,
+            header: None,
+        }
+    }
+
+    /// The source, for an agent at this URL.
+    pub fn source(&self, base_url: &str) -> Result<TokenSource, ConfigError> {
+        Ok(match (self.kind, &self.path) {
+            (TokenKind::GoogleIdToken, _) => TokenSource::GoogleIdToken {
+                audience: match &self.audience {
+                    Some(audience) => audience.clone(),
+                    None => origin(base_url).ok_or_else(|| {
+                        refused("name the audience; it cannot be derived from agent.base_url")
+                    })?,
+                },
+            },
+            (TokenKind::GoogleAccessToken, _) => TokenSource::GoogleAccessToken {
+                scopes: self.scopes.clone(),
+            },
+            (TokenKind::File, Some(path)) => TokenSource::File { path: path.clone() },
+            (TokenKind::File, None) => return Err(refused("kind = \"file\" needs a path")),
+        })
+    }
+
+    /// The header that carries it, unless it is the usual one.
+    pub fn header(&self) -> Option<HeaderName> {
+        self.header.as_deref()?.parse().ok()
+    }
+
+    pub(super) fn check(&self, agent: &Agent) -> Result<(), ConfigError> {
+        let has = |kind| self.kind == kind;
+        let problem = if agent.kind == "demo" {
+            "kind = \"demo\" needs no token; remove this key"
+        } else if self.audience.as_deref().is_some_and(str::is_empty) {
+            "the audience is empty; name one, or leave it out"
+        } else if self.audience.is_some() && !has(TokenKind::GoogleIdToken) {
+            "only kind = \"google-id-token\" has an audience"
+        } else if !self.scopes.is_empty() && !has(TokenKind::GoogleAccessToken) {
+            "only kind = \"google-access-token\" has scopes"
+        } else if self.path.is_some() != has(TokenKind::File) {
+            "kind = \"file\" needs a path, and no other kind has one"
+        } else if self.header.is_some() && self.header().is_none() {
+            "this is not the name of a header"
+        } else if agent.headers.has(&self.header().unwrap_or(AUTHORIZATION)) {
+            "agent.headers has the header that the token goes to; remove it there"
+        } else if agent.base_url.as_deref().is_some_and(has_user) && self.header().is_none() {
+            "agent.base_url has a user and a password, which go to the same header; remove them there"
+        } else {
+            return Ok(());
+        };
+        Err(refused(problem))
+    }
+}
+
+fn refused(problem: &str) -> ConfigError {
+    ConfigError::value("agent.token", problem)
+}
+
+/// Scheme, host and port, as Cloud Run takes them for an audience.
+fn origin(url: &str) -> Option<String> {
+    let url: Uri = url.parse().ok()?;
+    let authority = url.authority()?.as_str().rsplit('@').next()?;
+    Some(format!("{}://{authority}", url.scheme_str()?))
+}
+
+fn has_user(url: &str) -> bool {
+    let url = url.parse::<Uri>().ok();
+    let authority = url.and_then(|url| url.authority().cloned());
+    authority.is_some_and(|authority| authority.as_str().contains('@'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_audience_is_the_service_unless_named() {
+        let mut token = Token {
+            kind: TokenKind::GoogleIdToken,
+            ..Token::of_google()
+        };
+        let audience = |token: &Token, url: &str| match token.source(url) {
+            Ok(TokenSource::GoogleIdToken { audience }) => audience,
+            other => panic!("{other:?}"),
+        };
+        for (url, expected) in [
+            ("https://adk-x.a.run.app", "https://adk-x.a.run.app"),
+            ("https://adk-x.a.run.app/api/", "https://adk-x.a.run.app"),
+            ("http://u:p@127.0.0.1:80/x", "http://127.0.0.1:80"),
+        ] {
+            assert_eq!(audience(&token, url), expected);
+        }
+        token.audience = Some("123.apps.googleusercontent.com".into());
+        assert_eq!(audience(&token, "x"), "123.apps.googleusercontent.com");
+    }
+}
