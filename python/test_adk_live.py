@@ -7,10 +7,7 @@ between the two.
 import asyncio
 import base64
 import json
-import os
-import re
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -20,29 +17,15 @@ import pytest
 from websockets.asyncio.client import connect
 
 from checks import equal, true
+from program import Program, programs  # noqa: F401, a fixture
 from relay import make_certificate, relay_to
 from speech import silence, tones
 
 pytestmark = pytest.mark.anyio
 
 AGENTS = Path(__file__).parent / "adk_agents"
-# Of a log this much is shown, its end.
-SHOWN_CHARACTERS = 6000
 # Between the ADK server and its model.
 LINES = []
-
-
-@pytest.fixture(scope="module")
-async def programs(request):
-    """Programs that are ended after the tests; their output is shown if one has failed."""
-    started = []
-    yield started
-    if request.session.testsfailed:
-        with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-            for program in started:
-                print(f"\n{program.log()[-SHOWN_CHARACTERS:]}")
-    for program in started:
-        await program.stop()
 
 
 @pytest.fixture(scope="module")
@@ -94,31 +77,6 @@ def cut():
     """Cuts the lines between the ADK server and its model."""
     while LINES:
         LINES.pop().transport.abort()
-
-
-class Program:
-    """A program that says where it is."""
-
-    @classmethod
-    async def start(cls, command, ready, programs, **environment):
-        program = cls()
-        program.output = tempfile.NamedTemporaryFile()
-        program.process = await asyncio.create_subprocess_exec(
-            *command, stdout=program.output, stderr=program.output, env={**os.environ, **environment}
-        )
-        programs.append(program)
-        while not (found := re.search(ready, program.log())):
-            true(program.process.returncode is None, program.log())
-            await asyncio.sleep(0.05)
-        program.url = found[1]
-        return program
-
-    def log(self):
-        return Path(self.output.name).read_text(errors="replace")
-
-    async def stop(self):
-        self.process.kill()
-        await self.process.wait()
 
 
 class Live:

@@ -348,6 +348,17 @@ pub(crate) const CHECKS: &[Check] = &[
         ],
         tally: Tally::Report,
     },
+    Check {
+        name: "agent-engine",
+        what: "conversations with an agent in Google's own implementation of Agent Engine's interface",
+        needs: &[Need::Python],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["pytest", "python/test_agent_engine.py"],
+        ],
+        tally: Tally::Report,
+    },
 ];
 
 impl Check {

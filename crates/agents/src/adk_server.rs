@@ -18,6 +18,7 @@
 mod app_info;
 mod artifact;
 mod client;
+mod engine;
 mod live;
 mod restore;
 mod retelling;
@@ -47,6 +48,7 @@ use client::{AdkClient, Failure};
 use session::{Look, OpenedSession, Session, Telling};
 
 pub use app_info::AppInfo;
+pub use engine::AgentEngine;
 pub use live::AdkConnection;
 pub use run::AdkRun;
 pub use server_traits::{Language, ServerTraits};
@@ -180,7 +182,8 @@ impl AdkServer {
                         user: request.chat.user,
                         session: session.id,
                     };
-                    return Ok(AdkRun::new(client, response, place, start, silence));
+                    let body = run::Body::Events(response);
+                    return Ok(AdkRun::new(client, body, place, start, silence));
                 }
                 Err(failure) => failure,
             };

@@ -216,6 +216,15 @@ pub struct HandedIn {
     pub custom_metadata: Option<Json>,
 }
 
+impl HandedIn {
+    /// What a session that begins with this run begins with.
+    pub(crate) fn at_start(&self) -> BTreeMap<String, Json> {
+        let all = self.state.iter().chain(&self.state_delta);
+        all.map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    }
+}
+
 /// Identifies a chat: two users may have chats with the same id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ChatKey {

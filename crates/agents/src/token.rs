@@ -35,7 +35,7 @@ pub const CLOUD_PLATFORM: &str = "https://www.googleapis.com/auth/cloud-platform
 const FETCH_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a failure is the answer for all requests, so that a source that is down is not asked by each of them.
 const FAILURE_HOLDS: Duration = Duration::from_secs(2);
-/// How often a token is fetched because an agent refused the last one: an agent that refuses all of them must not make the
+/// How often a token is fetched from a server because an agent refused the last one: an agent that refuses all of them must not make the
 /// bridge ask for another one with every request.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
 /// A token is renewed when a fifth of its life is left, but at most this long before its end. Google's metadata server hands
@@ -146,10 +146,8 @@ impl Tokens {
             // Another request has fetched it already.
             return Some(held.token.clone());
         }
-        if state
-            .replaced
-            .is_some_and(|last| now.duration_since(last) < REFUSAL_PAUSE)
-        {
+        let is_recent = |last| now.duration_since(last) < REFUSAL_PAUSE;
+        if state.replaced.is_some_and(is_recent) && !matches!(state.source, Source::File(_)) {
             return None;
         }
         state.replaced = Some(now);

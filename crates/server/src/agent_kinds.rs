@@ -1,6 +1,7 @@
 //! The kinds of agents that `agent.kind` can name, and how an agent of each is made from the configuration.
 
 pub(crate) mod adk;
+mod agent_engine;
 #[cfg(feature = "demo")]
 pub(crate) mod demo;
 mod gemini;
@@ -35,6 +36,9 @@ impl AgentKinds {
             constructors: BTreeMap::new(),
         };
         kinds.register("adk", |config| Box::pin(adk::make(config)));
+        kinds.register("agent-engine", |config| {
+            Box::pin(agent_engine::make(config))
+        });
         kinds.register("gemini", |config| Box::pin(gemini::make(config)));
         #[cfg(feature = "demo")]
         kinds.register("demo", |config| Box::pin(demo::make(config)));
@@ -167,6 +171,15 @@ mod tests {
                 "agent.headers",
             ),
             (
+                "[agent]\nkind = \"agent-engine\"".to_owned(),
+                "agent.base_url",
+            ),
+            (
+                "[agent]\nkind = \"agent-engine\"\nbase_url = \"http://127.0.0.1:1\"\ninstruction = \"b\""
+                    .to_owned(),
+                "agent.instruction",
+            ),
+            (
                 "[agent]\nkind = \"gemini\"\napi_key_env = \"NO_SUCH_VARIABLE\"".to_owned(),
                 "agent.api_key_env",
             ),
@@ -180,7 +193,11 @@ mod tests {
     #[tokio::test]
     async fn without_the_demo_its_kind_says_why_it_is_missing() {
         let said = refusal(&AgentKinds::built_in(), "").await;
-        for word in ["agent.kind", "cargo feature `demo`", "adk, gemini"] {
+        for word in [
+            "agent.kind",
+            "cargo feature `demo`",
+            "adk, agent-engine, gemini",
+        ] {
             assert!(said.contains(word), "{said}");
         }
     }

@@ -10,6 +10,7 @@ use adk_bridge_protocol::json_text::Json;
 use serde_json::json;
 
 use super::client::AdkClient;
+use super::engine;
 use crate::agent::BoxFuture;
 use crate::error::withheld;
 
@@ -78,9 +79,9 @@ impl Artifacts {
 }
 
 /// An artifact that was saved.
-struct SavedArtifact {
-    name: String,
-    version: Option<u64>,
+pub(super) struct SavedArtifact {
+    pub(super) name: String,
+    pub(super) version: Option<u64>,
 }
 
 /// Fetches an artifact as an event that shows it. If that fails it is left out: the answer does not depend on it.
@@ -100,7 +101,11 @@ async fn fetch(client: Arc<AdkClient>, place: Place, wanted: SavedArtifact) -> O
     if let Some(version) = &version {
         path.extend(["versions", version]);
     }
-    match client.get(&path).await {
+    let found = match &client.artifact_method {
+        Some(url) => engine::artifact(&client, url, &place, &wanted).await,
+        None => client.get(&path).await,
+    };
+    match found {
         Ok(part) => event(&part, &wanted.name),
         Err(failure) => {
             let error = failure.into_error();

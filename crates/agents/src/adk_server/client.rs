@@ -11,9 +11,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use reqwest::header::{
-    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+    AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 };
-use reqwest::{Method, StatusCode, Url};
+use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde::Serialize;
 use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest as _};
 
@@ -62,6 +62,11 @@ pub(super) struct AdkClient {
     headers: HeaderMap,
     /// The token of every request.
     tokens: Option<Arc<Tokens>>,
+    /// Where artifacts are asked for, if that is a method of an engine.
+    pub(super) artifact_method: Option<Url>,
+    /// Whether the connection of a run is left to it: a server that closes it when the run fails, without saying so before,
+    /// would lose the next request.
+    pub(super) closes_after_runs: bool,
     /// Whether the model has refused to answer with text in a live conversation.
     pub(super) only_speaks: AtomicBool,
     /// What was found out about the server since it was last away.
@@ -144,6 +149,8 @@ impl AdkClient {
             app: settings.app,
             headers,
             tokens: settings.tokens,
+            artifact_method: None,
+            closes_after_runs: false,
             only_speaks: AtomicBool::new(false),
             found: Mutex::default(),
             finding: tokio::sync::Mutex::default(),
@@ -234,7 +241,9 @@ impl AdkClient {
 
     /// What the server answers to a GET below the configured URL. Only a server that cannot be reached is an error.
     pub(super) async fn look(&self, path: &[&str]) -> Result<Answer, AgentError> {
+        let token = self.token().await?;
         let request = self.http.get(self.below(path)).timeout(LOOK_TIMEOUT);
+        let request = self.with_token(request, token.as_ref());
         let response = match request.send().await {
             Ok(response) => response,
             Err(error) if error.is_connect() => return Err(self.unreachable(error)),
@@ -250,20 +259,29 @@ impl AdkClient {
         })
     }
 
+    pub(super) fn base(&self) -> &Url {
+        &self.base
+    }
+
     /// Sends a GET; the answer is JSON.
     pub(super) async fn get(&self, path: &[&str]) -> Result<Json, Failure> {
-        let response = self.send(Method::GET, path, None, true).await?;
+        let response = self.send(Method::GET, self.url(path), None, true).await?;
         self.json(response).await
     }
 
     pub(super) async fn post(&self, path: &[&str], body: &impl Serialize) -> Result<Json, Failure> {
+        self.post_to(&self.url(path), body).await
+    }
+
+    pub(super) async fn post_to(&self, url: &Url, body: &impl Serialize) -> Result<Json, Failure> {
         let body = self.body(body)?;
-        let response = self.send(Method::POST, path, Some(body), true).await?;
-        self.json(response).await
+        let sent = self.send(Method::POST, url.clone(), Some(body), true);
+        self.json(sent.await?).await
     }
 
     pub(super) async fn delete(&self, path: &[&str]) -> Result<(), Failure> {
-        self.send(Method::DELETE, path, None, true).await.map(drop)
+        let sent = self.send(Method::DELETE, self.url(path), None, true);
+        sent.await.map(drop)
     }
 
     /// Begins a run; its events come with the response.
@@ -273,10 +291,7 @@ impl AdkClient {
         body: &impl Serialize,
         silence: Duration,
     ) -> Result<reqwest::Response, Failure> {
-        let body = self.body(body)?;
-        let sent = self.send(Method::POST, path, Some(body), false);
-        let sent = Patience::new(silence).wait_for(sent).await;
-        let response = sent.map_err(|silent| Failure::Other(self.silent(&silent)))??;
+        let response = self.stream_from(&self.url(path), body, silence).await?;
         let kind = response.headers().get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.is_empty() || kind.starts_with("text/event-stream") {
@@ -289,6 +304,19 @@ impl AdkClient {
             ),
             format!("{}: {} to /run_sse", self.shown, response.status()),
         )))
+    }
+
+    /// Begins a run; its response may have any form.
+    pub(super) async fn stream_from(
+        &self,
+        url: &Url,
+        body: &impl Serialize,
+        silence: Duration,
+    ) -> Result<reqwest::Response, Failure> {
+        let body = self.body(body)?;
+        let sent = self.send(Method::POST, url.clone(), Some(body), false);
+        let sent = Patience::new(silence).wait_for(sent).await;
+        sent.map_err(|silent| Failure::Other(self.silent(&silent)))?
     }
 
     /// The token for a request, if this server needs one.
@@ -399,23 +427,20 @@ impl AdkClient {
     async fn send(
         &self,
         method: Method,
-        path: &[&str],
+        url: Url,
         body: Option<Bytes>,
         brief: bool,
     ) -> Result<reqwest::Response, Failure> {
-        let url = self.url(path);
         let mut waits = WAITS.iter().filter(|_| method == Method::POST);
         let mut token = self.token().await.map_err(Failure::Other)?;
         let mut refused = false;
         let sent = loop {
-            let mut request = self.http.request(method.clone(), url.clone());
-            if let (Some(tokens), Some(token)) = (&self.tokens, &token) {
-                let mut headers = HeaderMap::new();
-                tokens.put(token, &mut headers);
-                request = request.headers(headers);
-            }
+            let request = self.http.request(method.clone(), url.clone());
+            let mut request = self.with_token(request, token.as_ref());
             if brief {
                 request = request.timeout(ANSWER_TIMEOUT);
+            } else if self.closes_after_runs {
+                request = request.header(CONNECTION, "close");
             }
             if let Some(body) = body.clone() {
                 request = request.header(CONTENT_TYPE, "application/json").body(body);
@@ -441,6 +466,15 @@ impl AdkClient {
             return Ok(response);
         }
         Err(self.refusal(response).await)
+    }
+
+    fn with_token(&self, request: RequestBuilder, token: Option<&Token>) -> RequestBuilder {
+        let (Some(tokens), Some(token)) = (&self.tokens, token) else {
+            return request;
+        };
+        let mut headers = HeaderMap::new();
+        tokens.put(token, &mut headers);
+        request.headers(headers)
     }
 
     /// An endpoint of the server, wherever it has them.

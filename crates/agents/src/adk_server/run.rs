@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::RunStart;
 use super::artifact::{Artifacts, MAX_ARTIFACTS, Place};
 use super::client::AdkClient;
+use super::engine::EngineLines;
 use crate::agent::{AgentRun, BoxFuture, EventSink};
 use crate::error::{AgentError, place_in_event, shortened};
 use crate::silence::Patience;
@@ -26,7 +27,7 @@ const MAX_SAID_BYTES: usize = 128 * 1024 * 1024;
 /// One run of an ADK server, read as it comes.
 pub struct AdkRun {
     client: Arc<AdkClient>,
-    response: reqwest::Response,
+    body: Body,
     artifacts: Artifacts,
     patience: Patience,
     began: Instant,
@@ -43,10 +44,26 @@ pub struct AdkRun {
     over: bool,
 }
 
+/// The answer to a run, as server-sent events.
+pub(super) enum Body {
+    Events(reqwest::Response),
+    Lines(Box<EngineLines>),
+}
+
+impl Body {
+    /// Cancel-safe.
+    async fn chunk(&mut self) -> Result<Option<Bytes>, reqwest::Error> {
+        match self {
+            Self::Events(response) => response.chunk().await,
+            Self::Lines(lines) => lines.chunk().await,
+        }
+    }
+}
+
 impl AdkRun {
     pub(super) fn new(
         client: Arc<AdkClient>,
-        response: reqwest::Response,
+        body: Body,
         place: Place,
         start: RunStart,
         silence: Duration,
@@ -54,7 +71,7 @@ impl AdkRun {
         Self {
             artifacts: Artifacts::new(client.clone(), place, MAX_ARTIFACTS),
             client,
-            response,
+            body,
             patience: Patience::new(silence),
             began: Instant::now(),
             parser: SseParser::new(MAX_EVENT_BYTES),
@@ -80,7 +97,7 @@ impl AdkRun {
             if self.over {
                 return Ok(None);
             }
-            let read = self.patience.wait_for(self.response.chunk()).await;
+            let read = self.patience.wait_for(self.body.chunk()).await;
             let read = read.map_err(|silent| self.client.silent(&silent))?;
             match read.map_err(|error| self.client.broken(&error, self.began.elapsed()))? {
                 Some(piece) => return Ok(Some(piece)),

@@ -64,6 +64,16 @@ pub(super) struct Original {
 }
 
 impl Session {
+    /// One in which nothing was said yet.
+    pub(super) fn new(id: String) -> Self {
+        Self {
+            id,
+            lost: BTreeMap::new(),
+            telling: Telling::default(),
+            state: BTreeMap::new(),
+        }
+    }
+
     /// What a run has to tell it of what is handed in.
     pub(super) fn state_delta(&self, handed_in: &HandedIn) -> BTreeMap<String, Json> {
         let is_new = |key: &String, value: &Json| self.state.get(key) != Some(value);
@@ -366,7 +376,7 @@ impl Creation<'_> {
     }
 }
 
-fn forgotten(client: &AdkClient, error: String) -> AgentError {
+pub(super) fn forgotten(client: &AdkClient, error: String) -> AgentError {
     AgentError::broken(
         "the conversation with the ADK server cannot be read from the store; try again",
         format!("{}: {error}", client.shown()),

@@ -76,12 +76,18 @@ async fn find(server: &AdkServer) -> Result<(), StartError> {
 
 /// What an ADK server's agent has of its own cannot be set here.
 fn check(settings: &config::Agent) -> Result<(), StartError> {
-    let (key, problem) = if settings.app.as_deref().is_none_or(str::is_empty) {
-        (
+    if settings.app.as_deref().is_none_or(str::is_empty) {
+        return Err(refused(
             "agent.app",
             "name the app of the ADK server; GET /list-apps there lists them",
-        )
-    } else if !settings.client_tools.is_empty() {
+        ));
+    }
+    check_own(settings)
+}
+
+/// The same, wherever the agent runs.
+pub(super) fn check_own(settings: &config::Agent) -> Result<(), StartError> {
+    let (key, problem) = if !settings.client_tools.is_empty() {
         (
             "agent.client_tools",
             "an ADK agent has its own: make it a LongRunningFunctionTool there, and the front end runs it",

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use adk_bridge_protocol::base64;
 use ring::signature::{RSA_PKCS1_2048_8192_SHA256, RsaKeyPair, UnparsedPublicKey};
@@ -169,7 +169,7 @@ async fn a_token_file_is_read_again() {
     std::fs::write(&path, "second-token-4712").unwrap();
     within(async {
         while is_ready().await.status != 200 {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
     .await;
@@ -227,7 +227,7 @@ async fn a_refused_token_is_replaced_once() {
     within(async {
         // The stand-in speaks no WebSocket: that the handshake is sent again is enough.
         while sent("/run_live").len() < 2 {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
     .await;
@@ -323,7 +323,7 @@ async fn access_tokens_of_the_metadata_server() {
     broken.store(0, Ordering::Relaxed);
     within(async {
         while bridge.get("/ready").await.status != 200 {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
     .await;
