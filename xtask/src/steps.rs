@@ -307,7 +307,7 @@ pub(crate) const CHECKS: &[Check] = &[
         writes: &[],
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],
-            &["pytest", "python/test_gemini.py"],
+            &["pytest", "python/test_gemini.py", "python/test_vertex.py"],
         ],
         tally: Tally::Report,
     },
@@ -332,6 +332,7 @@ pub(crate) const CHECKS: &[Check] = &[
             &[
                 "pytest-newest-client",
                 "python/test_gemini.py",
+                "python/test_vertex.py",
                 "python/test_live.py",
             ],
         ],

@@ -7,12 +7,15 @@ pub(crate) mod model_name;
 mod request;
 mod response;
 
+use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use adk_bridge_protocol::wire::sse::{Ending, MAX_EVENT_BYTES, SseError, SseParser};
 use bytes::Bytes;
-use reqwest::Url;
+use reqwest::header::{HeaderMap, HeaderValue};
+use reqwest::{StatusCode, Url};
 
 use crate::agent::{
     Agent, AgentInfo, AgentRequest, AgentRun, BoxFuture, ConversationRequest, EventSink,
@@ -23,6 +26,7 @@ use crate::gemini_live::{GeminiLive, Generation};
 use crate::live::LiveAgent;
 use crate::loopback::is_loopback;
 use crate::silence::{Patience, SilenceError};
+use crate::token::{Token, TokenError, Tokens};
 use response::Assembly;
 
 pub(crate) use response::Refusal;
@@ -50,6 +54,7 @@ const MAX_ERROR_BYTES: usize = 64 * 1024;
 pub struct Gemini {
     client: reqwest::Client,
     settings: Settings,
+    credential: Credential,
     /// Where the model is called.
     url: Url,
     silence: Duration,
@@ -64,6 +69,21 @@ pub struct Settings {
     pub model: String,
     pub api_key: String,
     pub instruction: Option<String>,
+}
+
+/// A place in Vertex AI, which takes a token instead of a key.
+#[derive(Debug, Clone)]
+pub struct Vertex {
+    pub project: String,
+    pub location: String,
+    pub tokens: Arc<Tokens>,
+}
+
+/// How the bridge says who it is.
+#[derive(Clone)]
+enum Credential {
+    Key(String),
+    Tokens(Arc<Tokens>),
 }
 
 /// Whether Google keeps requests and answers in the logs of the key's project. New paid projects keep them for weeks
@@ -89,6 +109,28 @@ pub struct GeminiRun {
 
 impl Gemini {
     pub fn new(settings: Settings) -> Result<Self, AgentError> {
+        let path = format!("v1beta/models/{}", settings.model);
+        let credential = Credential::Key(settings.api_key.clone());
+        Self::at(settings, &path, credential)
+    }
+
+    /// A model in Vertex AI. The key in the settings is not used.
+    pub fn on_vertex(settings: Settings, vertex: Vertex) -> Result<Self, AgentError> {
+        let Vertex {
+            project, location, ..
+        } = &vertex;
+        // Models of other publishers are named with them.
+        let model = match settings.model.contains('/') {
+            true => settings.model.clone(),
+            false => format!("publishers/google/models/{}", settings.model),
+        };
+        let path = format!("v1/projects/{project}/locations/{location}/{model}");
+        let gemini = Self::at(settings, &path, Credential::Tokens(vertex.tokens))?;
+        // It refuses the field.
+        Ok(gemini.storing(Storing::ByProject))
+    }
+
+    fn at(settings: Settings, path: &str, credential: Credential) -> Result<Self, AgentError> {
         let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_max_idle_per_host(MAX_IDLE)
@@ -107,9 +149,8 @@ impl Gemini {
             )
         })?;
         let url = format!(
-            "{}/v1beta/models/{}:streamGenerateContent?alt=sse",
+            "{}/{path}:streamGenerateContent?alt=sse",
             settings.base_url.trim_end_matches('/'),
-            settings.model
         );
         let url = Url::parse(&url).map_err(|error| {
             AgentError::rejected(
@@ -120,6 +161,7 @@ impl Gemini {
         Ok(Self {
             client,
             settings,
+            credential,
             url,
             silence: SILENCE_TIMEOUT,
             storing: Storing::default(),
@@ -168,7 +210,7 @@ impl Gemini {
     ) -> impl Future<Output = Result<GeminiRun, AgentError>> + Send + use<> {
         let body = request::body(request, &self.settings, self.storing);
         let url = self.url.clone();
-        let (client, key) = (self.client.clone(), self.settings.api_key.clone());
+        let (client, credential) = (self.client.clone(), self.credential.clone());
         let model = self.settings.model.clone();
         let silence = self.silence;
         async move {
@@ -177,7 +219,7 @@ impl Gemini {
             let mut attempt = 1;
             loop {
                 let mut patience = Patience::new(silence);
-                let sent = send(&client, &url, &key, &model, body.clone());
+                let sent = send(&client, &url, &credential, &model, body.clone());
                 let sent = patience.wait_for(sent).await;
                 match sent.map_err(|silent| silence_of(&silent, &url))? {
                     Ok(response) => {
@@ -211,7 +253,22 @@ impl Agent for Gemini {
     fn info(&self) -> AgentInfo {
         let mut info = AgentInfo::new("gemini");
         info.model = Some(self.settings.model.clone());
+        if self.live.is_none() {
+            info.limitations.push("speak".to_owned());
+        }
         info
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), AgentError>> {
+        Box::pin(async {
+            match &self.credential {
+                Credential::Key(_) => Ok(()),
+                Credential::Tokens(tokens) => {
+                    let token = tokens.token().await.map(drop);
+                    token.map_err(TokenError::into_agent_error)
+                }
+            }
+        })
     }
 
     fn memory(&self) -> MemoryModel {
@@ -292,29 +349,57 @@ struct Failure {
     again: Option<Option<Duration>>,
 }
 
+/// Sends a request. One that is refused because of its token is sent once more with another.
 async fn send(
     client: &reqwest::Client,
     url: &Url,
-    key: &str,
+    credential: &Credential,
     model: &str,
     body: Bytes,
 ) -> Result<reqwest::Response, Failure> {
-    let response = client
-        .post(url.clone())
-        .header("x-goog-api-key", key)
-        .header("content-type", "application/json")
-        .body(body)
-        .send()
-        .await
-        .map_err(|error| Failure {
-            // A timeout would only be repeated.
-            again: (!error.is_timeout() && (error.is_connect() || error.is_request()))
-                .then_some(None),
-            error: AgentError::unreachable(
-                "the model cannot be reached; try again",
-                format!("{url}: {error:?}"),
-            ),
-        })?;
+    let post = |headers: HeaderMap| {
+        let request = client.post(url.clone()).headers(headers);
+        let request = request.header("content-type", "application/json");
+        request.body(body.clone()).send()
+    };
+    let with = |tokens: &Tokens, token: &Token| {
+        let mut headers = HeaderMap::new();
+        tokens.put(token, &mut headers);
+        headers
+    };
+    let sent = match credential {
+        Credential::Key(key) => {
+            let mut headers = HeaderMap::new();
+            if let Ok(mut key) = HeaderValue::from_str(key) {
+                key.set_sensitive(true);
+                headers.insert("x-goog-api-key", key);
+            }
+            post(headers).await
+        }
+        Credential::Tokens(tokens) => {
+            let token = tokens.token().await.map_err(|error| Failure {
+                error: error.into_agent_error(),
+                again: None,
+            })?;
+            let sent = post(with(tokens, &token)).await;
+            let is_refused = |sent: &reqwest::Response| sent.status() == StatusCode::UNAUTHORIZED;
+            match sent {
+                Ok(refused) if is_refused(&refused) => match tokens.instead_of(&token).await {
+                    Some(other) => post(with(tokens, &other)).await,
+                    None => Ok(refused),
+                },
+                sent => sent,
+            }
+        }
+    };
+    let response = sent.map_err(|error| Failure {
+        // A timeout would only be repeated.
+        again: (!error.is_timeout() && (error.is_connect() || error.is_request())).then_some(None),
+        error: AgentError::unreachable(
+            "the model cannot be reached; try again",
+            format!("{url}: {error:?}"),
+        ),
+    })?;
     let status = response.status();
     if status.is_success() {
         return Ok(response);
@@ -338,7 +423,12 @@ async fn send(
         300..=399 => {
             format!("the model's server redirects the request ({said}); correct agent.base_url")
         }
-        401 | 403 => format!("the model refuses the API key: {said}"),
+        401 | 403 => match credential {
+            Credential::Key(_) => format!("the model refuses the API key: {said}"),
+            Credential::Tokens(_) => {
+                format!("the model refuses the token: {said}; see agent.token")
+            }
+        },
         404 => format!(
             "the model {model:?} is unknown or has been retired: {said}; set agent.model to one that exists"
         ),
@@ -381,4 +471,14 @@ fn silence_of(SilenceError(time): &SilenceError, url: &Url) -> AgentError {
         ),
         format!("{url}: silent"),
     )
+}
+
+/// Never shows a key.
+impl fmt::Debug for Credential {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Key(_) => "Key",
+            Self::Tokens(_) => "Tokens",
+        })
+    }
 }

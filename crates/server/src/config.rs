@@ -7,6 +7,7 @@ mod session_state;
 mod span;
 mod store_requests;
 mod token;
+mod vertex;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,6 +27,7 @@ pub use session_state::SessionState;
 pub use span::Span;
 pub use store_requests::StoreRequests;
 pub use token::{Token, TokenKind};
+pub use vertex::Vertex;
 
 /// Everything that can be set. Unknown keys are refused by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -107,6 +109,9 @@ pub struct Agent {
     /// The URL of the agent; every kind has its own default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
+    /// Where in Vertex AI the model is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vertex: Option<Vertex>,
     /// The app of an ADK server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
@@ -454,6 +459,7 @@ impl Default for Agent {
             live_acts_like: None,
             store_requests: StoreRequests::default(),
             base_url: None,
+            vertex: None,
             app: None,
             apps: None,
             headers: Headers::default(),
@@ -558,6 +564,22 @@ mod tests {
             ),
             ("[agent]\nheaders = { a = 1 }", "agent.headers"),
             ("[agent]\ntoken = { kind = \"magic\" }", "agent.token"),
+            (
+                "[agent]\nkind = \"gemini\"\nvertex = { project = \"a/b\", location = \"us\" }",
+                "agent.vertex",
+            ),
+            (
+                "[agent]\nkind = \"gemini\"\nvertex = { project = \"a\", location = \"\" }",
+                "agent.vertex",
+            ),
+            (
+                "[agent]\nkind = \"adk\"\nvertex = { project = \"a\", location = \"us\" }",
+                "agent.vertex",
+            ),
+            (
+                "[agent]\nkind = \"gemini\"\ntoken = { kind = \"google-access-token\" }",
+                "agent.token",
+            ),
             ("[agent]\ntoken = { path = \"a\" }", "agent.token"),
             (
                 "[agent]\nkind = \"adk\"\ntoken = { kind = \"file\" }",
@@ -815,6 +837,7 @@ mod tests {
         config.agent.apps = Some(String::new());
         config.agent.may_ask = Some(true);
         config.agent.token = Some(Token::of_google());
+        config.agent.vertex = Some(Vertex::default());
         config.store.url = Some(String::new());
         config.limits.agent_silence = Some(Span(Duration::ZERO));
         let tool = ClientTool {

@@ -30,7 +30,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::serve::ListenerExt;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -51,6 +51,8 @@ pub const SLOW_PACE: Duration = Duration::from_millis(300);
 
 /// The versions of the API. Google's client takes the first since its third release, the second before that.
 const VERSIONS: [&str; 3] = ["v1", "v1beta", "v1alpha"];
+/// Those of Vertex AI.
+const VERTEX_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 /// Google's limit for a request with files inside.
 const MAX_BODY_BYTES: usize = 100 * 1024 * 1024;
 const JSON: &str = "application/json; charset=UTF-8";
@@ -118,6 +120,10 @@ pub fn router(options: Options) -> Router {
             "/{version}/models/{target}",
             get(get_model).post(post_model),
         )
+        .route(
+            "/{version}/projects/{project}/locations/{location}/publishers/google/models/{target}",
+            post(post_vertex_model),
+        )
         .route("/ws/{service}", get(live::connect))
         .fallback(async || ApiError::of_code(404))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
@@ -163,25 +169,58 @@ async fn post_model(
     body: Bytes,
 ) -> Result<Response, ApiError> {
     scripted.admit(&version, &headers, &parameters)?;
-    let (model, method) = target
-        .split_once(':')
-        .ok_or_else(|| ApiError::of_code(404))?;
-    if !models::is_known(model) {
-        return Err(ApiError::no_model(&version, model, method));
+    scripted.post(&version, &target, &parameters, body).await
+}
+
+/// Vertex AI takes a token instead of a key, and does not know the field `store`.
+async fn post_vertex_model(
+    State(scripted): State<Arc<Scripted>>,
+    Path((version, _, _, target)): Path<(String, String, String, String)>,
+    Query(parameters): Parameters,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    if !VERTEX_VERSIONS.contains(&version.as_str()) {
+        return Err(ApiError::of_code(404));
     }
-    let read: Json = serde_json::from_slice(&body)
-        .map_err(|error| ApiError::invalid(format!("Invalid JSON payload received. {error}")))?;
-    // It may be long, and is not needed again.
-    drop(body);
-    let body = read;
-    match method {
-        "countTokens" => count_tokens(&body),
-        "generateContent" => scripted.generate(model, body).await,
-        "streamGenerateContent" => {
-            let sse = parameters.get("alt").is_some_and(|alt| alt == "sse");
-            scripted.stream(model, body, sse)
+    scripted.admit_token(&headers)?;
+    let read: Option<Json> = serde_json::from_slice(&body).ok();
+    if read.is_some_and(|body| body.get("store").is_some()) {
+        let unknown = "Invalid JSON payload received. Unknown name \"store\": Cannot find field.";
+        return Err(ApiError::bad_field("", unknown.to_owned()));
+    }
+    scripted.post(&version, &target, &parameters, body).await
+}
+
+impl Scripted {
+    async fn post(
+        &self,
+        version: &str,
+        target: &str,
+        parameters: &HashMap<String, String>,
+        body: Bytes,
+    ) -> Result<Response, ApiError> {
+        let (model, method) = target
+            .split_once(':')
+            .ok_or_else(|| ApiError::of_code(404))?;
+        if !models::is_known(model) {
+            return Err(ApiError::no_model(version, model, method));
         }
-        _ => Err(ApiError::of_code(404)),
+        let read: Json = serde_json::from_slice(&body).map_err(|error| {
+            ApiError::invalid(format!("Invalid JSON payload received. {error}"))
+        })?;
+        // It may be long, and is not needed again.
+        drop(body);
+        let body = read;
+        match method {
+            "countTokens" => count_tokens(&body),
+            "generateContent" => self.generate(model, body).await,
+            "streamGenerateContent" => {
+                let sse = parameters.get("alt").is_some_and(|alt| alt == "sse");
+                self.stream(model, body, sse)
+            }
+            _ => Err(ApiError::of_code(404)),
+        }
     }
 }
 
@@ -217,6 +256,18 @@ impl Scripted {
             true => Err(ApiError::no_key()),
             false if keys.is_empty() || keys.iter().any(|known| known == key) => Ok(()),
             false => Err(ApiError::bad_key()),
+        }
+    }
+
+    /// If there are keys, they are the tokens that are accepted.
+    fn admit_token(&self, headers: &HeaderMap) -> Result<(), ApiError> {
+        let token = headers.get(header::AUTHORIZATION);
+        let token = token.and_then(|token| token.to_str().ok()?.strip_prefix("Bearer "));
+        let keys = &self.options.keys;
+        let is_good = |token: &&str| keys.is_empty() || keys.iter().any(|known| known == token);
+        match token.filter(|token| !token.is_empty()).filter(is_good) {
+            Some(_) => Ok(()),
+            None => Err(ApiError::of_code(401)),
         }
     }
 

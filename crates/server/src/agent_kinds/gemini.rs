@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use adk_bridge_agents::agent::Agent;
-use adk_bridge_agents::gemini::{Gemini, Settings};
+use adk_bridge_agents::gemini::{Gemini, Settings, Vertex};
 use adk_bridge_agents::gemini_live::Generation;
+use adk_bridge_agents::token::Tokens;
 
-use super::refused;
-use crate::config::Config;
+use super::{refused, try_token};
+use crate::config::{self, Config};
 use crate::server::StartError;
 
 /// Where Google serves its models.
@@ -15,22 +16,10 @@ const GOOGLE: &str = "https://generativelanguage.googleapis.com";
 
 pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> {
     let settings = &config.agent;
-    let api_key = std::env::var(&settings.api_key_env).unwrap_or_default();
-    if api_key.trim().is_empty() {
-        return Err(refused(
-            "agent.api_key_env",
-            "the environment variable that it names is not set, or empty; put the model's API key there",
-        ));
-    }
-    let base_url = settings.base_url.as_deref().unwrap_or(GOOGLE);
-    let mut gemini = Gemini::new(Settings {
-        base_url: base_url.to_owned(),
-        model: settings.model.clone(),
-        api_key,
-        instruction: settings.instruction.clone(),
-    })?
-    .storing(settings.store_requests.0)
-    .with_live_model(&settings.live_model);
+    let mut gemini = match &settings.vertex {
+        None => with_key(settings)?,
+        Some(vertex) => in_vertex(settings, vertex).await?,
+    };
     if let Some(generation) = live_generation(config)? {
         gemini = gemini.with_live_generation(generation);
     }
@@ -38,6 +27,46 @@ pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> 
         gemini = gemini.patient_for(silence.0);
     }
     Ok(Arc::new(gemini))
+}
+
+fn with_key(agent: &config::Agent) -> Result<Gemini, StartError> {
+    let api_key = std::env::var(&agent.api_key_env).unwrap_or_default();
+    if api_key.trim().is_empty() {
+        return Err(refused(
+            "agent.api_key_env",
+            "the environment variable that it names is not set, or empty; put the model's API key there",
+        ));
+    }
+    let base_url = agent.base_url.as_deref().unwrap_or(GOOGLE);
+    let gemini = Gemini::new(settings(agent, base_url, api_key))?;
+    Ok(gemini
+        .storing(agent.store_requests.0)
+        .with_live_model(&agent.live_model))
+}
+
+async fn in_vertex(agent: &config::Agent, vertex: &config::Vertex) -> Result<Gemini, StartError> {
+    let url = vertex.url();
+    let base_url = agent.base_url.as_deref().unwrap_or(&url);
+    let google = config::Token::of_google();
+    let token = agent.token.as_ref().unwrap_or(&google);
+    let tokens = Arc::new(Tokens::new(token.source(base_url)?, token.header()));
+    try_token(Some(&tokens)).await?;
+    let place = Vertex {
+        project: vertex.project.clone(),
+        location: vertex.location.clone(),
+        tokens,
+    };
+    let settings = settings(agent, base_url, String::new());
+    Ok(Gemini::on_vertex(settings, place)?)
+}
+
+fn settings(agent: &config::Agent, base_url: &str, api_key: String) -> Settings {
+    Settings {
+        base_url: base_url.to_owned(),
+        model: agent.model.clone(),
+        api_key,
+        instruction: agent.instruction.clone(),
+    }
 }
 
 /// The generation of the live model, where the configuration says it.

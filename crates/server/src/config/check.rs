@@ -227,6 +227,9 @@ fn check_agent(agent: &Agent) -> Result<(), ConfigError> {
             "write a URL that starts with http:// or https://",
         );
     }
+    if let Some(vertex) = &agent.vertex {
+        vertex.check(agent)?;
+    }
     if let Some(token) = &agent.token {
         token.check(agent)?;
     }

@@ -76,6 +76,8 @@ impl Token {
         let has = |kind| self.kind == kind;
         let problem = if agent.kind == "demo" {
             "kind = \"demo\" needs no token; remove this key"
+        } else if agent.kind == "gemini" && agent.vertex.is_none() {
+            "kind = \"gemini\" takes a token only with agent.vertex; otherwise it takes a key (agent.api_key_env)"
         } else if self.audience.as_deref().is_some_and(str::is_empty) {
             "the audience is empty; name one, or leave it out"
         } else if self.audience.is_some() && !has(TokenKind::GoogleIdToken) {

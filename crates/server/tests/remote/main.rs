@@ -14,6 +14,7 @@
 //! | `history` | histories that front ends change, and what the model is sent of them |
 //! | `servers` | ADK servers as they are in every language, made from their sources: what differs is noticed and said |
 //! | `shown` | reasons, names and agents that a user must see |
+//! | `engine` | agents in Agent Engine |
 //! | `tokens` | agents that want a token which expires |
 //! | `requests` | what the bridge sends, and what it does not |
 
@@ -25,6 +26,7 @@ use adk_bridge_testkit::stand_in;
 
 mod apps;
 mod decided;
+mod engine;
 mod gemini;
 mod handed_in;
 mod history;

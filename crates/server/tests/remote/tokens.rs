@@ -236,21 +236,29 @@ async fn a_refused_token_is_replaced_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn id_tokens_of_the_metadata_server_are_renewed_before_they_end() {
-    let good = Arc::new(Mutex::new(String::new()));
+    let issued = Arc::new(Mutex::new(Vec::new()));
     let seconds = Arc::new(AtomicUsize::new(0));
-    let (given, life) = (good.clone(), seconds.clone());
+    let (given, life) = (issued.clone(), seconds.clone());
     let metadata = StandIn::start(move |asked| {
         if !asked.head.contains("\nmetadata-flavor: google") {
             return refused(403, "text/plain", "no flavor");
         }
-        let life = life.load(Ordering::Relaxed) as u64;
-        let mut good = given.lock().unwrap();
-        let number = good.len();
-        *good = id_token(&format!("{number}"), life);
-        http_text(&good)
+        let mut issued = given.lock().unwrap();
+        let name = format!("{} of {}", issued.len(), asked.path);
+        issued.push(id_token(&name, life.load(Ordering::Relaxed) as u64));
+        http_text(issued.last().unwrap())
     })
     .await;
-    let stand_in = guarded(&good, "authorization").await;
+    let good = issued.clone();
+    let stand_in = StandIn::start(move |asked| {
+        let good = good.lock().unwrap();
+        let token = bearer(asked, "authorization").unwrap_or_default();
+        match good.iter().any(|good| good.to_lowercase() == token) {
+            true => answered(asked),
+            false => unauthorized(),
+        }
+    })
+    .await;
     let toml = stand_in.toml() + "token = { kind = \"google-id-token\" }\n";
     let bridge = Bridge::with(&toml, |command| {
         without_google(command);
@@ -281,13 +289,17 @@ async fn id_tokens_of_the_metadata_server_are_renewed_before_they_end() {
     for said in futures_util::future::join_all(many).await {
         assert_eq!(said, "fine");
     }
-    assert_eq!(fetched(), before + 1);
+    // Once more is for a machine so busy that the bridge still looks at its app.
+    let now = fetched();
+    assert!((1..=2).contains(&(now - before)), "{}", now - before);
     // It is refused before its end.
-    *good.lock().unwrap() = "revoked".into();
+    let old = std::mem::take(&mut *issued.lock().unwrap());
     assert_eq!(says(&bridge, "c").await, "fine");
-    assert_eq!(fetched(), before + 2);
-    let token = good.lock().unwrap().clone();
-    assert!(!bridge.log().contains(&token));
+    assert_eq!(fetched(), now + 1);
+    let log = bridge.log();
+    for token in old.iter().chain(&*issued.lock().unwrap()) {
+        assert!(!log.contains(token), "{token}");
+    }
 }
 
 fn http_text(text: &str) -> Vec<u8> {
