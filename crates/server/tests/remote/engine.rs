@@ -112,7 +112,8 @@ async fn an_engine_that_answers_anything() {
         if asked.path.ends_with(":query") {
             return sessions(asked);
         }
-        let deep = format!("{}1{}\n", "{\"a\":".repeat(200), "}".repeat(200));
+        let deep = format!("{}1{}", "{\"a\":".repeat(200), "}".repeat(200));
+        let deep = format!("{{\"content\": {{\"parts\": {deep}}}}}\n");
         match current.load(Ordering::Relaxed) {
             0 => text("this is no JSON\n"),
             1 => text("{\"content\": {\"parts\": [{\"text\": \"cut"),
