@@ -138,7 +138,7 @@ fn session_and_events(line: &str, events: &mut String) -> Option<String> {
         return None;
     }
     let Ok(value) = Json::parse(line) else {
-        // Whoever reads the events says that this is none.
+        // Whoever reads the events says that this is not one.
         event(line, events);
         return None;
     };
@@ -218,10 +218,10 @@ mod tests {
     #[test]
     fn events_are_written_as_adk_servers_write_them() {
         let engine = r#"{"content": {"parts": [{"function_call": {"id": "c", "name": "do_it", "args": {"some_key": {"a_b": 1}}}}],
-            "role": "model"}, "usage_metadata": {"prompt_token_count": 1.50}, "long_running_tool_ids": ["a_b"],
+            "role": "model"}, "usage_metadata": {"prompt_token_count": 1.5}, "long_running_tool_ids": ["a_b"],
             "actions": {"state_delta": {"my_key": {"in_ner": 1}}, "requested_tool_confirmations": {"call_1": {"hint": "h"}}},
             "grounding_metadata": {"grounding_chunks": [{"web": {"page_title": "t_t"}}]}, "_x": null}"#;
-        let server = r#"data: {"content":{"parts":[{"functionCall":{"id":"c","name":"do_it","args":{"some_key":{"a_b":1}}}}],"role":"model"},"usageMetadata":{"promptTokenCount":1.50},"longRunningToolIds":["a_b"],"actions":{"stateDelta":{"my_key":{"in_ner":1}},"requestedToolConfirmations":{"call_1":{"hint":"h"}}},"groundingMetadata":{"groundingChunks":[{"web":{"pageTitle":"t_t"}}]},"_x":null}
+        let server = r#"data: {"content":{"parts":[{"functionCall":{"id":"c","name":"do_it","args":{"some_key":{"a_b":1}}}}],"role":"model"},"usageMetadata":{"promptTokenCount":1.5},"longRunningToolIds":["a_b"],"actions":{"stateDelta":{"my_key":{"in_ner":1}},"requestedToolConfirmations":{"call_1":{"hint":"h"}}},"groundingMetadata":{"groundingChunks":[{"web":{"pageTitle":"t_t"}}]},"_x":null}
 
 "#;
         let one_line = engine.replace('\n', "");
