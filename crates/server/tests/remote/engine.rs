@@ -127,6 +127,7 @@ async fn an_engine_that_answers_anything() {
             5 => refused(500, "text/plain", "oh"),
             6 => lines(&[json!({"error": {"code": 400, "message": "the engine says no"}})]),
             7 => refused(302, "text/plain", ""),
+            8 => lines(&[json!({"code": 498, "message": "the engine gives up"})]),
             _ => lines(&[words("fine")]),
         }
     })
@@ -134,7 +135,7 @@ async fn an_engine_that_answers_anything() {
     let headers = "headers = { authorization = \"Bearer own-token-12345\" }\n";
     let bridge = Bridge::configured(&(toml(&stand_in) + headers));
     assert_eq!(shown(&bridge, "c").await.1.len(), 1);
-    for number in 0..8 {
+    for number in 0..9 {
         way.store(number, Ordering::Relaxed);
         let (_, errors) = shown(&bridge, "c").await;
         assert_eq!(errors.len(), 1, "{number}: {errors:?}");

@@ -143,7 +143,10 @@ fn session_and_events(line: &str, events: &mut String) -> Option<String> {
         return None;
     };
     let Some(listed) = value.get("events").filter(|it| it.items().is_some()) else {
-        event(&in_camel_case(value.raw()), events);
+        match is_failure(&value) {
+            true => event(Json::object([("error", value)]).text(), events),
+            false => event(&in_camel_case(value.raw()), events),
+        }
         return None;
     };
     for item in listed.items().unwrap_or_default() {
@@ -152,6 +155,13 @@ fn session_and_events(line: &str, events: &mut String) -> Option<String> {
     let session = value.get("session_id");
     let session = session.as_ref().and_then(Json::as_str);
     session.map(|session| session.into_owned())
+}
+
+/// Google's form of an error: `{"code": …, "message": …}`.
+fn is_failure(line: &Json) -> bool {
+    let is_event = ["author", "content", "actions", "error"];
+    let has = |name: &str| line.get(name).is_some();
+    has("code") && has("message") && !is_event.into_iter().any(has)
 }
 
 fn event(json: &str, events: &mut String) {
@@ -249,6 +259,11 @@ mod tests {
                 r#"{"events": [], "session_id": "s"}"#,
                 String::new(),
                 Some("s"),
+            ),
+            (
+                r#"{"code": 498, "message": "no"}"#,
+                "data: {\"error\":{\"code\":498,\"message\":\"no\"}}\n\n".to_owned(),
+                None,
             ),
             ("", String::new(), None),
             ("]", String::new(), None),
