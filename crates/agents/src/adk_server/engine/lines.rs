@@ -15,18 +15,18 @@ use crate::silence::Patience;
 
 /// Fields whose values have names that are not ADK's.
 const FOREIGN: [&str; 12] = [
-    "agent_state",
+    "agentState",
     "args",
-    "artifact_delta",
-    "custom_metadata",
+    "artifactDelta",
+    "customMetadata",
     "output",
-    "partial_args",
+    "partialArgs",
     "payload",
-    "requested_auth_configs",
-    "requested_tool_confirmations",
+    "requestedAuthConfigs",
+    "requestedToolConfirmations",
     "response",
-    "response_schema",
-    "state_delta",
+    "responseSchema",
+    "stateDelta",
 ];
 /// ADK's own fields are at most this deep.
 const MAX_DEPTH: usize = 16;
@@ -185,9 +185,10 @@ fn write(value: &RawValue, depth: usize, out: &mut String) {
             if index > 0 {
                 out.push(',');
             }
-            out.push_str(&Json::from(camel(&name).as_str()).to_string());
+            let name = camel(&name);
+            out.push_str(Json::from(name.as_str()).text());
             out.push(':');
-            match FOREIGN.contains(&&*name) {
+            match FOREIGN.contains(&name.as_str()) {
                 true => out.push_str(value.get()),
                 false => write(value, depth - 1, out),
             }
