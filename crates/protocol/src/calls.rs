@@ -12,7 +12,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::approval::Approval;
-use crate::event::REQUEST_INPUT;
+use crate::event::{REQUEST_CREDENTIAL, REQUEST_INPUT};
 use crate::id::{ApprovalId, CallId};
 use crate::json_text::Json;
 use crate::time::Timestamp;
@@ -139,11 +139,36 @@ pub trait IdSource: Send {
     fn call(&mut self, given: Option<&str>) -> CallId;
     /// A new id for an approval; `given` is the one under which a remote agent asked.
     fn approval(&mut self, given: Option<&str>) -> ApprovalId;
+    /// How the user can grant what a remote agent asks for; `None` if that is impossible here. The arguments hold secrets,
+    /// and go nowhere else.
+    fn credential(&mut self, _request: &CredentialRequest<'_>) -> Option<GrantBy> {
+        None
+    }
     /// Where a file that the agent made (`data` is base64) will be stored; `None` leaves it in the message, as a data
     /// URL.
     fn file(&mut self, _media_type: &str, _data: &str) -> Option<File> {
         None
     }
+}
+
+/// Credentials that a remote agent asks for.
+#[derive(Debug)]
+pub struct CredentialRequest<'a> {
+    /// The call that is shown to the user.
+    pub call: &'a CallId,
+    /// All that the agent said about them.
+    pub args: &'a Json,
+    /// Until when they can be granted.
+    pub expires: Timestamp,
+}
+
+/// How a user grants credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GrantBy {
+    /// At the provider, which this address leads to.
+    Link(String),
+    /// With a key or a password that the front end asks for.
+    Secret,
 }
 
 /// The calls of a reply.
@@ -209,7 +234,12 @@ impl Call {
 
     /// Whether its name says that a human is asked, who takes longer than a program.
     pub fn asks_a_human(&self) -> bool {
-        self.name == REQUEST_INPUT
+        self.name == REQUEST_INPUT || self.asks_for_credentials()
+    }
+
+    /// Whether the user is to grant something: the answer holds secrets and takes another way than a client's outputs.
+    pub fn asks_for_credentials(&self) -> bool {
+        self.name == REQUEST_CREDENTIAL
     }
 
     /// Whether it is an approved client tool whose output has not come.

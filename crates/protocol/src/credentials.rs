@@ -15,9 +15,17 @@ use serde_json::{Value, json};
 use crate::event::{REQUEST_CONFIRMATION, REQUEST_CREDENTIAL};
 use crate::json_text::{Json, Level, text_of};
 
+/// Fields that the bridge adds to what is shown of a question: where the user grants it, until when, and the call that
+/// waits for it.
+pub const LINK: &str = "authorizeUrl";
+pub const EXPIRES: &str = "expiresAt";
+pub const CALL: &str = "functionCallId";
+
 /// What is shown of a question: enough for every real one, little enough to be read.
 const MAX_SCOPES: usize = 64;
 const MAX_WORD_BYTES: usize = 256;
+/// The longest link that counts as one of the bridge.
+const MAX_LINK_BYTES: usize = 4096;
 const KINDS: &[&str] = &["oauth2", "oidc", "apiKey", "basic", "bearer", "http"];
 
 /// Without one of these a text holds nothing that is withheld.
@@ -53,12 +61,27 @@ enum Place {
     Free,
 }
 
+/// What is kept of a request for credentials that was stored: all of it, if it is what a user may see.
+pub fn shown_request(args: &Json) -> Json {
+    match is_shown(args) {
+        true => args.clone(),
+        false => asked(args),
+    }
+}
+
+/// The whole configuration in the arguments of a request. It holds secrets.
+pub fn config_of(args: &Json) -> Option<Json> {
+    field(args, "authconfig").filter(Json::is_object)
+}
+
+/// The id of the agent's call that waits for the credentials.
+pub fn asker_of(args: &Json) -> Option<String> {
+    Some(field(args, "functioncallid")?.as_str()?.into_owned())
+}
+
 /// What a user may see of a request for credentials, given its arguments: the kind of login, the provider's host and the
 /// scopes.
-pub fn shown_request(args: &Json) -> Json {
-    if is_shown(args) {
-        return args.clone();
-    }
+pub fn asked(args: &Json) -> Json {
     let config = field(args, "authconfig").unwrap_or_default();
     let scheme = field(&config, "authscheme").unwrap_or_default().to_value();
     let word = |key: &str| scheme.get(key).and_then(Value::as_str);
@@ -69,10 +92,17 @@ pub fn shown_request(args: &Json) -> Json {
         (Some(known @ ("oauth2" | "apiKey" | "http")), _) => Some(known),
         _ => None,
     };
-    let mut provider = ["authorizationEndpoint", "authorization_endpoint"]
-        .iter()
-        .find_map(|key| word(key))
-        .and_then(host);
+    // Where the user is sent to, whatever the scheme says.
+    let page = field(&config, "exchangedauthcredential")
+        .and_then(|credential| field(&credential, "oauth2"))
+        .and_then(|oauth2| field(&oauth2, "authuri"));
+    let page = page.as_ref().and_then(Json::as_str);
+    let mut provider = page.as_deref().and_then(host).or_else(|| {
+        ["authorizationEndpoint", "authorization_endpoint"]
+            .iter()
+            .find_map(|key| word(key))
+            .and_then(host)
+    });
     let mut scopes: Vec<&str> = texts(scheme.get("scopes"));
     let flows = scheme.get("flows").and_then(Value::as_object);
     for flow in flows.into_iter().flat_map(|flows| flows.values()) {
@@ -133,6 +163,9 @@ fn is_shown(args: &Json) -> bool {
             "provider" => text_of(raw).is_some_and(|host| is_host(&host)),
             "scopes" => serde_json::from_str::<Vec<&str>>(raw.get())
                 .is_ok_and(|scopes| scopes.iter().all(|scope| scope.len() <= MAX_WORD_BYTES)),
+            LINK => text_of(raw).is_some_and(|link| link.len() <= MAX_LINK_BYTES),
+            EXPIRES => serde_json::from_str::<u64>(raw.get()).is_ok(),
+            CALL => text_of(raw).is_some_and(|call| call.len() <= MAX_WORD_BYTES),
             _ => false,
         })
 }

@@ -114,6 +114,13 @@ pub struct Actions {
         skip_serializing_if = "Option::is_none"
     )]
     pub requested_tool_confirmations: Option<Json>,
+    /// The logins that calls wait for. They hold secrets, so only whose they are is of interest.
+    #[serde(
+        alias = "requested_auth_configs",
+        deserialize_with = "some_object",
+        skip_serializing
+    )]
+    pub requested_auth_configs: Option<Json>,
     #[serde(alias = "transfer_to_agent", skip_serializing_if = "Option::is_none")]
     pub transfer_to_agent: Option<String>,
     /// Where a workflow has stopped, in an app that can be resumed.
@@ -324,6 +331,7 @@ impl Actions {
         self.state_delta.is_none()
             && self.artifact_delta.is_none()
             && self.requested_tool_confirmations.is_none()
+            && self.requested_auth_configs.is_none()
             && self.transfer_to_agent.is_none()
             && self.agent_state.is_none()
     }

@@ -72,6 +72,16 @@ const BORROWED_WORDS: &[(&str, &[&str], &str)] = &[
         "settles a remote agent's calls by its responses, and answers them in its words",
     ),
     (
+        "reply/credentials.rs",
+        &["FunctionCall", "REQUEST_CREDENTIAL"],
+        "shows a remote agent's request for credentials as a call",
+    ),
+    (
+        "reply/judge.rs",
+        &["REQUEST_CREDENTIAL"],
+        "clients answer a call of this name without saying anything",
+    ),
+    (
         "reply/stance.rs",
         &["REQUEST_CONFIRMATION"],
         "clients of the adk dialect answer a call of this name",

@@ -24,6 +24,7 @@
 //! | [`sockets`] | open WebSockets, and the tickets that open them |
 //! | [`store`] | what survives a restart |
 //! | [`files`] | binary content next to the store |
+//! | [`credentials`] | what users grant to agents, sealed as long as it is needed |
 //! | [`parsing`] | how much JSON is read at once |
 //! | [`metrics`], [`telemetry`] | what is counted, what is logged |
 //! | [`secrets`] | what is shown to nobody |
@@ -43,6 +44,7 @@ pub mod budget;
 pub mod chat;
 pub mod config;
 pub mod connections;
+pub mod credentials;
 pub mod descriptors;
 mod failpoint;
 pub mod fake_gemini;

@@ -7,12 +7,13 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use tower::ServiceBuilder;
 
+use crate::credentials::{AUTHORIZE, CALLBACK};
 use crate::telemetry::RequestLine;
 use crate::transport::access::Privacy;
 use crate::transport::error_body::ErrorForm;
 use crate::transport::{
-    App, access, adk_stream_protocol, agents, ai_sdk_ws, chat, chats, cors, files, handshake, live,
-    page,
+    App, access, adk_stream_protocol, agents, ai_sdk_ws, chat, chats, cors, credentials, files,
+    handshake, live, page,
 };
 
 /// The endpoints that report the state of the server: they are answered however many connections are in use.
@@ -70,6 +71,7 @@ pub fn router(app: App) -> Router {
             post(files::upload).layer(DefaultBodyLimit::disable()),
         )
         .route("/api/ticket", post(handshake::ticket))
+        .route("/api/credentials/{call}", post(credentials::give))
         // Counters.
         .route("/metrics", get(chats::metrics))
         .merge(compat)
@@ -88,6 +90,9 @@ pub fn router(app: App) -> Router {
         .get(ai_sdk_ws::open);
 
     let page = Router::new()
+        // A browser opens them without a key: the token in their address is one.
+        .route(AUTHORIZE, get(credentials::authorize))
+        .route(CALLBACK, get(credentials::callback))
         .route("/", get(page::index))
         .route("/assets/{*path}", get(page::asset))
         .layer(check_source);

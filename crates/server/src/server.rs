@@ -30,6 +30,7 @@ use crate::chat::toolbox::{Toolbox, ToolboxError};
 use crate::chat::{Capacity, ChatSettings, Chats, Shared};
 use crate::config::{Config, ConfigError};
 use crate::connections::{self, Bounds, HEAD_TIME, Terms};
+use crate::credentials::Credentials;
 use crate::descriptors::{self, Shares};
 use crate::files::address::Addresses;
 use crate::files::{Files, Quota};
@@ -294,7 +295,9 @@ impl ServerBuilder {
             }
         };
         let addresses = Addresses::open(&*store, config.server.public_url.as_deref()).await?;
+        let credentials = Credentials::open(&data, store.clone())?;
         let chats = Chats::new(Shared {
+            credentials: Arc::new(credentials),
             store: store.clone(),
             agents,
             files: Arc::new(files),

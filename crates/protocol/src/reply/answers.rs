@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
+use super::credentials::{NOT_GRANTED, is_refusal};
 use super::judge::{Verdict, judge};
 use super::stance::{Stance, confirmed_by, is_confirmation, stance_in, stance_of};
 use super::{Audience, Context, Reply, Turn};
 use crate::approval::{Approval, Refusal};
-use crate::calls::{Call, CallState, Outcome, RunsOn};
+use crate::calls::{Call, CallState, Outcome, RunsOn, Settlement};
 use crate::chunk::Chunk;
 use crate::id::{ApprovalId, CallId};
 use crate::json_text::Json;
@@ -36,6 +37,10 @@ pub enum Answer<'a> {
     Failure {
         call_id: &'a CallId,
         error: &'a str,
+    },
+    /// The user has granted credentials. No client says so: whoever keeps them does.
+    Granted {
+        call_id: &'a CallId,
     },
     /// An answer to a question that is neither a clear yes nor a clear no; an open question stays open.
     Unclear {
@@ -171,7 +176,9 @@ impl<'a> Answer<'a> {
             Answer::Decision { approval_id, .. } | Answer::Unclear { approval_id, .. } => {
                 approval_id.as_str()
             }
-            Answer::Output { call_id, .. } | Answer::Failure { call_id, .. } => call_id.as_str(),
+            Answer::Output { call_id, .. }
+            | Answer::Failure { call_id, .. }
+            | Answer::Granted { call_id } => call_id.as_str(),
         }
     }
 
@@ -220,9 +227,10 @@ impl<'a> Answer<'a> {
                 call_id,
                 ..
             } if is_named(approval_id.as_str()) || is_named(call_id.as_str()) => Stance::Unclear,
-            Answer::Output { .. } | Answer::Failure { .. } | Answer::Unclear { .. } => {
-                Stance::Absent
-            }
+            Answer::Output { .. }
+            | Answer::Failure { .. }
+            | Answer::Granted { .. }
+            | Answer::Unclear { .. } => Stance::Absent,
         }
     }
 }
@@ -285,8 +293,15 @@ impl Reply {
             Answer::Output { call_id, .. } | Answer::Failure { call_id, .. }
                 if call.id == **call_id =>
             {
-                call.runs_on == RunsOn::Client && call.is_open()
+                let says_nothing = match answer {
+                    Answer::Output { output, .. } => !is_refusal(output),
+                    _ => false,
+                };
+                call.runs_on == RunsOn::Client
+                    && call.is_open()
+                    && !(call.asks_for_credentials() && says_nothing)
             }
+            Answer::Granted { call_id } => call.id == **call_id && call.is_open(),
             _ => call.approval.as_ref().is_some_and(|approval| {
                 approval.is_open() && !answer.verdict_on(call, approval).is_absent()
             }),
@@ -371,6 +386,7 @@ impl Reply {
             Answer::Decision { approval_id, .. } | Answer::Unclear { approval_id, .. } => {
                 calls.index_of_approval(approval_id)
             }
+            Answer::Granted { call_id } => calls.index_of(call_id),
             Answer::Output { call_id, .. } | Answer::Failure { call_id, .. } => {
                 let named = calls.index_of(call_id);
                 named.or_else(|| calls.index_of_approval(&call_id.to_approval()))
@@ -418,6 +434,15 @@ impl Reply {
 
     /// Takes a client tool's outcome.
     fn take_outcome(&mut self, index: usize, answer: &Answer<'_>, out: &mut Outbox) {
+        if self.calls[index].asks_for_credentials() {
+            return match answer {
+                Answer::Granted { .. } => self.grant(index, out),
+                Answer::Failure { error, .. } => {
+                    self.refuse_grant(index, Settlement::Error, error, out);
+                }
+                _ => self.refuse_grant(index, Settlement::Error, NOT_GRANTED, out),
+            };
+        }
         let Some(outcome) = answer.outcome() else {
             return;
         };

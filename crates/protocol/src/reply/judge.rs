@@ -1,9 +1,11 @@
 //! Judges an answer, for the current reply and for older ones: it decides, repeats, or is too late.
 
 use super::answers::Answer;
+use super::credentials::is_refusal;
 use super::stance::confirmed_by;
 use crate::approval::{Answered, Refusal};
 use crate::calls::{Call, CallState, RunsOn, Settlement};
+use crate::event::REQUEST_CREDENTIAL;
 use crate::id::{ApprovalId, CallId};
 use crate::json_text::is_same;
 use crate::message::{Message, Part, ToolPart, ToolState};
@@ -47,7 +49,9 @@ pub fn judge(
         Answer::Failure { call_id, .. } if names_approval(call_id, call, part) => {
             Ok(Verdict::Repeats)
         }
-        Answer::Output { .. } | Answer::Failure { .. } => judge_outcome(answer, call, part),
+        Answer::Output { .. } | Answer::Failure { .. } | Answer::Granted { .. } => {
+            judge_outcome(answer, call, part)
+        }
     }
 }
 
@@ -64,7 +68,9 @@ pub fn part_of<'m>(answer: &Answer<'_>, message: &'m Message) -> Option<&'m Tool
         Answer::Decision { approval_id, .. } | Answer::Unclear { approval_id, .. } => {
             asked(approval_id)
         }
-        Answer::Output { call_id, .. } | Answer::Failure { call_id, .. } => tools()
+        Answer::Output { call_id, .. }
+        | Answer::Failure { call_id, .. }
+        | Answer::Granted { call_id } => tools()
             .find(|tool| tool.call_id == **call_id)
             .or_else(|| asked(&call_id.to_approval())),
     }
@@ -97,6 +103,16 @@ fn judge_outcome(
 ) -> Result<Verdict, Refusal> {
     if part.is_some_and(|part| shows(part, answer)) {
         return Ok(Verdict::Repeats);
+    }
+    let asks = call.is_some_and(Call::asks_for_credentials)
+        || part.is_some_and(|part| part.name == REQUEST_CREDENTIAL);
+    match answer {
+        // A front end says that its part is done, which says nothing about what the user did elsewhere.
+        Answer::Output { output, .. } if asks && !is_refusal(output) => {
+            return Ok(Verdict::Repeats);
+        }
+        Answer::Granted { .. } if !asks => return Err(Refusal::UnknownCall),
+        _ => {}
     }
     let Some(call) = call else {
         return Err(match part {

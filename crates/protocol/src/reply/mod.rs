@@ -20,6 +20,7 @@
 //! and (through [`Record`]) the process.
 
 mod answers;
+mod credentials;
 mod input;
 mod judge;
 mod later;
@@ -323,9 +324,12 @@ impl Reply {
             Fact::Called {
                 index,
                 long_running,
-            } => self.take_call(index, long_running, context, out),
+            } => self.take_call(index, long_running, context),
             // A model whose tools the bridge runs decides neither their outcomes nor who is asked.
             Fact::Confirmation { .. } | Fact::Responded { .. } if !self.is_remote(context) => {}
+            Fact::CredentialRequest(call) => {
+                self.take_credential_request(call, channel, context, out);
+            }
             Fact::Confirmation {
                 remote_id,
                 original,
@@ -340,8 +344,12 @@ impl Reply {
                 self.take_confirmation(question, &original, context, out);
             }
             Fact::Responded {
+                needs_login: true, ..
+            } if channel == Channel::Run => {}
+            Fact::Responded {
                 response,
                 placeholder,
+                needs_login: _,
             } => match (placeholder, channel) {
                 (false, _) => self.take_response(response, context, out),
                 // The question itself follows.

@@ -14,8 +14,6 @@ use crate::message::ToolState;
 use crate::outbox::{Ask, AuditKind, Effect, Outbox, Response};
 use crate::translate::Original;
 
-const NO_CREDENTIALS: &str =
-    "the agent asks for credentials, which must be set up on the ADK server";
 const CANNOT_ASK: &str = "not run: this tool needs an approval, which the ADK server cannot ask for in a spoken conversation; \
                           ask for it in writing, with the spoken conversation closed";
 /// The tool by which an ADK agent hands over to another one.
@@ -24,23 +22,13 @@ const NO_RESULT: &str = "the agent reported no result for this call";
 
 impl Reply {
     /// Takes a complete call.
-    pub(super) fn take_call(
-        &mut self,
-        index: usize,
-        long_running: bool,
-        context: &mut Context<'_>,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn take_call(&mut self, index: usize, long_running: bool, context: &Context<'_>) {
         let remote = self.is_remote(context);
         let call = &mut self.calls[index];
         if !remote {
             return; // The bridge acts when the model has finished speaking.
         }
-        if call.name == REQUEST_CREDENTIAL {
-            self.durably(out, |reply, out| {
-                reply.settle_with(index, Outcome::error(NO_CREDENTIALS), out);
-            });
-        } else if long_running {
+        if long_running {
             call.runs_on = RunsOn::Client;
         } else {
             call.runs_on = RunsOn::Remote;
@@ -201,6 +189,7 @@ impl Reply {
             return false;
         }
         self.settle_silent(out);
+        self.show_pending(out);
         let Some(Report { answered, run }) = self.next_report() else {
             return false;
         };
@@ -230,8 +219,8 @@ impl Reply {
     /// What is reported next: the answers of one agent, in the order of asking. An ADK server resumes only the agent that
     /// the first answer of a run is for.
     fn next_report(&self) -> Option<Report> {
-        let (results, confirmations) = self.unreported();
-        let mut unreported: Vec<usize> = results.iter().chain(&confirmations).copied().collect();
+        let groups = self.unreported();
+        let mut unreported: Vec<usize> = groups.iter().flatten().copied().collect();
         unreported.sort_unstable();
         let of = |call: &Call, index: &usize| self.calls[*index].is_answered_with(call);
         let first = unreported.into_iter().find(|index| {
@@ -239,47 +228,54 @@ impl Reply {
             !self.calls.iter().any(waits)
         })?;
         let first = &self.calls[first];
-        let its = |indices: Vec<usize>| -> Vec<usize> {
-            indices
-                .into_iter()
-                .filter(|index| of(first, index))
-                .collect()
-        };
-        let (mut answered, confirmations) = (its(results), its(confirmations));
-        // In one message the results would not reach the model. A workflow, however, goes on after the first message:
-        // what was approved would not run.
+        let its = groups.map(|group| {
+            let its = group.into_iter().filter(|index| of(first, index));
+            its.collect::<Vec<_>>()
+        });
+        let mut its = its.into_iter().filter(|group| !group.is_empty());
+        // Results would not reach the model in one message with answers to questions, and ADK acts on one kind of answer
+        // only. A workflow, however, goes on after the first message: what was approved would not run.
         let in_workflow = first
             .origin
             .as_ref()
             .is_some_and(|origin| origin.in_workflow);
-        let run = match answered.is_empty() || confirmations.is_empty() || in_workflow {
+        let mut answered = its.next()?;
+        let rest: Vec<usize> = its.flatten().collect();
+        let run = match rest.is_empty() || in_workflow {
             true => Run::Answer,
             false => Run::Results,
         };
         if run == Run::Answer {
-            answered.extend(confirmations);
+            answered.extend(rest);
         }
         Some(Report { answered, run })
     }
 
     /// Whether every answer has been reported to the agent, and everything that a human approved has ended.
     pub(super) fn has_acted_on_answers(&self) -> bool {
-        let (results, confirmations) = self.unreported();
         let runs = |call: &Call| {
             call.is_open() && call.approval.as_ref().and_then(Approval::verdict) == Some(true)
         };
-        results.is_empty() && confirmations.is_empty() && !self.calls.iter().any(runs)
+        self.unreported().iter().all(Vec::is_empty) && !self.calls.iter().any(runs)
     }
 
-    /// The outcomes of client tools, and the decisions, that have not been reported to the agent.
-    fn unreported(&self) -> (Vec<usize>, Vec<usize>) {
+    /// The outcomes of client tools, the credentials, and the decisions that have not been reported to the agent, in the
+    /// order in which it takes them.
+    fn unreported(&self) -> [Vec<usize>; 3] {
         let indices = |wanted: &dyn Fn(&Call) -> bool| {
             (0..self.calls.len())
                 .filter(|&index| !self.calls[index].reported && wanted(&self.calls[index]))
                 .collect()
         };
-        let results = indices(&|call| {
+        let is_answered = |call: &Call| {
             call.runs_on == RunsOn::Client && !call.is_open() && call.model_id.is_some()
+        };
+        let results = indices(&|call| is_answered(call) && !call.asks_for_credentials());
+        // What was not granted is the result of the calls that wait for it.
+        let grants = indices(&|call| {
+            call.asks_for_credentials()
+                && is_answered(call)
+                && call.settled() == Some(Settlement::Output)
         });
         let confirmations = indices(&|call| {
             call.approval
@@ -291,7 +287,7 @@ impl Reply {
                         | (_, Some(Settlement::Expired | Settlement::Superseded))
                 )
         });
-        (results, confirmations)
+        [results, grants, confirmations]
     }
 
     pub(super) fn response(&self, index: usize) -> Response {
@@ -329,11 +325,10 @@ impl Reply {
     /// Settles calls that a run has left without a response. While questions are open those are left that may still get
     /// one: the calls of an agent that waits for another one.
     fn settle_silent(&mut self, out: &mut Outbox) {
-        let (results, confirmations) = self.unreported();
+        let unreported = self.unreported();
         let is_waited_for = |&index: &usize| {
-            self.calls[index].is_pending()
-                || results.contains(&index)
-                || confirmations.contains(&index)
+            let is_reported_next = unreported.iter().any(|group| group.contains(&index));
+            self.calls[index].is_pending() || is_reported_next
         };
         let awaited: Vec<&Call> = (0..self.calls.len())
             .filter(is_waited_for)
@@ -342,7 +337,11 @@ impl Reply {
         let may_be_answered = |call: &Call| {
             let asks = awaited.iter().any(|other| other.is_answered_with(call));
             let works = awaited.iter().any(|other| other.is_part_of(call));
-            !awaited.is_empty() && (!asks || works || call.approval.is_some())
+            // Its agent runs it again with what the user grants.
+            let needs_login = awaited
+                .iter()
+                .any(|other| other.asks_for_credentials() && other.is_answered_with(call));
+            !awaited.is_empty() && (!asks || works || needs_login || call.approval.is_some())
         };
         let silent: Vec<usize> = (0..self.calls.len())
             .filter(|&index| {

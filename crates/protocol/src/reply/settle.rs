@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::credentials::NOT_GRANTED_IN_TIME;
 use super::{Context, Reply, Runner};
 use crate::approval::{Approval, ApprovalState, input_hash};
 use crate::calls::{Call, CallState, Outcome, RunsOn, Settlement};
@@ -338,6 +339,8 @@ impl Reply {
                         None,
                     ));
                     reply.settle_failed(index, Settlement::Expired, EXPIRED, out);
+                } else if reply.calls[index].asks_for_credentials() {
+                    reply.refuse_grant(index, Settlement::Expired, NOT_GRANTED_IN_TIME, out);
                 } else {
                     reply.settle_with(index, Outcome::error(NO_OUTPUT), out);
                 }

@@ -29,7 +29,10 @@ use crate::audio::PcmFormat;
 use crate::base64;
 use crate::calls::Origin;
 use crate::chunk::{Chunk, DataChunk, FinishReason};
-use crate::event::{Blob, Event, FunctionResponse, Part, REQUEST_CONFIRMATION, Transcription};
+use crate::event::{
+    Blob, Event, FunctionCall, FunctionResponse, Part, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL,
+    Transcription,
+};
 use crate::id::MessageId;
 use crate::json_text::Json;
 use crate::message::{Draft, Message, text_id};
@@ -52,10 +55,14 @@ pub enum Fact<'e> {
         /// What the human may fill in, as the tool suggests it.
         payload: Option<Json>,
     },
+    /// A remote agent asks the user for credentials; the arguments hold secrets.
+    CredentialRequest(&'e FunctionCall<'e>),
     /// A remote agent's tool has answered; a placeholder only says that a human must be asked first.
     Responded {
         response: &'e FunctionResponse<'e>,
         placeholder: bool,
+        /// Whether it says no more than that the user has to grant something first.
+        needs_login: bool,
     },
     /// The user's speech as text.
     Heard { text: &'e str, finished: bool },
@@ -352,6 +359,9 @@ impl Translator {
                 self.streamed_call(call, emitter);
             } else if call.name.as_deref() == Some(REQUEST_CONFIRMATION) {
                 facts.extend(tool_calls::confirmation(call));
+            } else if call.name.as_deref() == Some(REQUEST_CREDENTIAL) {
+                self.bytes += call.args.as_ref().map_or(0, |args| args.text().len());
+                facts.push(Fact::CredentialRequest(call));
             } else if let Some(index) = self.call(call, signature, emitter) {
                 let long_running = call
                     .id
@@ -368,16 +378,15 @@ impl Translator {
                 // A result leads to a new model call, which repeats nothing of the one before. The transcription is
                 // not forgotten: it may lag behind.
                 self.authors.current().forget_streamed();
-                let placeholder = match (&response.id, &event.actions) {
-                    (Some(id), Some(did)) => did
-                        .requested_tool_confirmations
-                        .as_ref()
-                        .is_some_and(|asked| asked.get(id).is_some()),
+                let names = |asked: &Option<Json>| match (&response.id, asked) {
+                    (Some(id), Some(asked)) => asked.get(id).is_some(),
                     _ => false,
                 };
+                let did = event.actions.as_deref();
                 facts.push(Fact::Responded {
                     response,
-                    placeholder,
+                    placeholder: did.is_some_and(|did| names(&did.requested_tool_confirmations)),
+                    needs_login: did.is_some_and(|did| names(&did.requested_auth_configs)),
                 });
             }
         } else if let Some(code) = &part.executable_code {

@@ -9,10 +9,10 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use adk_bridge_protocol::base64;
-use adk_bridge_protocol::calls::{File, IdSource, Outcome};
+use adk_bridge_protocol::calls::{CredentialRequest, File, GrantBy, IdSource, Outcome};
 use adk_bridge_protocol::dialect::Images;
 use adk_bridge_protocol::id::{ApprovalId, CallId};
 use adk_bridge_protocol::message::{Message, Part, Role, TextPart};
@@ -22,6 +22,7 @@ use super::error::ChatError;
 use super::inlining::{Contents, MAX_INLINE_BYTES};
 use super::loaded::{FilePurpose, FileRoom, json_bytes};
 use super::{new_id, now};
+use crate::credentials::Asked;
 pub(super) use crate::files::address::url_of;
 use crate::files::address::{Addresses, Base, id_of};
 use crate::files::{FileError, Files, PreparedFile};
@@ -45,17 +46,39 @@ pub(super) fn is_recording(part: &Part, role: Role) -> bool {
 
 /// Ids for a reply, and a place for the files that the model makes in it.
 pub(super) struct ReplyIds {
-    files: Arc<Files>,
+    context: ChatContext,
+    /// What the addresses for the client begin with.
+    base: Base,
+    /// Questions for credentials that are not stored yet, like files.
+    asked: Vec<Asked>,
     /// Files that the reply refers to and that are not stored yet; they are stored before anything about them is sent.
     made: Vec<PreparedFile>,
 }
 
 impl ReplyIds {
-    pub(super) fn new(files: Arc<Files>) -> Self {
+    pub(super) fn new(context: ChatContext) -> Self {
         Self {
-            files,
+            base: context.addresses.public().unwrap_or_default(),
+            context,
+            asked: Vec::new(),
             made: Vec::new(),
         }
+    }
+
+    /// Notes what addresses for the client of a request begin with.
+    pub(super) fn note_base(&mut self, base: &Base) {
+        self.base = base.clone();
+    }
+
+    /// Stores the questions for credentials that were asked since the last call. Returns their calls.
+    pub(super) async fn store_asked(&mut self) -> Result<Vec<CallId>, StoreError> {
+        let mut calls = Vec::new();
+        for asked in std::mem::take(&mut self.asked) {
+            calls.push(asked.call().clone());
+            let credentials = &self.context.credentials;
+            credentials.keep(self.context.chat(), asked).await?;
+        }
+        Ok(calls)
     }
 
     /// Stores the files that were made since the last call.
@@ -65,7 +88,7 @@ impl ReplyIds {
         pictures: &Pictures,
     ) -> Result<(), FileError> {
         for made in std::mem::take(&mut self.made) {
-            self.files.store(chat, &made, None, now()).await?;
+            self.context.files.store(chat, &made, None, now()).await?;
             pictures.add(&made);
         }
         Ok(())
@@ -81,8 +104,15 @@ impl IdSource for ReplyIds {
         new_id("approval").into()
     }
 
+    fn credential(&mut self, request: &CredentialRequest<'_>) -> Option<GrantBy> {
+        let credentials = &self.context.credentials;
+        let (asked, grant) = credentials.ask(self.context.chat(), &self.base, request)?;
+        self.asked.push(asked);
+        Some(grant)
+    }
+
     fn file(&mut self, media_type: &str, data: &str) -> Option<File> {
-        let made = prepare(&self.files, media_type, base64::decode(data).ok()?)?;
+        let made = prepare(&self.context.files, media_type, base64::decode(data).ok()?)?;
         let file = File {
             media_type: made.media_type.clone(),
             url: url_of(&made.id),

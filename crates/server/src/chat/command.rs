@@ -6,6 +6,7 @@ use adk_bridge_protocol::calls::Outcome;
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::id::{CallId, MessageId};
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use super::error::ChatError;
@@ -42,6 +43,12 @@ pub enum Command {
         outcome: Box<Outcome>,
         answer: oneshot::Sender<Result<(), ChatError>>,
     },
+    /// The user has granted what an agent asked for, or has refused it.
+    Credential {
+        call_id: CallId,
+        decision: Box<CredentialDecision>,
+        answer: oneshot::Sender<Result<(), ChatError>>,
+    },
     Live(LiveCommand),
     /// The server has started: continue what was interrupted.
     Boot,
@@ -53,6 +60,14 @@ pub enum Command {
     ShutDown {
         answer: oneshot::Sender<()>,
     },
+}
+
+/// What a user has decided about credentials.
+pub enum CredentialDecision {
+    /// What the agent is to be sent. It holds secrets.
+    Granted(Value),
+    /// Why not, for the user and the model.
+    Refused(String),
 }
 
 /// Refuses all commands, because the chat cannot be served.
@@ -76,7 +91,9 @@ pub(super) async fn refuse_all(
             }
             // The connection is being closed.
             Command::Post { .. } | Command::Live(_) | Command::Boot => {}
-            Command::ToolOutput { answer, .. } => drop(answer.send(Err(refusal()))),
+            Command::ToolOutput { answer, .. } | Command::Credential { answer, .. } => {
+                drop(answer.send(Err(refusal())));
+            }
             Command::Resume { answer, .. } => drop(answer.send(None)),
             Command::Listed { answer, .. }
             | Command::Stop { answer }

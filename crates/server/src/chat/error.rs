@@ -41,6 +41,17 @@ pub enum ChatError {
     MessageNotInChat { id: MessageId },
     #[error("no message of this chat contains the answered calls; load the chat again")]
     CallsNotInChat,
+    // Credentials that a user grants.
+    #[error("this question was answered before; the first answer counts")]
+    QuestionAnswered,
+    #[error("this question has expired; ask the agent again")]
+    QuestionExpired,
+    #[error("the conversation went on without an answer to this question; ask the agent again")]
+    QuestionSuperseded,
+    #[error("this question cannot be answered any more; ask the agent again")]
+    QuestionLost,
+    #[error("this question wants {wanted}; send {{\"granted\": false}} to refuse it")]
+    OtherSecret { wanted: &'static str },
     /// The output of a client tool, in a request of its own.
     #[error("this output is not accepted: the call runs on the server, or already has an outcome")]
     OutputRefused,

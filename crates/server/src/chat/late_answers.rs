@@ -75,7 +75,9 @@ fn refusal(answer: &Answer<'_>, stored: &Message, dialect: Dialect) -> Option<Au
 
 fn row(answer: &Answer<'_>, tool: Option<&ToolPart>, refusal: Refusal) -> Audit {
     let (call_id, approval_id) = match answer {
-        Answer::Output { call_id, .. } | Answer::Failure { call_id, .. } => (Some(*call_id), None),
+        Answer::Output { call_id, .. }
+        | Answer::Failure { call_id, .. }
+        | Answer::Granted { call_id } => (Some(*call_id), None),
         Answer::Decision { approval_id, .. } | Answer::Unclear { approval_id, .. } => {
             (None, Some(approval_id))
         }

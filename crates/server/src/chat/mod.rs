@@ -37,13 +37,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use adk_bridge_agents::agent::{ChatKey, DeletedChat, MemoryModel};
-use adk_bridge_protocol::id::{ChatId, UserId};
+use adk_bridge_protocol::event::REQUEST_CREDENTIAL;
+use adk_bridge_protocol::id::{CallId, ChatId, UserId};
 use adk_bridge_protocol::message::{Message, Role};
 use adk_bridge_protocol::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 
 pub use crate::store::{AuditPage, MAX_AUDIT_ROWS};
-pub use command::Command;
+pub use command::{Command, CredentialDecision};
 pub use error::{ChatError, NotReady};
 pub use listing::{Listing, RemainingMessages};
 pub use task::new_id;
@@ -51,6 +52,7 @@ pub use task::new_id;
 use crate::admission::{Admission, TurnStart};
 use crate::agent_list::{Agents, ServedAgent};
 use crate::budget::Budget;
+use crate::credentials::{Credentials, Login, Question};
 use crate::files::address::Addresses;
 use crate::files::{FileDescription, Files};
 use crate::metrics::Metrics;
@@ -80,6 +82,7 @@ pub struct Shared {
     pub agents: Arc<Agents>,
     pub files: Arc<Files>,
     pub addresses: Arc<Addresses>,
+    pub credentials: Arc<Credentials>,
     pub metrics: Arc<Metrics>,
     pub capacity: Capacity,
     pub settings: ChatSettings,
@@ -191,7 +194,9 @@ impl Chats {
                 }
                 Ok(())
             }
-            Command::ToolOutput { .. } => Ok(self.shared.capacity.admission.check_refused(user)?),
+            Command::ToolOutput { .. } | Command::Credential { .. } => {
+                Ok(self.shared.capacity.admission.check_refused(user)?)
+            }
             _ => Ok(()),
         }
     }
@@ -356,6 +361,41 @@ impl Chats {
             }
         }
         Ok(None)
+    }
+
+    /// The chat that waits for what a user grants under this id, among the newest of a user.
+    pub async fn that_asks(
+        &self,
+        user: &UserId,
+        call_id: &CallId,
+    ) -> Result<Option<ChatId>, ChatError> {
+        let store = &self.shared.store;
+        for listed in store.list_chats(user, MAX_LISTED, None).await? {
+            if !listed.owed.iter().any(|tool| tool == REQUEST_CREDENTIAL) {
+                continue;
+            }
+            let id = listed.chat.id;
+            let open = store.open_replies_of(ChatRef { user, id: &id }).await?;
+            if open
+                .iter()
+                .any(|reply| reply.calls.by_id(call_id).is_some())
+            {
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What a question for credentials needs, if it is open.
+    pub async fn login(&self, question: &Question) -> Result<Login, ChatError> {
+        if question.expires <= now() {
+            return Err(ChatError::QuestionExpired);
+        }
+        let kept = self
+            .shared
+            .credentials
+            .login(question.chat(), &question.call);
+        kept.await?.ok_or(ChatError::QuestionAnswered)
     }
 
     /// The id of a chat's agent, as front ends see it: none before the first message. A chat that is older than agents in
@@ -539,6 +579,7 @@ mod tests {
         let limits = crate::config::Limits::default();
         Chats::new(Shared {
             addresses: Arc::new(Addresses::open(&*store, None).await.unwrap()),
+            credentials: Arc::new(Credentials::open(&data, store.clone()).unwrap()),
             store,
             agents: Arc::new(Agents::one(ServedAgent::new(
                 "a",

@@ -7,6 +7,7 @@
 mod admission;
 mod agent;
 mod alarm;
+mod credentials;
 mod declared_tools;
 mod ending;
 mod later_results;
@@ -299,9 +300,11 @@ impl Task {
 
     async fn ask(&mut self, question: &Ask) {
         failpoint("before", "model");
+        let question = self.with_credentials(question).await;
+        let question = question.as_ref();
         if let Some(voice) = &self.voice {
             let over_http = self.engine.reply().and_then(Reply::turn) == Some(Audience::Request);
-            if !over_http && voice.answers(question) {
+            if !over_http && !credentials::are_in(question) && voice.answers(question) {
                 return self
                     .handle_voice_input(VoiceInput::Asked(question.clone()))
                     .await;
@@ -473,6 +476,13 @@ impl Task {
                 outcome,
                 answer,
             } => self.take_output(call_id, outcome, answer).await,
+            Command::Credential {
+                call_id,
+                decision,
+                answer,
+            } => {
+                let _ = answer.send(Box::pin(self.credential(&call_id, *decision)).await);
+            }
             Command::Live(command) => Box::pin(self.live_command(command)).await,
             Command::Boot | Command::Close { .. } | Command::ShutDown { .. } => {}
         }

@@ -111,7 +111,9 @@ impl WaitingReplies {
                 ask: LiveAsk::Message(request),
                 ..
             }) if request.last().role == Role::Assistant => Some(request.last().id.clone()),
-            Command::ToolOutput { call_id, .. } => self.with_call(call_id, current),
+            Command::ToolOutput { call_id, .. } | Command::Credential { call_id, .. } => {
+                self.with_call(call_id, current)
+            }
             Command::Live(LiveCommand::Ask {
                 ask: LiveAsk::ToolResult(result),
                 ..

@@ -58,6 +58,12 @@ impl Base {
         }
     }
 
+    /// The address of a path for a browser that opens it in a window of its own: absolute, wherever that is known.
+    pub fn url(&self, path: &str) -> String {
+        let origin = self.origin.as_deref().or(self.own.as_deref());
+        format!("{}{path}", origin.unwrap_or_default())
+    }
+
     fn as_str(&self) -> &str {
         self.origin.as_deref().unwrap_or_default()
     }

@@ -273,6 +273,11 @@ impl From<ChatError> for AppError {
             | E::OutputRefused
             | E::ResultTaken
             | E::ToolResultRefused => Self::conflict(message),
+            E::QuestionAnswered => Self::new(StatusCode::CONFLICT, "answered", message),
+            E::QuestionExpired => Self::new(StatusCode::GONE, "expired", message),
+            E::QuestionSuperseded => Self::new(StatusCode::GONE, "superseded", message),
+            E::QuestionLost => Self::new(StatusCode::GONE, "lost", message),
+            E::OtherSecret { .. } => Self::unprocessable("bad_credential", message),
             E::DuplicateMessageId { .. }
             | E::LastMessageIsSystem
             | E::EmptyMessage

@@ -11,6 +11,7 @@ pub mod body;
 pub mod chat;
 pub mod chats;
 pub mod cors;
+pub mod credentials;
 pub mod error;
 pub mod error_body;
 pub mod files;

@@ -5,6 +5,7 @@
 //! | `apps` | apps of an ADK server that come and go as agents |
 //! | `hostile` | recordings gone wrong in every way that a seeded generator finds, and answers that are none |
 //! | `gemini` | the same of Gemini: answers that are none |
+//! | `credentials` | logins that a user grants, and every other way in which they end |
 //! | `decided` | what an agent is sent when a user decides one of two questions and sends a new message |
 //! | `handed_in` | the state that front ends and the configuration hand in |
 //! | `later` | results of tools that come after the turn |
@@ -25,6 +26,7 @@ use adk_bridge_testkit as support;
 use adk_bridge_testkit::stand_in;
 
 mod apps;
+mod credentials;
 mod decided;
 mod engine;
 mod gemini;

@@ -549,7 +549,7 @@ impl Bridge {
                         .calls()
                         .by_id(call_id)
                         .is_some_and(|call| call.is_open()),
-                    Answer::Unclear { .. } => false,
+                    Answer::Granted { .. } | Answer::Unclear { .. } => false,
                 })
     }
 

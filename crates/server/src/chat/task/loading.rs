@@ -29,9 +29,10 @@ impl Task {
                 ask: LiveAsk::Interrupt | LiveAsk::Refused(_),
                 ..
             }) => Ok(()),
-            Command::Post { .. } | Command::ToolOutput { .. } | Command::Live(_) => {
-                self.bring_back().await
-            }
+            Command::Post { .. }
+            | Command::ToolOutput { .. }
+            | Command::Credential { .. }
+            | Command::Live(_) => self.bring_back().await,
             Command::Stop { .. } => {
                 self.stop_elsewhere(false).await;
                 Ok(())
@@ -59,7 +60,9 @@ impl Task {
     fn refuse(&mut self, command: Command, error: ChatError) {
         match command {
             Command::Post { answer, .. } => self.deliver(answer, Err(error), false),
-            Command::ToolOutput { answer, .. } => drop(answer.send(Err(error))),
+            Command::ToolOutput { answer, .. } | Command::Credential { answer, .. } => {
+                drop(answer.send(Err(error)));
+            }
             Command::Live(LiveCommand::Attach { answer, .. }) => drop(answer.send(Err(error))),
             Command::Live(LiveCommand::Ask {
                 connection, credit, ..
@@ -202,10 +205,12 @@ impl Task {
             reply = Some(record.map_or_else(|| finished_reply(last.message), Reply::restore));
         }
         self.load_declared_tools().await?;
+        let interrupted = reply.as_ref().and_then(Reply::asking_step).is_some();
         self.engine.replace(reply);
         self.waiting
             .load(open.into_iter().map(Reply::restore).collect());
         self.conversation.load(messages);
+        self.note_open_credentials(interrupted).await;
         Ok(())
     }
 

@@ -49,6 +49,7 @@ impl Task {
         answer: AnswerTo,
     ) {
         self.engine.turn().request_arrived();
+        self.engine.note_base(&request.base);
         if let Err(refusal) = self.choose_agent(request.agent.as_deref()).await {
             return self.deliver(answer, Err(refusal), false);
         }

@@ -519,7 +519,7 @@ async fn journal_runs(
 fn state_of(record: &Record) -> MessageState {
     if record.ended.is_some() {
         MessageState::Done
-    } else if record.asking || record.calls.iter().any(is_running) {
+    } else if record.asking || record.calls.iter().any(is_running_here) {
         MessageState::Running
     } else if record.calls.iter().any(Call::waits_for_client) {
         MessageState::Waiting
@@ -534,6 +534,11 @@ fn is_open(record: &Record) -> bool {
 
 fn is_running(call: &Call) -> bool {
     call.state == CallState::Running
+}
+
+/// A remote agent's call does not go on between its runs, whatever it waits for.
+fn is_running_here(call: &Call) -> bool {
+    is_running(call) && call.runs_on == RunsOn::Server
 }
 
 fn contradiction(approval: &Approval, stored: &str) -> Conflict {
