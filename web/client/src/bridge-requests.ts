@@ -118,7 +118,8 @@ export async function fetchTicket(address: BridgeAddress): Promise<string> {
   return ((await response.json()) as { ticket: string }).ticket;
 }
 
-async function request(address: BridgeAddress, path: string, init: RequestInit = {}): Promise<Response> {
+/** One request to the bridge; a refusal is thrown. */
+export async function request(address: BridgeAddress, path: string, init: RequestInit = {}): Promise<Response> {
   const { baseUrl = '', headers, credentials } = address;
   const ask = address.fetch ?? globalThis.fetch;
   const own = typeof headers === 'function' ? await headers() : headers;

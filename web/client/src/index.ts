@@ -55,6 +55,14 @@ export {
 } from './client-tools.js';
 export type { DeclaredTool, DeclaredTools } from './declared-tools.js';
 export {
+  authorize,
+  sendCredential,
+  type AuthorizationEnd,
+  type AuthorizeOptions,
+  type CredentialRequest,
+  type GivenCredential,
+} from './credentials.js';
+export {
   DecisionSender,
   type DecidingChat,
   type DecisionSenderOptions,
@@ -79,7 +87,7 @@ export {
   type SendAutomaticallyWhenOptions,
 } from './send-automatically-when.js';
 export { createSseChatTransport, type AgentChoice, type SseChatTransportOptions } from './sse-chat-transport.js';
-export { CONFIRMATION_TOOL, type MessageLike, type PartLike, type ToolNames, type ToolPart } from './tool-parts.js';
+export { CONFIRMATION_TOOL, CREDENTIAL_TOOL, type MessageLike, type PartLike, type ToolNames, type ToolPart } from './tool-parts.js';
 export type {
   BridgeDataParts,
   BridgeMetadata,

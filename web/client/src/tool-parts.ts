@@ -35,6 +35,9 @@ export function namesOf(tools: ToolNames): ReadonlySet<string> {
 /** The tool under which dialect `adk` asks for an approval. */
 export const CONFIRMATION_TOOL = 'adk_request_confirmation';
 
+/** Under this name agents ask for credentials. */
+export const CREDENTIAL_TOOL = 'adk_request_credential';
+
 /** Whether this part is a call of a tool. */
 export function isToolPart(part: PartLike): part is ToolPart {
   return part.type.startsWith('tool-') || part.type === 'dynamic-tool';

@@ -58,7 +58,7 @@ export function waitingCalls(message: UIMessage | undefined): Call[] {
 export function hasOpenCalls(message: UIMessage): boolean {
   return message.parts.some((part) => {
     const call = isToolUIPart(part) ? callOf(part, message) : undefined;
-    return call !== undefined && !call.part.state.startsWith('output-');
+    return call !== undefined && (!call.part.state.startsWith('output-') || isPreliminary(part as ToolPart));
   });
 }
 
@@ -99,10 +99,15 @@ function decided(part: ToolPart): boolean | undefined {
   return state === 'output-available' && getToolName(part) !== CONFIRMATION_TOOL ? true : undefined;
 }
 
+/** Whether more of it comes: it waits for what the user grants. */
+export function isPreliminary(part: ToolPart): boolean {
+  return part.state === 'output-available' && part.preliminary === true;
+}
+
 function stateOf(part: ToolPart, approval: Approval | undefined): Call['state'] {
   switch (part.state) {
     case 'output-available':
-      return 'done';
+      return isPreliminary(part) ? 'running' : 'done';
     case 'output-error':
       return 'failed';
     case 'output-denied':

@@ -1,4 +1,5 @@
 /** The server's endpoints, as functions. Every address is relative to the page's own. */
+import type { GivenCredential } from '@adk-bridge/client';
 import type { UIMessage } from 'ai';
 
 import { learnServerTime } from './clock';
@@ -115,6 +116,8 @@ export const api = {
   rename: (id: string, title: string) => send('PATCH', `api/chats/${encodeURIComponent(id)}`, { title }),
   delete: (id: string) => send('DELETE', `api/chats/${encodeURIComponent(id)}`),
   stop: (id: string) => send('POST', `api/chat/${encodeURIComponent(id)}/stop`),
+  /** Hands over a key or a password that an agent asked for. */
+  grant: (callId: string, given: GivenCredential) => send('POST', `api/credentials/${encodeURIComponent(callId)}`, given),
   /** The audit rows of a chat behind one that is known; none for a chat that the server has not seen. */
   audit: async (id: string, after = 0): Promise<AuditRow[]> => {
     const rows: AuditRow[] = [];

@@ -1,7 +1,8 @@
 /** Which calls ask the user for what no program of this page gives: questions for input, and tools it does not know. */
+import { CREDENTIAL_TOOL, type CredentialRequest } from '@adk-bridge/client';
 import { getToolName, isToolUIPart, type UIMessage } from 'ai';
 
-import { type Call, callOf } from '../chat/calls';
+import { type Call, callOf, isPreliminary } from '../chat/calls';
 import type { AgentTool, ChatRow } from '../lib/api';
 import { agent } from '../lib/agents';
 import { agents } from '../lib/connection';
@@ -11,8 +12,6 @@ import { clientTools } from './client-tools';
 
 /** Under this name ADK's agents ask for input; the arguments hold the question and the schema of the answer. */
 const INPUT_TOOL = 'adk_request_input';
-/** Under this name they ask for access to something; nobody but the user can give it. */
-const CREDENTIAL_TOOL = 'adk_request_credential';
 
 export interface Question {
   /** In the agent's own words, where it has some. */
@@ -45,7 +44,7 @@ export function askedCalls(message: UIMessage | undefined): Call[] {
   if (message?.role !== 'assistant' || hasEnded(message)) return [];
   return message.parts
     .filter(isToolUIPart)
-    .filter((part) => !clientTools.names.has(getToolName(part)) && part.providerExecuted !== true)
+    .filter((part) => !clientTools.names.has(getToolName(part)) && part.providerExecuted !== true && !isPreliminary(part))
     .flatMap((part) => callOf(part, message) ?? [])
     .filter(({ name, state }) => (state === 'running' || state === 'approved') && !runsOnServer(name));
 }
@@ -70,6 +69,10 @@ export function titleOf(name: string, t: Translate): string {
 /** The arguments that say something to a person; the form of an answer shows itself as a form. */
 export function shownInput({ name, part }: Call): unknown {
   const { input } = part;
+  if (name === CREDENTIAL_TOOL) {
+    const { provider, scopes } = (input ?? {}) as CredentialRequest;
+    return { provider, scopes };
+  }
   return name === INPUT_TOOL ? { message: questionOf({ name, part }).message } : (input ?? {});
 }
 

@@ -1,4 +1,5 @@
 /** One tool call: what it is, how far it is, what went in and what came out. */
+import { CREDENTIAL_TOOL } from '@adk-bridge/client';
 import clsx from 'clsx';
 import {
   Camera,
@@ -11,6 +12,7 @@ import {
   Database,
   Dices,
   Image,
+  KeyRound,
   LoaderCircle,
   type LucideIcon,
   MapPin,
@@ -44,6 +46,7 @@ interface Props {
 
 /** Few agents ask for input. */
 const AnswerForm = lazy(() => import('./answer-form'));
+const CredentialForm = lazy(() => import('./credential-form'));
 
 /** Tools that are known by their names get a picture of their own. */
 const ICONS: readonly (readonly [RegExp, LucideIcon])[] = [
@@ -56,6 +59,7 @@ const ICONS: readonly (readonly [RegExp, LucideIcon])[] = [
   [/bgm|music|track|sound/, Music],
   [/dice|random/, Dices],
   [/request_input/, MessageCircleQuestion],
+  [/request_credential/, KeyRound],
 ];
 
 const STATES: Record<Call['state'] | 'asked', { word: Key; icon: LucideIcon; look: string }> = {
@@ -76,6 +80,7 @@ export function ToolCard({ call, record, place, isAsked, onAnswer, onRespond, on
   const isWaiting = call.state === 'waiting';
   const shown = isAsked ? 'asked' : call.state;
   const isQuestion = isWaiting || isAsked;
+  const wantsAccess = call.name === CREDENTIAL_TOOL;
   // A question shows what it is about; a result speaks for itself in the answer.
   const isOpen = choice ?? (isQuestion || call.state === 'failed');
   const Icon = ICONS.find(([pattern]) => pattern.test(call.name.toLowerCase()))?.[1] ?? Wrench;
@@ -105,7 +110,7 @@ export function ToolCard({ call, record, place, isAsked, onAnswer, onRespond, on
         </span>
         <span className="min-w-0 flex-1 truncate">
           <span className="font-medium">{titleOf(call.name, t)}</span>
-          {!isOpen && <span className="ml-2 text-muted-foreground">{summaryOf(call.part.input)}</span>}
+          {!isOpen && <span className="ml-2 text-muted-foreground">{summaryOf(shownInput(call))}</span>}
         </span>
         {took !== undefined && (
           <span className="text-xs text-muted-foreground tabular-nums" data-testid="tool-duration">
@@ -124,7 +129,7 @@ export function ToolCard({ call, record, place, isAsked, onAnswer, onRespond, on
       {isOpen && (
         <div id={details} className="border-t px-3.5 pt-2.5 pb-3.5">
           {/* A question in words is the title of its form. */}
-          {!(isAsked && questionOf(call).message) && <Details call={call} runsHere={runsHere} />}
+          {!(isAsked && (questionOf(call).message || wantsAccess)) && <Details call={call} runsHere={runsHere} />}
           {isWaiting && (
             <ApprovalQuestion
               call={call}
@@ -137,7 +142,11 @@ export function ToolCard({ call, record, place, isAsked, onAnswer, onRespond, on
           )}
           {isAsked && (
             <Suspense>
-              <AnswerForm call={call} onAnswer={onAnswer} />
+              {wantsAccess ? (
+                <CredentialForm call={call} onDone={onExpired} />
+              ) : (
+                <AnswerForm call={call} onAnswer={onAnswer} />
+              )}
             </Suspense>
           )}
           <ApprovalDecision call={call} record={record} />
