@@ -9,8 +9,8 @@ import { startProcess } from './server.mjs';
 const AGENTS = join(dirname(fileURLToPath(import.meta.url)), '../../python/adk_agents');
 const READY = /Uvicorn running on (http:\/\/\S+)/;
 
-/** Starts a server; `sessions` says where it keeps them unless it is null, `options` are others of its own. */
-export async function startAdkServer(python, sessions = 'memory://', options = []) {
+/** Starts a server; `sessions` says where it keeps them unless it is null, `options` are others of its own, `env` is added to its environment. */
+export async function startAdkServer(python, sessions = 'memory://', options = [], env = {}) {
   const places = sessions === null ? [] : ['--session_service_uri', sessions, '--artifact_service_uri', 'memory://'];
   const launch = (port) =>
     startProcess(
@@ -18,7 +18,7 @@ export async function startAdkServer(python, sessions = 'memory://', options = [
       ['-m', 'google.adk.cli', 'api_server', '--port', port, ...places, ...options, AGENTS],
       READY,
       // What Python compiles stays out of the project.
-      { env: { ...process.env, PYTHONPYCACHEPREFIX: join(TARGET, 'pycache') } },
+      { env: { ...process.env, ...env, PYTHONPYCACHEPREFIX: join(TARGET, 'pycache') } },
     );
   let running = await launch('0');
   const { url } = running;

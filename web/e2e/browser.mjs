@@ -35,7 +35,7 @@ export const PHONE = { width: 390, height: 844 };
 export const WIDE = { width: 2560, height: 1440 };
 
 /** A browser profile of its own; `problems` gathers what no test may leave behind. */
-export async function openContext(browser, origin, options = {}) {
+export async function openContext(browser, origin, { alsoAt, ...options } = {}) {
   const context = await browser.newContext({
     viewport: DESKTOP,
     locale: 'en-US',
@@ -45,10 +45,13 @@ export async function openContext(browser, origin, options = {}) {
     geolocation: { latitude: 35.0116, longitude: 135.7681, accuracy: 20 },
     ...options,
   });
+  // What the pages of others load from elsewhere is not there.
+  if (alsoAt !== undefined) await context.route(/^https:/, (route) => route.abort());
   const problems = [];
   context.on('request', (request) => {
     const url = request.url();
-    if (!url.startsWith(origin) && !/^(blob|data):/.test(url)) problems.push(`a request left the origin: ${url}`);
+    const isMeant = url.startsWith(origin) || (alsoAt !== undefined && (url.startsWith(alsoAt) || isFrom(request, alsoAt)));
+    if (!isMeant && !/^(blob|data):/.test(url)) problems.push(`a request left the origin: ${url}`);
   });
   context.on('console', (message) => {
     const text = message.text();
@@ -57,4 +60,9 @@ export async function openContext(browser, origin, options = {}) {
   });
   context.on('weberror', (error) => problems.push(`uncaught: ${error.error().stack ?? error.error()}`));
   return { context, problems };
+}
+
+/** Whether a page of another program has sent it, which loads what it wants. */
+function isFrom(request, origin) {
+  return !request.isNavigationRequest() && request.frame().url().startsWith(origin);
 }

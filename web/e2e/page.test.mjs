@@ -1,7 +1,8 @@
 // The page that was built into web/ui/dist, in a real browser, against the real binary.
 
 import assert from 'node:assert/strict';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { stripVTControlCharacters } from 'node:util';
@@ -17,11 +18,13 @@ import { clientToolTests } from './client-tools.mjs';
 import { connectionTests } from './connection.mjs';
 import { conversationTests } from './conversations.mjs';
 import { costTests } from './cost.mjs';
+import { credentialRestartTests, credentialTests } from './credentials.mjs';
 import { deliveryTests } from './delivery.mjs';
 import { elsewhereTests } from './elsewhere.mjs';
 import { FORMS, formTests } from './forms.mjs';
 import { inspectorTests } from './inspector.mjs';
 import { liveTests } from './live.mjs';
+import { startProvider } from './login-provider.mjs';
 import { lookTests } from './look.mjs';
 import { startServer } from './server.mjs';
 import { Visit } from './visit.mjs';
@@ -59,6 +62,15 @@ describe('ui', () => {
     await start('forms', FORMS);
     await start('several', SEVERAL);
     await start('adk', agentOf(adk.url, 'scripted'));
+    world.provider = await started(startProvider(), (provider) => provider.stop());
+    const sessions = `sqlite:///${join(mkdtempSync(join(tmpdir(), 'adk-bridge-e2e-')), 'sessions.db')}`;
+    const vault = (kept) => started(startAdkServer(PYTHON, kept, [], world.provider.env), (server) => server.kill());
+    const { url } = await vault('memory://');
+    world.vault = await vault(sessions);
+    await start('vault', agentOf(url, 'vault'));
+    await start('hastyVault', `${agentOf(url, 'vault')}[approval]\ntimeout = "10s"\n`);
+    await start('keptVault', agentOf(world.vault.url, 'vault'));
+    world.provider.allow(['vault', 'hastyVault', 'keptVault'].map((name) => world.servers[name].url));
   });
   after(async () => {
     for (const end of ends) await end();
@@ -70,6 +82,7 @@ describe('ui', () => {
       ...approvalTests,
       ...clientToolTests,
       ...formTests,
+      ...credentialTests,
       ...conversationTests,
       ...connectionTests,
       ...inspectorTests,
@@ -82,7 +95,7 @@ describe('ui', () => {
   });
 
   // Sound is made and heard as time passes, and work is measured: each of these has the machine to itself.
-  describe('one by one', () => visited(world, [...voiceTests, ...costTests]));
+  describe('one by one', () => visited(world, [...credentialRestartTests, ...voiceTests, ...costTests]));
 
   test('no server has panicked or logged an error', () => {
     const faults = Object.entries(world.servers).flatMap(([name, { log }]) =>

@@ -16,6 +16,7 @@ export async function startServer(binary, toml = '[demo]\npace = "0ms"\n', env =
   writeFileSync(config, toml);
   const server = {
     url: '',
+    data: join(directory, 'data'),
     child: undefined,
     log: '',
     /** Ends the process at once, as a crash would. */
@@ -23,7 +24,7 @@ export async function startServer(binary, toml = '[demo]\npace = "0ms"\n', env =
     /** Starts it again, at the same address and with the same data. */
     start: async () => {
       const listen = server.url === '' ? '127.0.0.1:0' : server.url.slice('http://'.length);
-      const args = ['serve', '--config', config, '--listen', listen, '--data-dir', join(directory, 'data')];
+      const args = ['serve', '--config', config, '--listen', listen, '--data-dir', server.data];
       server.child = spawn(binary, args, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
       server.child.stderr.on('data', (piece) => (server.log += piece));
       server.url = await addressOf(server);

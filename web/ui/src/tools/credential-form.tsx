@@ -51,7 +51,7 @@ export default function CredentialForm({ call, onDone }: Props) {
     const end = await authorize(authorizeUrl, { toolCallId: call.id });
     if (end === 'closed') setProgress({ is: 'closed' });
     else if (end === 'failed') failed(undefined);
-    // Whatever the window told: the server knows.
+    // Whatever the window said: the server knows.
     onDone();
   };
   const give = async (event: FormEvent) => {

@@ -1,0 +1,3 @@
+"""Two agents that ask at once, and one that speaks meanwhile."""
+
+from . import agent
