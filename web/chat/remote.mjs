@@ -15,6 +15,7 @@ import { Session, nameOf, show, textOf, toolsOf } from './session.mjs';
 const PAY = 'call pay {"amount":50,"recipient":"Hanako"}';
 const SEARCH = 'call search {"query":"all users"}';
 const PICK = 'call pick_color {"question":"which?"}';
+const CREDENTIAL = 'adk_request_credential';
 const WEATHER = 'call get_weather {"city":"Tokyo"}';
 
 /**
@@ -153,13 +154,45 @@ const contentTests = [
     await session.say('history');
     assert.match(session.text, /user:image\/png/);
   }],
-  ['credentials are named in a clear message', async (kit, { scripted }) => {
-    const session = new Session(scripted, kit);
-    await session.say('call log_in');
-    assert.match(show(session.tools), /must be set up on the ADK server/);
-    assert.doesNotMatch(show(session.posts.map((post) => post.text)), /not-for-the-browser/);
-    await session.say('say still here');
-    assert.equal(session.text.trim(), 'still here');
+  ...['before', 'after'].map((when) => [
+    `credentials: a stock client that is done ${when} the login shows what became of it`,
+    async (kit, { scripted }) => {
+      const session = new Session(scripted, kit);
+      await session.say('call log_in');
+      const { kind, provider, authorizeUrl } = session.tool(CREDENTIAL).input;
+      assert.deepEqual([kind, provider], ['oauth2', 'example.com']);
+      const opened = await fetch(authorizeUrl, { redirect: 'manual' });
+      assert.equal(opened.status, 303);
+      const state = new URL(opened.headers.get('location')).searchParams.get('state');
+      const refuse = async () => {
+        const page = await fetch(`${scripted.url}/api/oauth/callback?error=access_denied&state=${state}`);
+        assert.equal(page.status, 200);
+      };
+      if (when === 'after') await refuse();
+      const done = session.output(CREDENTIAL, 'done');
+      if (when === 'before') await refuse();
+      await done;
+      await session.rest();
+      assert.match(session.text, /log_in=.*did not grant the access/);
+      assert.equal(session.tool(CREDENTIAL).errorText, 'denied: the user did not grant access');
+      assert.doesNotMatch(show(session.posts.map((post) => post.text)), /not-for-the-browser/);
+      await session.say('say still here');
+      assert.equal(session.text.trim(), 'still here');
+    },
+  ]),
+  ['credentials: what is handed over makes the tool run, and is in no answer', async (kit, { vault }) => {
+    const session = new Session(vault, kit);
+    await session.say('call use_password && call get_weather {"city":"Paris"}');
+    assert.equal(session.tool(CREDENTIAL).input.kind, 'basic');
+    const given = { username: 'me', password: 'PLANTED-PASSWORD' };
+    const init = { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(given) };
+    const response = await fetch(`${vault.url}/api/credentials/${session.tool(CREDENTIAL).toolCallId}`, init);
+    assert.equal(response.status, 204, await response.text());
+    await session.output(CREDENTIAL, 'done');
+    await session.rest();
+    assert.match(session.text, /use_password=\{"length": 18\}/);
+    assert.deepEqual(session.tool(CREDENTIAL).output, { granted: true });
+    assert.doesNotMatch(show(session.posts.map((post) => post.text)), /PLANTED/);
   }],
   ['the agent describes itself', async (kit, { scripted }) => {
     const agent = await scripted.agent();
@@ -478,6 +511,7 @@ export async function startShared(binary, python, servers, ends) {
   await start('line', of('line'));
   await start('flow', of('flow'));
   await start('greeter', `${of('greeter')}state = { user_name = "{user}" }\n`);
+  await start('vault', of('vault'));
   await start('guarded', of('scripted'), '[approval]\ntools = ["get_weather", "pick_color"]\n');
   await start('hasty', of('scripted'), '[approval]\ntimeout = "1s"\n');
   await start('nowhere', agentOf(`http://127.0.0.1:${await freePort()}`, 'scripted'));

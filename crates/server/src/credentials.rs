@@ -240,15 +240,6 @@ impl Asked {
     }
 }
 
-impl Question {
-    pub fn chat(&self) -> ChatRef<'_> {
-        ChatRef {
-            user: &self.user,
-            id: &self.chat,
-        }
-    }
-}
-
 /// What a sealed text is for: that of another question, or of another user, cannot take its place.
 fn purpose(chat: ChatRef<'_>, call: &CallId) -> String {
     json!(["credential", chat.user, chat.id, call]).to_string()

@@ -12,10 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use adk_bridge_protocol::base64;
-use adk_bridge_protocol::calls::{CredentialRequest, File, GrantBy, IdSource, Outcome};
+use adk_bridge_protocol::calls::{
+    Call, CredentialRequest, File, GrantBy, IdSource, Outcome, Settlement,
+};
 use adk_bridge_protocol::dialect::Images;
 use adk_bridge_protocol::id::{ApprovalId, CallId};
 use adk_bridge_protocol::message::{Message, Part, Role, TextPart};
+use adk_bridge_protocol::reply::Record;
 
 use super::context::ChatContext;
 use super::error::ChatError;
@@ -51,6 +54,8 @@ pub(super) struct ReplyIds {
     base: Base,
     /// Questions for credentials that are not stored yet, like files.
     asked: Vec<Asked>,
+    /// The calls for which the store keeps credentials.
+    open: Vec<CallId>,
     /// Files that the reply refers to and that are not stored yet; they are stored before anything about them is sent.
     made: Vec<PreparedFile>,
 }
@@ -61,6 +66,7 @@ impl ReplyIds {
             base: context.addresses.public().unwrap_or_default(),
             context,
             asked: Vec::new(),
+            open: Vec::new(),
             made: Vec::new(),
         }
     }
@@ -70,15 +76,37 @@ impl ReplyIds {
         self.base = base.clone();
     }
 
-    /// Stores the questions for credentials that were asked since the last call. Returns their calls.
-    pub(super) async fn store_asked(&mut self) -> Result<Vec<CallId>, StoreError> {
-        let mut calls = Vec::new();
+    /// Notes that the store keeps credentials for these calls.
+    pub(super) fn note_credentials(&mut self, calls: Vec<CallId>) {
+        self.open = calls;
+    }
+
+    /// Stores the questions for credentials that were asked since the last call.
+    pub(super) async fn store_asked(&mut self) -> Result<(), StoreError> {
         for asked in std::mem::take(&mut self.asked) {
-            calls.push(asked.call().clone());
+            self.open.push(asked.call().clone());
             let credentials = &self.context.credentials;
             credentials.keep(self.context.chat(), asked).await?;
         }
-        Ok(calls)
+        Ok(())
+    }
+
+    /// Forgets what was kept for questions that are closed in a record.
+    pub(super) async fn forget_closed(&mut self, record: &Record) {
+        let is_closed = |id: &CallId| {
+            let is_refused =
+                |call: &Call| !matches!(call.settled(), None | Some(Settlement::Output));
+            let call = record.calls.by_id(id);
+            call.is_some_and(|call| record.ended.is_some() || is_refused(call))
+        };
+        let closed: Vec<CallId> = self.open.extract_if(.., |id| is_closed(id)).collect();
+        if closed.is_empty() {
+            return;
+        }
+        let (credentials, chat) = (&self.context.credentials, self.context.chat());
+        if let Err(error) = credentials.forget(chat, &closed).await {
+            tracing::warn!(chat = chat.id.as_str(), %error, "what was kept for credentials of chat {} stays until it is loaded again", chat.id);
+        }
     }
 
     /// Stores the files that were made since the last call.

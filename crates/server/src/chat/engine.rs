@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use adk_bridge_agents::tool::ToolCall;
 use adk_bridge_protocol::approval::Refusal;
-use adk_bridge_protocol::calls::{Call, Outcome, Settlement};
+use adk_bridge_protocol::calls::Outcome;
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::{Dialect, Reader};
 use adk_bridge_protocol::driver::Driver;
@@ -24,7 +24,7 @@ use adk_bridge_protocol::event::Event;
 use adk_bridge_protocol::id::{CallId, MessageId};
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::{Ask, Audit, AuditKind, Commit, Effect};
-use adk_bridge_protocol::reply::{Context, Input, Record, Reply};
+use adk_bridge_protocol::reply::{Context, Input, Reply};
 use adk_bridge_protocol::time::Timestamp;
 use futures_util::FutureExt as _;
 use tokio::task::{JoinError, JoinSet};
@@ -56,8 +56,6 @@ pub(super) struct ReplyEngine {
     tools: JoinSet<(CallId, Outcome)>,
     ids: ReplyIds,
     pictures: Arc<Pictures>,
-    /// The calls for which the store keeps credentials.
-    open_credentials: Vec<CallId>,
     /// The answers of the last input that were refused.
     refusals: Vec<Refusal>,
     /// When the growing message is stored next.
@@ -117,7 +115,6 @@ impl ReplyEngine {
     pub(super) fn new(context: ChatContext) -> Self {
         Self {
             ids: ReplyIds::new(context.clone()),
-            open_credentials: Vec::new(),
             readers: context.new_readers(),
             policy: ChatPolicy::new(context.tools()),
             context,
@@ -499,38 +496,15 @@ impl ReplyEngine {
 
     /// Notes that the store keeps credentials for these calls.
     pub(super) fn note_credentials(&mut self, calls: Vec<CallId>) {
-        self.open_credentials = calls;
+        self.ids.note_credentials(calls);
     }
 
     async fn store_asked(&mut self) -> Result<(), Abandoned> {
         let chat = self.context.chat_id().as_str();
-        let asked = self.ids.store_asked().await.map_err(|error| {
+        self.ids.store_asked().await.map_err(|error| {
             tracing::error!(chat, %error, "a question of the agent of chat {chat} cannot be stored");
             Abandoned(error.trouble())
-        })?;
-        self.open_credentials.extend(asked);
-        Ok(())
-    }
-
-    /// Forgets what was kept for questions that this commit has closed.
-    async fn forget_credentials(&mut self, record: &Record) {
-        let is_closed = |id: &CallId| {
-            let call = record.calls.by_id(id);
-            let is_refused =
-                |call: &Call| !matches!(call.settled(), None | Some(Settlement::Output));
-            call.is_some_and(|call| record.ended.is_some() || is_refused(call))
-        };
-        let closed: Vec<CallId> = self
-            .open_credentials
-            .extract_if(.., |id| is_closed(id))
-            .collect();
-        if closed.is_empty() {
-            return;
-        }
-        let (credentials, chat) = (&self.context.credentials, self.context.chat());
-        if let Err(error) = credentials.forget(chat, &closed).await {
-            tracing::warn!(chat = chat.id.as_str(), %error, "what was kept for credentials of chat {} stays until the chat is loaded again", chat.id);
-        }
+        })
     }
 
     async fn commit(&mut self, commit: &Commit) -> Result<(), Abandoned> {
@@ -546,9 +520,7 @@ impl ReplyEngine {
         })?;
         self.committed = Some(stored);
         failpoint("after", step);
-        if !self.open_credentials.is_empty() {
-            self.forget_credentials(&commit.record).await;
-        }
+        self.ids.forget_closed(&commit.record).await;
         Ok(())
     }
 

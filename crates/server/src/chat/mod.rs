@@ -387,15 +387,26 @@ impl Chats {
     }
 
     /// What a question for credentials needs, if it is open.
-    pub async fn login(&self, question: &Question) -> Result<Login, ChatError> {
+    pub async fn login(
+        &self,
+        user: &UserId,
+        chat_id: &ChatId,
+        call_id: &CallId,
+    ) -> Result<Login, ChatError> {
+        let chat = ChatRef { user, id: chat_id };
+        let kept = self.shared.credentials.login(chat, call_id);
+        kept.await?.ok_or(ChatError::QuestionAnswered)
+    }
+
+    /// The same for a question that a token is for.
+    pub async fn login_for(&self, question: &Question) -> Result<Login, ChatError> {
         if question.expires <= now() {
             return Err(ChatError::QuestionExpired);
         }
-        let kept = self
-            .shared
-            .credentials
-            .login(question.chat(), &question.call);
-        kept.await?.ok_or(ChatError::QuestionAnswered)
+        let Question {
+            user, chat, call, ..
+        } = question;
+        self.login(user, chat, call).await
     }
 
     /// The id of a chat's agent, as front ends see it: none before the first message. A chat that is older than agents in

@@ -1,4 +1,4 @@
-//! A login that an ADK agent asks for: where the user is sent to, and what the agent is told afterwards.
+//! A login that an ADK agent asks for: where the user is sent to, and what the agent is sent afterwards.
 //!
 //! ADK writes the names of fields in camel case or in snake case, and reads both. What is added here follows what is there.
 
@@ -102,7 +102,7 @@ impl Login {
         Some(page)
     }
 
-    /// What the agent is told when the provider has sent the user back with this query.
+    /// What the agent is sent when the provider has sent the user back with this query.
     pub fn answer_of_provider(&self, query: &str, redirect_uri: &str) -> Option<Value> {
         let state = self.state();
         let mut came_back = Url::parse(redirect_uri).ok()?;
@@ -124,7 +124,7 @@ impl Login {
         Some(self.answer(credential))
     }
 
-    /// What the agent is told when the user has typed this in; `None` if it is of another kind.
+    /// What the agent is sent when the user has typed this in; `None` if it is of another kind.
     pub fn answer_with(&self, given: &GivenSecret) -> Option<Value> {
         let credential = match (self.kind, given) {
             (Kind::ApiKey, GivenSecret::ApiKey { api_key }) => {

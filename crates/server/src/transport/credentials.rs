@@ -25,7 +25,6 @@ use crate::chat::request::{check_id, read_json};
 use crate::chat::{Chats, Command, CredentialDecision};
 use crate::credentials::{CALLBACK, Callback, GivenSecret, Question};
 use crate::files::address::Base;
-use crate::store::ChatRef;
 
 /// Sends the user to the page of the provider.
 pub async fn authorize(
@@ -90,24 +89,19 @@ pub async fn give(
     let given = given.await?;
     let chat_id = chats.that_asks(&user, &call_id).await?;
     let chat_id = chat_id.ok_or(ChatError::NoSuchCall)?;
-    let chat = ChatRef {
-        user: &user,
-        id: &chat_id,
-    };
     let decision = match &given {
         GivenSecret::Refused { granted: false } => {
             CredentialDecision::Refused("denied: the user did not grant access".to_owned())
         }
         given => {
-            let login = chats.shared().credentials.login(chat, &call_id).await?;
-            let login = login.ok_or(ChatError::QuestionLost)?;
+            let login = chats.login(&user, &chat_id, &call_id).await?;
             let answer = login.answer_with(given).ok_or(ChatError::OtherSecret {
                 wanted: login.wanted(),
             })?;
             CredentialDecision::Granted(answer)
         }
     };
-    decide(&chats, &user, chat.id, call_id, decision).await?;
+    decide(&chats, &user, &chat_id, call_id, decision).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -126,7 +120,7 @@ async fn provider_page(chats: &Chats, base: &Base, query: &str) -> Result<Header
     let credentials = &chats.shared().credentials;
     let token = query.strip_prefix("request=").unwrap_or_default();
     let question = credentials.of_link(token).ok_or_else(unknown)?;
-    let login = chats.login(&question).await?;
+    let login = chats.login_for(&question).await?;
     let state = credentials.state(&question).ok_or(ChatError::TaskEnded)?;
     let page = login.page_for(&state, &base.url(CALLBACK));
     let page = page.ok_or(ChatError::QuestionLost)?;
@@ -143,7 +137,7 @@ async fn answered(
 ) -> Result<End, AppError> {
     let (end, decision) = match Callback::of(query) {
         Callback::Granted => {
-            let login = chats.login(question).await?;
+            let login = chats.login_for(question).await?;
             let answer = login.answer_of_provider(query, redirect_uri);
             let answer = answer.ok_or(ChatError::QuestionLost)?;
             (End::Granted, CredentialDecision::Granted(answer))
