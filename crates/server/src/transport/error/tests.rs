@@ -53,6 +53,11 @@ fn every_refusal_of_a_chat_has_its_status_code_and_time() {
         ResultTaken: ChatError::ResultTaken => 409 "conflict" None;
         StillAnswering: ChatError::StillAnswering => 409 "conflict" Some(5);
         ToolResultRefused: ChatError::ToolResultRefused => 409 "conflict" None;
+        QuestionAnswered: ChatError::QuestionAnswered => 409 "answered" None;
+        QuestionExpired: ChatError::QuestionExpired => 410 "expired" None;
+        QuestionSuperseded: ChatError::QuestionSuperseded => 410 "superseded" None;
+        QuestionLost: ChatError::QuestionLost => 410 "lost" None;
+        OtherSecret: ChatError::OtherSecret { wanted: "token" } => 422 "bad_credential" None;
         DuplicateMessageId: ChatError::DuplicateMessageId { id: text().into() } => 422 "bad_message" None;
         LastMessageIsSystem: ChatError::LastMessageIsSystem => 422 "bad_message" None;
         EmptyMessage: ChatError::EmptyMessage => 422 "bad_message" None;
