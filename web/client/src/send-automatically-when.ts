@@ -29,7 +29,7 @@
  */
 
 import { type MessageLike, type PartLike, type ToolNames, type ToolPart } from './tool-parts.js';
-import { CREDENTIAL_TOOL, confirmedCallId, decisionOn, isConfirmation, isSettled, isToolPart, lastStepOf, namesOf, toolNameOf } from './tool-parts.js';
+import { confirmedCallId, decisionOn, isConfirmation, isSettled, isToolPart, lastStepOf, namesOf, toolNameOf } from './tool-parts.js';
 
 /** What `sendAutomaticallyWhen` of the AI SDK is called with. */
 export interface SendAutomaticallyWhenOptions {
@@ -143,7 +143,6 @@ function hasNativeAnswers(
 ): boolean {
   const lastTool = step.findLastIndex((part) => isToolPart(part) && part.providerExecuted !== true);
   if (lastTool === -1 || step.slice(lastTool + 1).some((part) => part.type === 'text')) return false;
-  const asksForCredentials = tools.some((part) => toolNameOf(part) === CREDENTIAL_TOOL);
   let answers = 0;
   for (const part of tools) {
     const isOurs = clientTools.has(toolNameOf(part));
@@ -151,8 +150,6 @@ function hasNativeAnswers(
       if (isOurs && part.approval?.approved !== false) return false;
       answers += 1;
     } else if (!isSettled(part)) {
-      // It goes on with what the user grants: the question about it is the one to be answered.
-      if (isHalfDone(part) && part.state === 'output-available' && asksForCredentials) continue;
       return false;
     } else if (isOurs && part.state !== 'output-denied') {
       answers += 1;

@@ -2,7 +2,7 @@
 /** Granting what an agent asks for: windows that open, close and tell, and requests that carry nothing else. */
 import { afterEach, describe, expect, test, vi } from 'vitest';
 
-import { authorize, createSendAutomaticallyWhen, CREDENTIAL_TOOL, sendCredential } from '../src/index.js';
+import { authorize, sendCredential } from '../src/index.js';
 
 const URL_OF_LOGIN = 'http://bridge.test/api/oauth/authorize?request=x';
 
@@ -79,17 +79,4 @@ test('what is handed over goes to the question, and a refusal of the bridge is t
   expect(init?.method).toBe('POST');
   expect(JSON.parse(String(init?.body))).toEqual({ apiKey: 'secret' });
   await expect(sendCredential(address, 'call-1', { granted: false })).rejects.toMatchObject({ code: 'answered', status: 409 });
-});
-
-test('an answer next to a call that waits for it is sent', () => {
-  const waiting = { type: 'tool-read_mail', toolCallId: 'c', state: 'output-available', preliminary: true, output: { pending: true } };
-  const question = (state: string) => ({ type: `tool-${CREDENTIAL_TOOL}`, toolCallId: 'r', state, input: {}, output: 'done' });
-  const sends = (...parts: object[]) =>
-    createSendAutomaticallyWhen({ clientTools: [CREDENTIAL_TOOL] })({
-      messages: [{ id: 'm', role: 'assistant', parts: [{ type: 'step-start' }, ...parts] as never }],
-    });
-  expect(sends(waiting, question('output-available'))).toBe(true);
-  expect(sends(waiting, question('input-available'))).toBe(false);
-  // Any other preliminary output is followed by more.
-  expect(sends(waiting, { type: 'tool-pick', toolCallId: 'p', state: 'output-available', output: 1 })).toBe(false);
 });

@@ -146,7 +146,7 @@ impl Reply {
     }
 
     /// Shows of calls that wait for credentials that they do: stock predicates send the answers of a step only when every
-    /// call in it has an output.
+    /// call in it has an output, and a preliminary one is none to them. The result takes its place.
     pub(super) fn show_pending(&mut self, out: &mut Outbox) {
         let shows_nothing = |call: &Call| {
             let part = self.tool_part(&call.id);
@@ -175,7 +175,7 @@ impl Reply {
                     provider_metadata: None,
                     tool_metadata: None,
                     dynamic: None,
-                    preliminary: Some(true),
+                    preliminary: None,
                 };
                 reply.draft.emit(&chunk, out);
             }

@@ -1,5 +1,5 @@
 /** Tool calls of a message as cards show them, the same for both dialects. */
-import { CONFIRMATION_TOOL } from '@adk-bridge/client';
+import { CONFIRMATION_TOOL, CREDENTIAL_TOOL, type CredentialRequest } from '@adk-bridge/client';
 import { type DynamicToolUIPart, getToolName, isToolUIPart, type ToolUIPart, type UIMessage } from 'ai';
 
 export type ToolPart = ToolUIPart | DynamicToolUIPart;
@@ -42,7 +42,7 @@ export function callOf(part: ToolPart, message: UIMessage): Call | undefined {
   const name = getToolName(part);
   if (name === CONFIRMATION_TOOL) return undefined;
   const approval = ownApproval(part, message) ?? confirmationOf(part.toolCallId, message);
-  return { id: part.toolCallId, name, part, approval, state: stateOf(part, approval) };
+  return { id: part.toolCallId, name, part, approval, state: awaitsAccess(part, message) ? 'running' : stateOf(part, approval) };
 }
 
 /** The calls of a message that wait for the user's answer. */
@@ -58,7 +58,7 @@ export function waitingCalls(message: UIMessage | undefined): Call[] {
 export function hasOpenCalls(message: UIMessage): boolean {
   return message.parts.some((part) => {
     const call = isToolUIPart(part) ? callOf(part, message) : undefined;
-    return call !== undefined && (!call.part.state.startsWith('output-') || isPreliminary(part as ToolPart));
+    return call !== undefined && (!call.part.state.startsWith('output-') || awaitsAccess(call.part, message));
   });
 }
 
@@ -99,15 +99,21 @@ function decided(part: ToolPart): boolean | undefined {
   return state === 'output-available' && getToolName(part) !== CONFIRMATION_TOOL ? true : undefined;
 }
 
-/** Whether more of it comes: it waits for what the user grants. */
-export function isPreliminary(part: ToolPart): boolean {
-  return part.state === 'output-available' && part.preliminary === true;
+/** Whether a call waits for what the user is asked to grant: its output only says so, and another one comes. */
+export function awaitsAccess({ toolCallId, state }: ToolPart, { parts }: UIMessage): boolean {
+  return (
+    state === 'output-available' &&
+    parts.some((part) => {
+      if (!isToolUIPart(part) || getToolName(part) !== CREDENTIAL_TOOL || part.state !== 'input-available') return false;
+      return (part.input as CredentialRequest | undefined)?.functionCallId === toolCallId;
+    })
+  );
 }
 
 function stateOf(part: ToolPart, approval: Approval | undefined): Call['state'] {
   switch (part.state) {
     case 'output-available':
-      return isPreliminary(part) ? 'running' : 'done';
+      return 'done';
     case 'output-error':
       return 'failed';
     case 'output-denied':

@@ -2,7 +2,7 @@
 import { CREDENTIAL_TOOL, type CredentialRequest } from '@adk-bridge/client';
 import { getToolName, isToolUIPart, type UIMessage } from 'ai';
 
-import { type Call, callOf, isPreliminary } from '../chat/calls';
+import { awaitsAccess, type Call, callOf } from '../chat/calls';
 import type { AgentTool, ChatRow } from '../lib/api';
 import { agent } from '../lib/agents';
 import { agents } from '../lib/connection';
@@ -44,7 +44,7 @@ export function askedCalls(message: UIMessage | undefined): Call[] {
   if (message?.role !== 'assistant' || hasEnded(message)) return [];
   return message.parts
     .filter(isToolUIPart)
-    .filter((part) => !clientTools.names.has(getToolName(part)) && part.providerExecuted !== true && !isPreliminary(part))
+    .filter((part) => !clientTools.names.has(getToolName(part)) && part.providerExecuted !== true && !awaitsAccess(part, message))
     .flatMap((part) => callOf(part, message) ?? [])
     .filter(({ name, state }) => (state === 'running' || state === 'approved') && !runsOnServer(name));
 }
