@@ -23,31 +23,16 @@ use crate::agent::{
 };
 use crate::error::{AgentError, AgentErrorKind, shortened, withheld};
 use crate::gemini_live::{GeminiLive, Generation};
+use crate::http::{
+    self, Failure, MODEL_SILENCE, broke_off, model_client, other_kind, read_error_body, silence_of,
+    with_tries,
+};
 use crate::live::LiveAgent;
-use crate::loopback::is_loopback;
-use crate::silence::{Patience, SilenceError};
+use crate::silence::Patience;
 use crate::token::{Token, TokenError, Tokens};
 use response::Assembly;
 
 pub(crate) use response::Refusal;
-
-/// How often a call is tried; with the waits below a user waits at most four seconds for a busy model.
-const TRIES: u32 = 4;
-/// The first wait; each further one is twice as long.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// If Google asks for a longer wait, it is better to report that the model is busy.
-const LONGEST_WAIT: Duration = Duration::from_secs(8);
-/// A connection that is not open by then never will be.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A model that thinks may be silent for long, but not without end.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(180);
-
-/// How many idle connections are kept, and for how long: a burst of calls must not leave as many behind.
-const MAX_IDLE: usize = 32;
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// Google's longest errors, which name every wrong field of a request, have a few KB.
-const MAX_ERROR_BYTES: usize = 64 * 1024;
 
 /// A model behind Google's REST interface.
 #[derive(Debug, Clone)]
@@ -131,23 +116,7 @@ impl Gemini {
     }
 
     fn at(settings: Settings, path: &str, credential: Credential) -> Result<Self, AgentError> {
-        let mut builder = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .pool_max_idle_per_host(MAX_IDLE)
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .tcp_nodelay(true)
-            // The key must not be sent to any other host.
-            .redirect(reqwest::redirect::Policy::none());
-        // The demo's model, and a local stand-in for Google's.
-        if Url::parse(&settings.base_url).is_ok_and(|url| is_loopback(&url)) {
-            builder = builder.no_proxy();
-        }
-        let client = builder.build().map_err(|error| {
-            AgentError::broken(
-                "the connection to the model cannot be set up",
-                error.to_string(),
-            )
-        })?;
+        let client = model_client(&settings.base_url)?;
         let url = format!(
             "{}/{path}:streamGenerateContent?alt=sse",
             settings.base_url.trim_end_matches('/'),
@@ -163,7 +132,7 @@ impl Gemini {
             settings,
             credential,
             url,
-            silence: SILENCE_TIMEOUT,
+            silence: MODEL_SILENCE,
             storing: Storing::default(),
             live: None,
         })
@@ -215,36 +184,15 @@ impl Gemini {
         let silence = self.silence;
         async move {
             let body = Bytes::from(body?);
-            let mut wait = FIRST_WAIT;
-            let mut attempt = 1;
-            loop {
-                let mut patience = Patience::new(silence);
-                let sent = send(&client, &url, &credential, &model, body.clone());
-                let sent = patience.wait_for(sent).await;
-                match sent.map_err(|silent| silence_of(&silent, &url))? {
-                    Ok(response) => {
-                        return Ok(GeminiRun {
-                            response,
-                            url,
-                            patience: Patience::new(silence),
-                            parser: SseParser::new(MAX_EVENT_BYTES),
-                            assembly: Assembly::default(),
-                        });
-                    }
-                    Err(Failure { error, again }) => {
-                        let pause = again.map(|asked| asked.unwrap_or(wait));
-                        match pause {
-                            Some(pause) if attempt < TRIES && pause <= LONGEST_WAIT => {
-                                tracing::warn!(attempt, kind = %error.kind(), detail = error.detail(), "retrying the model");
-                                tokio::time::sleep(pause).await;
-                                wait *= 2;
-                                attempt += 1;
-                            }
-                            _ => return Err(error),
-                        }
-                    }
-                }
-            }
+            let call = || send(&client, &url, &credential, &model, body.clone());
+            let response = with_tries(silence, &url, call).await?;
+            Ok(GeminiRun {
+                response,
+                url,
+                patience: Patience::new(silence),
+                parser: SseParser::new(MAX_EVENT_BYTES),
+                assembly: Assembly::default(),
+            })
         }
     }
 }
@@ -292,12 +240,7 @@ impl AgentRun for GeminiRun {
         Box::pin(async {
             let read = self.patience.wait_for(self.response.chunk()).await;
             let read = read.map_err(|silent| silence_of(&silent, &self.url))?;
-            read.map_err(|error| {
-                AgentError::unreachable(
-                    "the connection to the model broke in the middle of the answer; try again",
-                    format!("{}: {error:?}", self.url),
-                )
-            })
+            read.map_err(|error| broke_off(&error, &self.url))
         })
     }
 
@@ -332,21 +275,8 @@ impl AgentRun for GeminiRun {
     }
 }
 
-/// The content type of an answer, if it is not a stream of events.
-fn other_kind(response: &reqwest::Response) -> Option<&str> {
-    let kind = response.headers().get("content-type")?.to_str().ok()?;
-    let kind = kind.split(';').next()?.trim();
-    (!kind.eq_ignore_ascii_case("text/event-stream")).then_some(kind)
-}
-
 fn unreadable(error: SseError) -> AgentError {
     AgentError::broken("the model's answer cannot be parsed", error.to_string())
-}
-
-/// Why a call failed to begin, and whether (and after which pause) it may be tried again.
-struct Failure {
-    error: AgentError,
-    again: Option<Option<Duration>>,
 }
 
 /// Sends a request. One that is refused because of its token is sent once more with another.
@@ -360,46 +290,38 @@ async fn send(
     let post = |headers: HeaderMap| {
         let request = client.post(url.clone()).headers(headers);
         let request = request.header("content-type", "application/json");
-        request.body(body.clone()).send()
+        http::send(request.body(body.clone()), url)
     };
     let with = |tokens: &Tokens, token: &Token| {
         let mut headers = HeaderMap::new();
         tokens.put(token, &mut headers);
         headers
     };
-    let sent = match credential {
+    let response = match credential {
         Credential::Key(key) => {
             let mut headers = HeaderMap::new();
             if let Ok(mut key) = HeaderValue::from_str(key) {
                 key.set_sensitive(true);
                 headers.insert("x-goog-api-key", key);
             }
-            post(headers).await
+            post(headers).await?
         }
         Credential::Tokens(tokens) => {
             let token = tokens.token().await.map_err(|error| Failure {
                 error: error.into_agent_error(),
                 again: None,
             })?;
-            let sent = post(with(tokens, &token)).await;
-            let is_refused = |sent: &reqwest::Response| sent.status() == StatusCode::UNAUTHORIZED;
-            match sent {
-                Ok(refused) if is_refused(&refused) => match tokens.instead_of(&token).await {
-                    Some(other) => post(with(tokens, &other)).await,
-                    None => Ok(refused),
-                },
-                sent => sent,
+            let response = post(with(tokens, &token)).await?;
+            let other = match response.status() {
+                StatusCode::UNAUTHORIZED => tokens.instead_of(&token).await,
+                _ => None,
+            };
+            match other {
+                Some(other) => post(with(tokens, &other)).await?,
+                None => response,
             }
         }
     };
-    let response = sent.map_err(|error| Failure {
-        // A timeout would only be repeated.
-        again: (!error.is_timeout() && (error.is_connect() || error.is_request())).then_some(None),
-        error: AgentError::unreachable(
-            "the model cannot be reached; try again",
-            format!("{url}: {error:?}"),
-        ),
-    })?;
     let status = response.status();
     if status.is_success() {
         return Ok(response);
@@ -448,29 +370,6 @@ async fn send(
         ),
         again,
     })
-}
-
-/// The beginning of an error's body.
-async fn read_error_body(mut response: reqwest::Response) -> String {
-    let mut text = Vec::new();
-    while let Ok(Some(piece)) = response.chunk().await {
-        let room = MAX_ERROR_BYTES - text.len();
-        text.extend_from_slice(&piece[..piece.len().min(room)]);
-        if text.len() == MAX_ERROR_BYTES {
-            break;
-        }
-    }
-    String::from_utf8_lossy(&text).into_owned()
-}
-
-fn silence_of(SilenceError(time): &SilenceError, url: &Url) -> AgentError {
-    AgentError::unreachable(
-        format!(
-            "the model sent nothing for {} seconds; try again",
-            time.as_secs_f64()
-        ),
-        format!("{url}: silent"),
-    )
 }
 
 /// Never shows a key.

@@ -6,6 +6,7 @@
 //! | [`live`] | agents that support speech |
 //! | [`tool`], [`tool_registry`] | what a tool is; the tools that a server is built with |
 //! | [`gemini`], [`gemini_live`] | a Gemini model, over REST and live |
+//! | [`openai`] | a model behind OpenAI's chat completions, such as a local one |
 //! | [`adk_server`] | an app of any ADK server |
 //! | [`token`] | tokens that expire, for requests to an agent |
 //! | [`secrets`] | hides secrets in foreign texts, and the agent's address from users |
@@ -15,9 +16,11 @@ pub mod agent;
 pub mod error;
 pub mod gemini;
 pub mod gemini_live;
+mod http;
 pub mod live;
 mod live_socket;
 mod loopback;
+pub mod openai;
 pub mod secrets;
 mod silence;
 pub mod token;

@@ -214,6 +214,9 @@ pub struct FunctionCall<'a> {
     pub args: Option<Json>,
     #[serde(borrow, alias = "partial_args")]
     pub partial_args: Option<Vec<PartialArg<'a>>>,
+    /// Not a field of events: the next piece of the arguments, from a model that writes them as JSON text.
+    #[serde(skip)]
+    pub args_text: Option<Str<'a>>,
     #[serde(alias = "will_continue")]
     pub will_continue: Option<bool>,
 }

@@ -4,7 +4,8 @@ pub(crate) mod adk;
 mod agent_engine;
 #[cfg(feature = "demo")]
 pub(crate) mod demo;
-mod gemini;
+pub(crate) mod gemini;
+pub(crate) mod openai;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,6 +41,7 @@ impl AgentKinds {
             Box::pin(agent_engine::make(config))
         });
         kinds.register("gemini", |config| Box::pin(gemini::make(config)));
+        kinds.register("openai", |config| Box::pin(openai::make(config)));
         #[cfg(feature = "demo")]
         kinds.register("demo", |config| Box::pin(demo::make(config)));
         kinds
@@ -143,7 +145,7 @@ mod tests {
         let mut kinds = AgentKinds::built_in();
         let oracle = "[agent]\nkind = \"oracle\"";
         let said = refusal(&kinds, oracle).await;
-        for word in ["agent.kind", "\"oracle\"", "adk", "gemini"] {
+        for word in ["agent.kind", "\"oracle\"", "adk", "gemini", "openai"] {
             assert!(said.contains(word), "{said}");
         }
         assert_eq!(said.contains("demo"), cfg!(feature = "demo"), "{said}");
@@ -158,6 +160,8 @@ mod tests {
     async fn what_a_kind_does_not_take_is_named() {
         let kinds = AgentKinds::built_in();
         let adk = "[agent]\nkind = \"adk\"\napp = \"a\"\n";
+        let openai =
+            "[agent]\nkind = \"openai\"\nmodel = \"m\"\nbase_url = \"http://127.0.0.1:1\"\n";
         for (toml, key) in [
             ("[agent]\nkind = \"adk\"".to_owned(), "agent.app"),
             (format!("{adk}instruction = \"b\""), "agent.instruction"),
@@ -183,6 +187,16 @@ mod tests {
                 "[agent]\nkind = \"gemini\"\napi_key_env = \"NO_SUCH_VARIABLE\"".to_owned(),
                 "agent.api_key_env",
             ),
+            ("[agent]\nkind = \"openai\"".to_owned(), "agent.model"),
+            (
+                "[agent]\nkind = \"openai\"\nmodel = \"m\"\napi_key_env = \"NO_SUCH_VARIABLE\""
+                    .to_owned(),
+                "agent.api_key_env",
+            ),
+            (
+                format!("{openai}headers = {{ \"a b\" = \"c\" }}"),
+                "agent.headers",
+            ),
         ] {
             let said = refusal(&kinds, &toml).await;
             assert!(said.contains(key), "{toml}: {said}");
@@ -196,7 +210,7 @@ mod tests {
         for word in [
             "agent.kind",
             "cargo feature `demo`",
-            "adk, agent-engine, gemini",
+            "adk, agent-engine, gemini, openai",
         ] {
             assert!(said.contains(word), "{said}");
         }

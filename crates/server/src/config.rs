@@ -98,13 +98,15 @@ pub struct Agent {
     pub name: Option<String>,
     /// One of the kinds that the server was built with; see [`crate::agent_kinds`].
     pub kind: String,
-    pub model: String,
+    /// Every kind that has a model has its own default, or none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// The model for voice conversations.
     pub live_model: String,
     /// A model of the generation that the live model belongs to, if its own name does not say it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_acts_like: Option<String>,
-    /// Whether Google may store what is sent and answered.
+    /// Whether the model's provider may store what is sent and answered.
     pub store_requests: StoreRequests,
     /// The URL of the agent; every kind has its own default.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,13 +120,14 @@ pub struct Agent {
     /// `*`: every app of the ADK server becomes an agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub apps: Option<String>,
-    /// Added to every request to an ADK server.
+    /// Added to every request to an ADK server, or to a model behind chat completions.
     pub headers: Headers,
     /// Where the token of every request to the agent comes from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<Token>,
-    /// The environment variable that holds the key, which keeps the key out of the file.
-    pub api_key_env: String,
+    /// The environment variable that holds the key, which keeps the key out of the file; by default that of the kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instruction: Option<String>,
     /// Which of the registered tools the agent is offered; if it is not set, those that are offered by default.
@@ -454,7 +457,7 @@ impl Default for Agent {
             id: None,
             name: None,
             kind: "demo".into(),
-            model: "gemini-3.8-flash".into(),
+            model: None,
             live_model: "gemini-3.8-live".into(),
             live_acts_like: None,
             store_requests: StoreRequests::default(),
@@ -464,7 +467,7 @@ impl Default for Agent {
             apps: None,
             headers: Headers::default(),
             token: None,
-            api_key_env: "GEMINI_API_KEY".into(),
+            api_key_env: None,
             instruction: None,
             tools: None,
             max_steps: 25,
@@ -828,6 +831,8 @@ mod tests {
         // Keys without a value are not written, so give them values here.
         let mut config = Config::default();
         config.agent.instruction = Some(String::new());
+        config.agent.model = Some(String::new());
+        config.agent.api_key_env = Some(String::new());
         config.agent.live_acts_like = Some(String::new());
         config.agent.tools = Some(Vec::new());
         config.agent.base_url = Some(String::new());

@@ -30,7 +30,7 @@ enum Command {
         /// The directory for chats and files.
         #[arg(long)]
         data_dir: Option<PathBuf>,
-        /// The kind of agent: "demo", "gemini" or "adk".
+        /// The kind of agent: "demo", "gemini", "openai" or "adk".
         #[arg(long, value_name = "KIND")]
         agent: Option<String>,
     },

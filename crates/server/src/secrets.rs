@@ -6,7 +6,7 @@ use adk_bridge_agents::secrets::HiddenStrings;
 pub use adk_bridge_agents::secrets::{hide, hide_from_users};
 use adk_bridge_protocol::base64;
 
-use crate::agent_kinds::adk;
+use crate::agent_kinds::{adk, gemini, openai};
 use crate::config::{Agent, Config};
 
 /// Hides what a configuration has to hide from now on, as well as that of other servers in this process.
@@ -23,7 +23,11 @@ fn secrets_of(config: &Config) -> Vec<String> {
     let keys = config.auth.api_keys.iter();
     secrets.extend(keys.map(|key| key.key.clone()));
     for agent in config.each_agent() {
-        secrets.extend(std::env::var(&agent.api_key_env).ok());
+        let variable = match agent.kind.as_str() {
+            "openai" => openai::key_variable(agent),
+            _ => agent.api_key_env.as_deref().or(Some(gemini::KEY_VARIABLE)),
+        };
+        secrets.extend(variable.and_then(|variable| std::env::var(variable).ok()));
         for (_, value) in agent.headers.pairs() {
             // `Bearer` and its like are no secret, and what follows may be quoted alone.
             secrets.extend(value.split_once(' ').map(|(_, token)| token.to_owned()));
@@ -58,7 +62,7 @@ fn address_of(agent: &Agent) -> Vec<String> {
     let url = match agent.kind.as_str() {
         "demo" => None,
         "adk" => given.or(Some(adk::LOCAL)),
-        // Google's own address is no secret, and stands in advice of Google's.
+        // Google's and OpenAI's own addresses are no secret, and stand in their advice.
         _ => given,
     };
     let Some((_, address)) = url.and_then(authority_of) else {

@@ -69,7 +69,7 @@ async fn a_tool_of_ones_own_runs_once_it_is_approved() {
     config.agent.kind = "gemini".into();
     config.agent.base_url = Some(scripted_gemini().await);
     // Any variable that is set: the scripted model takes every key.
-    config.agent.api_key_env = "PATH".into();
+    config.agent.api_key_env = Some("PATH".into());
     let server = own_tool::bridge(config).build().await.unwrap();
     let bridge = Bridge::serve(server);
     let agent = bridge.get("/api/agent").await;

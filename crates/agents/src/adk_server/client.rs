@@ -10,9 +10,7 @@ use adk_bridge_protocol::json_text::Json;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use reqwest::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
-};
+use reqwest::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, RequestBuilder, StatusCode, Url};
 use serde::Serialize;
 use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest as _};
@@ -20,6 +18,7 @@ use tokio_tungstenite::tungstenite::{self, client::IntoClientRequest as _};
 use super::Settings;
 use super::server_traits::{self, API, ServerTraits};
 use crate::error::{AgentError, AgentErrorKind, shortened};
+use crate::http::{headers, retry_after};
 use crate::live::{ConnectError, Modality};
 use crate::loopback::is_loopback;
 use crate::silence::{Patience, SilenceError};
@@ -577,12 +576,6 @@ pub(super) fn kind_of(status: StatusCode, retry_after: Option<Duration>) -> Agen
     }
 }
 
-/// When to try again, if that is given in seconds.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    seconds.parse().ok().map(Duration::from_secs)
-}
-
 /// The whole body, or nothing if it is too long.
 async fn read(
     mut response: reqwest::Response,
@@ -632,26 +625,10 @@ impl Answer {
     }
 }
 
-fn headers(given: &[(String, String)]) -> Result<HeaderMap, AgentError> {
-    let bad = |name: &str| {
-        let message = format!(
-            "agent.headers: {name:?} is not a valid header name, or its value is not valid"
-        );
-        AgentError::rejected(message, "")
-    };
-    let mut headers = HeaderMap::new();
-    for (name, value) in given {
-        let mut value = HeaderValue::from_str(value).map_err(|_| bad(name))?;
-        // Kept out of whatever is logged.
-        value.set_sensitive(true);
-        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(name))?;
-        headers.append(name, value);
-    }
-    Ok(headers)
-}
-
 #[cfg(test)]
 mod tests {
+    use reqwest::header::RETRY_AFTER;
+
     use super::*;
 
     #[test]

@@ -98,6 +98,8 @@ impl Translator {
         for arg in call.partial_args.iter().flatten() {
             stream.args.push(arg, &mut self.scratch);
         }
+        self.scratch
+            .push_str(call.args_text.as_deref().unwrap_or_default());
         if call.will_continue != Some(true) {
             stream.args.finish(&mut self.scratch);
         }

@@ -8,7 +8,7 @@ use adk_bridge_agents::tool_registry::{Offer, ToolRegistry, ToolRegistryError};
 use adk_bridge_demo::agent::{Demo, KIND, Settings};
 use adk_bridge_demo::tools::{self, Options};
 
-use super::gemini::live_generation;
+use super::gemini::{MODEL, live_generation};
 use crate::config::Config;
 use crate::server::StartError;
 use crate::store::make_private;
@@ -18,7 +18,7 @@ const DATABASE: &str = "sample.sqlite";
 
 pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> {
     let demo = Demo::start(Settings {
-        model: config.agent.model.clone(),
+        model: (config.agent.model.clone()).unwrap_or_else(|| MODEL.into()),
         live_model: config.agent.live_model.clone(),
         live_generation: live_generation(config)?,
         instruction: config.agent.instruction.clone(),

@@ -11,6 +11,11 @@ use super::{refused, try_token};
 use crate::config::{self, Config};
 use crate::server::StartError;
 
+/// The model that is asked if the configuration names none.
+pub(crate) const MODEL: &str = "gemini-3.8-flash";
+/// The variable that holds the key, by convention.
+pub(crate) const KEY_VARIABLE: &str = "GEMINI_API_KEY";
+
 /// Where Google serves its models.
 const GOOGLE: &str = "https://generativelanguage.googleapis.com";
 
@@ -30,7 +35,8 @@ pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> 
 }
 
 fn with_key(agent: &config::Agent) -> Result<Gemini, StartError> {
-    let api_key = std::env::var(&agent.api_key_env).unwrap_or_default();
+    let variable = agent.api_key_env.as_deref().unwrap_or(KEY_VARIABLE);
+    let api_key = std::env::var(variable).unwrap_or_default();
     if api_key.trim().is_empty() {
         return Err(refused(
             "agent.api_key_env",
@@ -63,7 +69,7 @@ async fn in_vertex(agent: &config::Agent, vertex: &config::Vertex) -> Result<Gem
 fn settings(agent: &config::Agent, base_url: &str, api_key: String) -> Settings {
     Settings {
         base_url: base_url.to_owned(),
-        model: agent.model.clone(),
+        model: agent.model.clone().unwrap_or_else(|| MODEL.into()),
         api_key,
         instruction: agent.instruction.clone(),
     }

@@ -218,7 +218,7 @@ fn check_agent(agent: &Agent) -> Result<(), ConfigError> {
             );
         }
     }
-    if agent.model.is_empty() {
+    if agent.model.as_deref() == Some("") {
         return bad("agent.model", "name a model, or leave the key out");
     }
     if !agent.base_url.as_deref().is_none_or(is_http) {

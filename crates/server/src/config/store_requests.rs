@@ -1,4 +1,4 @@
-//! Whether Google may store requests: `false`, `true` or `"project"`.
+//! Whether a model's provider may store requests: `false`, `true` or `"project"`.
 
 use adk_bridge_agents::gemini::Storing;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
