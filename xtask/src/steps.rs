@@ -339,6 +339,17 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Report,
     },
     Check {
+        name: "openai",
+        what: "OpenAI's own package takes what the bridge sends, and reads what its model is played by",
+        needs: &[Need::NewestClient],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["pytest-newest-client", "python/test_openai.py"],
+        ],
+        tally: Tally::Report,
+    },
+    Check {
         name: "adk-live",
         what: "voice conversations with a real ADK server, whose model is the scripted Gemini",
         needs: &[Need::Python],

@@ -136,6 +136,21 @@ async fn a_gateway_that_quotes_its_requests() {
     let heads = stand_in.asked("/v1beta");
     let sent = |asked: &ReceivedRequest| asked.head.to_uppercase().contains(KEY);
     assert!(heads.iter().all(sent), "it was there to be quoted");
+
+    let toml = format!(
+        "[agent]\nkind = \"openai\"\nmodel = \"m\"\nbase_url = \"http://{address}/v1\"\napi_key_env = \"MODEL_KEY\"\n"
+    );
+    for level in ["info", "trace"] {
+        let bridge = Bridge::with(&toml, |command| {
+            command.env("MODEL_KEY", KEY).env("RUST_LOG", level);
+        });
+        play(&bridge, level, KEY, address).await;
+    }
+    let heads = stand_in.asked("/v1/chat/completions");
+    assert!(
+        heads.len() >= WAYS && heads.iter().all(sent),
+        "it was there to be quoted"
+    );
 }
 
 /// In addition to runs, a server is asked for artifacts, for what it knows of its app, and to forget: what it says then

@@ -1,4 +1,4 @@
-//! A real bridge before a stand-in for an ADK server, or for Gemini, that sends whatever a test wants.
+//! A real bridge before a stand-in for an ADK server, or for a model, that sends whatever a test wants.
 //!
 //! | module | holds |
 //! |---|---|
@@ -6,6 +6,7 @@
 //! | `hostile` | recordings gone wrong in every way that a seeded generator finds, and answers that are none |
 //! | `gemini` | the same of Gemini: answers that are none |
 //! | `credentials` | logins that a user grants, and every other way in which they end |
+//! | `openai` | a model behind chat completions: tools, questions, and answers that are none |
 //! | `decided` | what an agent is sent when a user decides one of two questions and sends a new message |
 //! | `handed_in` | the state that front ends and the configuration hand in |
 //! | `later` | results of tools that come after the turn |
@@ -35,6 +36,7 @@ mod history;
 mod hostile;
 mod later;
 mod leaks;
+mod openai;
 mod requests;
 mod servers;
 mod shown;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::support::Bridge;
+use crate::support::{Bridge, folded, text_of};
 
 /// What an ADK server says to a request for a session.
 const SESSION: &str = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 10\r\nconnection: close\r\n\r\n{\"id\":\"s\"}";
@@ -28,7 +28,8 @@ async fn endless(first: &'static str, again: String) -> (SocketAddr, Arc<AtomicU
                 let mut request = [0; 4096];
                 let read = stream.read(&mut request).await.unwrap_or_default();
                 let head = String::from_utf8_lossy(&request[..read]).into_owned();
-                if !head.contains("run_sse") && !head.contains("streamGenerateContent") {
+                let runs = ["run_sse", "streamGenerateContent", "/chat/completions"];
+                if !runs.iter().any(|path| head.contains(path)) {
                     let _ = stream.write_all(SESSION.as_bytes()).await;
                     return;
                 }
@@ -59,7 +60,9 @@ async fn error_of(bridge: &Bridge) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_of_endlessness_has_an_end() {
     let text = json!({"role": "model", "parts": [{"text": "on and on "}]});
-    let speaks = format!("data: {}\n\n", json!({"candidates": [{"content": text}]}));
+    let choice = json!({"delta": {"content": "on and on "}});
+    let speaks = json!({"candidates": [{"content": text}], "choices": [choice], "content": text});
+    let speaks = format!("data: {speaks}\n\n");
     let silent = "agent_silence = \"1s\"";
     let long = "turn_time = \"2s\"";
     let cases = [
@@ -108,7 +111,11 @@ async fn every_kind_of_endlessness_has_an_end() {
     ];
     for (name, first, again, limit, words) in cases {
         let (address, asked) = endless(first, again).await;
-        for kind in ["kind = \"gemini\"", "kind = \"adk\"\napp = \"app\""] {
+        for kind in [
+            "kind = \"gemini\"",
+            "kind = \"openai\"\nmodel = \"m\"",
+            "kind = \"adk\"\napp = \"app\"",
+        ] {
             asked.store(0, Ordering::Relaxed);
             let toml =
                 format!("[agent]\n{kind}\nbase_url = \"http://{address}\"\n[limits]\n{limit}\n");
@@ -120,5 +127,20 @@ async fn every_kind_of_endlessness_has_an_end() {
             let times = asked.load(Ordering::Relaxed);
             assert_eq!(times, 1, "{name}, {kind}: it was asked once");
         }
+    }
+}
+
+/// The end of an answer is its end, whatever the connection does then. Without `[DONE]` only the usage is waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_stays_open_keeps_nobody_waiting() {
+    const ENDED: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"fine\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    const OPEN: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"fine\"},\"finish_reason\":\"stop\"}]}\n\n";
+    for first in [ENDED, OPEN] {
+        let (address, _) = endless(first, ": ping\n\n".to_owned()).await;
+        let toml =
+            format!("[agent]\nkind = \"openai\"\nmodel = \"m\"\nbase_url = \"http://{address}\"\n");
+        let bridge = Bridge::configured(&toml);
+        let events = bridge.ask("c", "hello").await.events().await;
+        assert_eq!(text_of(&folded(&events)), "fine", "{events:?}");
     }
 }
