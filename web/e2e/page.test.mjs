@@ -12,6 +12,7 @@ import { startModel } from '../chat/model.mjs';
 import { BINARY, PYTHON, TARGET } from '../target.mjs';
 import { agentTests, SEVERAL } from './agents.mjs';
 import { approvalTests } from './approvals.mjs';
+import { appTests, startAppServer } from './apps.mjs';
 import { launch } from './browser.mjs';
 import { chatTests } from './chat.mjs';
 import { clientToolTests } from './client-tools.mjs';
@@ -71,6 +72,8 @@ describe('ui', () => {
     await start('hastyVault', `${agentOf(url, 'vault')}[approval]\ntimeout = "10s"\n`);
     await start('keptVault', agentOf(world.vault.url, 'vault'));
     world.provider.allow(['vault', 'hastyVault', 'keptVault'].map((name) => world.servers[name].url));
+    world.apps = await started(startAppServer(), (server) => server.stop());
+    await start('apps', agentOf(world.apps.url, 'app'));
   });
   after(async () => {
     for (const end of ends) await end();
@@ -89,6 +92,7 @@ describe('ui', () => {
       ...liveTests,
       ...lookTests,
       ...agentTests,
+      ...appTests,
       ...deliveryTests,
       ...elsewhereTests,
     ]);

@@ -1,5 +1,7 @@
 //! A model behind OpenAI's chat completions: OpenAI's own, or one that llama.cpp, Ollama, vLLM, LM Studio or a gateway
-//! serves. One run is one streamed completion, read as ADK events.
+//! serves.
+//!
+//! One run is one streamed completion, read as ADK events.
 //!
 //! ```text
 //!   contents ──▶ messages ──▶ POST {base_url}/chat/completions ──▶ chunks, or one JSON text ──▶ events

@@ -380,6 +380,34 @@ impl Chunk<'_> {
                 finish_reason: Some(FinishReason::Other),
                 message_metadata: message_metadata.clone(),
             }),
+            _ if sdk.has(Feature::ToolMetadata) => None,
+            _ => self.without_tool_metadata(),
+        }
+    }
+
+    /// Returns the chunk without metadata of a tool, if it has any.
+    fn without_tool_metadata(&self) -> Option<Chunk<'_>> {
+        self.tool_metadata()?;
+        let mut known = self.clone();
+        if let Chunk::ToolInputStart { tool_metadata, .. }
+        | Chunk::ToolInputAvailable { tool_metadata, .. }
+        | Chunk::ToolInputError { tool_metadata, .. }
+        | Chunk::ToolOutputAvailable { tool_metadata, .. }
+        | Chunk::ToolOutputError { tool_metadata, .. } = &mut known
+        {
+            *tool_metadata = None;
+        }
+        Some(known)
+    }
+
+    /// What a front end gets to know about the tool of a call.
+    pub fn tool_metadata(&self) -> Option<&Json> {
+        match self {
+            Self::ToolInputStart { tool_metadata, .. }
+            | Self::ToolInputAvailable { tool_metadata, .. }
+            | Self::ToolInputError { tool_metadata, .. }
+            | Self::ToolOutputAvailable { tool_metadata, .. }
+            | Self::ToolOutputError { tool_metadata, .. } => tool_metadata.as_ref(),
             _ => None,
         }
     }

@@ -29,6 +29,9 @@ pub const REQUEST_CREDENTIAL: &str = "adk_request_credential";
 /// The longest event that is read: an image of 12 MB, the largest that models send in one event, as base64.
 pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
+/// The longest URI of an app: as long as an address may be in every browser.
+const MAX_URI_BYTES: usize = 2048;
+
 /// A JSON sub-tree that is kept as text until it is needed.
 pub type Raw<'a> = Cow<'a, RawValue>;
 
@@ -123,6 +126,13 @@ pub struct Actions {
     pub requested_auth_configs: Option<Json>,
     #[serde(alias = "transfer_to_agent", skip_serializing_if = "Option::is_none")]
     pub transfer_to_agent: Option<String>,
+    /// What is to be shown next to results; an invalid list is none.
+    #[serde(
+        alias = "render_ui_widgets",
+        deserialize_with = "widgets",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub render_ui_widgets: Vec<UiWidget>,
     /// Where a workflow has stopped, in an app that can be resumed.
     #[serde(
         alias = "agent_state",
@@ -130,6 +140,26 @@ pub struct Actions {
         skip_serializing_if = "Option::is_none"
     )]
     pub agent_state: Option<Json>,
+}
+
+/// A widget for the result of a call.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UiWidget {
+    /// The id of the call.
+    pub id: String,
+    /// Who knows how to show it; `mcp` for an app of an MCP server.
+    pub provider: String,
+    pub payload: WidgetPayload,
+}
+
+/// What a widget consists of; the tool and its arguments, which stand here too, are those of the call.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WidgetPayload {
+    /// The `ui://` URI of the app, which its MCP server has.
+    #[serde(alias = "resourceUri")]
+    pub resource_uri: String,
 }
 
 /// The place of an event in a workflow; only the nodes that its output counts for are read.
@@ -337,6 +367,16 @@ impl Actions {
             && self.requested_auth_configs.is_none()
             && self.transfer_to_agent.is_none()
             && self.agent_state.is_none()
+            && self.render_ui_widgets.is_empty()
+    }
+
+    /// The URI of the app that belongs to the result of a call.
+    pub fn app_of(&self, call_id: &str) -> Option<&str> {
+        let mut widgets = self.render_ui_widgets.iter();
+        let widget = widgets.find(|widget| widget.id == call_id && widget.provider == "mcp")?;
+        let uri = widget.payload.resource_uri.as_str();
+        let is_safe = uri.len() <= MAX_URI_BYTES && !uri.contains(char::is_control);
+        (is_safe && uri.starts_with("ui://")).then_some(uri)
     }
 }
 
@@ -386,6 +426,11 @@ pub fn raw<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Raw<'a>>
 fn actions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Box<Actions>>, D::Error> {
     let actions = Option::<Actions>::deserialize(from)?;
     Ok(actions.filter(|did| !did.is_empty()).map(Box::new))
+}
+
+fn widgets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<UiWidget>, D::Error> {
+    let raw = <Box<RawValue>>::deserialize(from)?;
+    Ok(serde_json::from_str(raw.get()).unwrap_or_default())
 }
 
 /// Few events have anything useful here, so an invalid value is ignored.

@@ -105,6 +105,8 @@ pub enum FrameKind {
     Delta,
     /// Names a file, which readers may get in another form or under another URL; see [`Outbox::file`].
     File(usize),
+    /// Has fields for newer versions of the AI SDK; see [`Outbox::news`].
+    News(usize),
     /// Anything else that changes the message.
     Body,
     /// Changes no message; it reaches every reader and is not repeated.
@@ -122,6 +124,8 @@ pub struct Outbox {
     bytes: Vec<u8>,
     /// The files that frames name.
     files: Vec<FilePart>,
+    /// Frames as the newest version gets them, if it gets more.
+    news: Vec<Vec<u8>>,
     barrier: usize,
 }
 
@@ -143,12 +147,23 @@ impl Outbox {
         self.frames.clear();
         self.bytes.clear();
         self.files.clear();
+        self.news.clear();
         self.barrier = 0;
     }
 
     /// Whether one of the frames names a file, for which a reader may get another URL.
     pub fn has_files(&self) -> bool {
         !self.files.is_empty()
+    }
+
+    /// Whether a newer version of the AI SDK gets more than the frames.
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// A [`FrameKind::News`] as the newest version gets it.
+    pub fn news(&self, index: usize) -> &[u8] {
+        &self.news[index]
     }
 
     /// The file of a [`FrameKind::File`].
@@ -217,9 +232,18 @@ impl Outbox {
             return;
         }
         let index = self.frames.len();
+        let kind = match chunk.tool_metadata() {
+            Some(_) => {
+                let mut newest = Vec::new();
+                sse::chunk(&mut newest, chunk, Sdk::NEWEST);
+                self.news.push(newest);
+                FrameKind::News(self.news.len() - 1)
+            }
+            None => FrameKind::of(chunk, &mut self.files),
+        };
         self.frames.push(Frame {
             bytes: start..self.bytes.len(),
-            kind: FrameKind::of(chunk, &mut self.files),
+            kind,
         });
         let mergeable = self.effects.len() > self.barrier;
         match self.effects.back_mut() {

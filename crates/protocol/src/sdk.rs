@@ -118,6 +118,8 @@ pub enum Feature {
     RequestReasons,
     /// `isAutomatic` of a `tool-approval-request`.
     AutomaticRequests,
+    /// `toolMetadata` of the chunks of a call.
+    ToolMetadata,
 
     // Words of fields.
     /// `interrupted` as a finish reason; other clients read `other`.
@@ -144,6 +146,7 @@ impl Feature {
             | Self::Citations
             | Self::RequestReasons
             | Self::AutomaticRequests
+            | Self::ToolMetadata
             | Self::InterruptedFinish
             | Self::TextsAcrossSteps
             | Self::RefusedInputs

@@ -95,6 +95,7 @@ pub fn router(app: App) -> Router {
         .route(CALLBACK, get(credentials::callback))
         .route("/", get(page::index))
         .route("/assets/{*path}", get(page::asset))
+        .route("/app-frame.html", get(page::app_frame))
         .layer(check_source);
 
     Router::new()

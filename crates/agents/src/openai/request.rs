@@ -346,7 +346,7 @@ impl<'b> Transcript<'b> {
         }
     }
 
-    /// Adds the result of a call. One without a call is told as text, since no server would take it.
+    /// Adds the result of a call. One without a call becomes text, since no server would take it.
     fn result(&mut self, response: &'b FunctionResponse<'_>) {
         let name = response.name.as_deref().unwrap_or_default();
         let content = response.response.as_ref().map_or("{}", |json| json.text());
@@ -424,7 +424,7 @@ fn said<S: Serializer>(pieces: &[Piece<'_>], to: S) -> Result<S::Ok, S::Error> {
     }
 }
 
-/// A file in the form that fits it. Of one that no model reads, the model is told that it is there.
+/// A file in the form that fits it; in place of one that no model reads stands a text that says so.
 fn file_piece<'b>(part: &'b Part<'_>) -> Option<Piece<'b>> {
     if let Some(blob) = part.inline_data.as_deref() {
         return Some(inline_piece(blob));

@@ -16,7 +16,7 @@ use crate::message::replay::{
 use crate::message::{Message, Part};
 use crate::outbox::{FrameKind, Outbox};
 use crate::reply::Reply;
-use crate::sdk::Sdk;
+use crate::sdk::{Feature, Sdk};
 use crate::wire::sse;
 
 /// How one reader of a turn sees it.
@@ -135,7 +135,7 @@ impl Reader {
         }
         if !self.view.streams() {
             self.follow(reply, outbox, range, out);
-        } else if outbox.has_files() || self.view.rewrites() {
+        } else if outbox.has_files() || outbox.has_news() || self.view.rewrites() {
             self.pass(reply, outbox, range, out);
         } else {
             out.extend_from_slice(outbox.sse(range));
@@ -153,12 +153,18 @@ impl Reader {
                     let part = shown.unwrap_or_else(|| Part::File(file.clone()));
                     emit_whole(&part, &mut |chunk| self.write(chunk, out));
                 }
+                FrameKind::News(news) if self.sdk.has(Feature::ToolMetadata) => {
+                    self.forward(outbox.news(news), out);
+                }
                 FrameKind::Delta => out.extend_from_slice(outbox.sse(index..index + 1)),
                 FrameKind::Terminal if self.view.rewrites() => {
                     self.add_missing_end(reply, out);
                     self.forward(outbox.sse(index..index + 1), out);
                 }
-                FrameKind::Body | FrameKind::Transient | FrameKind::Terminal => {
+                FrameKind::Body
+                | FrameKind::News(_)
+                | FrameKind::Transient
+                | FrameKind::Terminal => {
                     self.forward(outbox.sse(index..index + 1), out);
                 }
             }
@@ -170,7 +176,9 @@ impl Reader {
         for index in range {
             match outbox.frames(index..index + 1)[0].kind {
                 FrameKind::Delta => {}
-                FrameKind::Body | FrameKind::File(_) => self.update(reply, out),
+                FrameKind::Body | FrameKind::News(_) | FrameKind::File(_) => {
+                    self.update(reply, out);
+                }
                 FrameKind::Transient => self.forward(outbox.sse(index..index + 1), out),
                 FrameKind::Terminal => {
                     self.finish(reply, outbox.sse(index..index + 1), out);

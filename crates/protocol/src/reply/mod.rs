@@ -350,8 +350,9 @@ impl Reply {
                 response,
                 placeholder,
                 needs_login: _,
+                app,
             } => match (placeholder, channel) {
-                (false, _) => self.take_response(response, context, out),
+                (false, _) => self.take_response(response, app, context, out),
                 // The question itself follows.
                 (true, Channel::Run) => {}
                 (true, Channel::Live) => self.refuse_question(response, context, out),

@@ -18,6 +18,8 @@ const CANNOT_ASK: &str = "not run: this tool needs an approval, which the ADK se
                           ask for it in writing, with the spoken conversation closed";
 /// The tool by which an ADK agent hands over to another one.
 const TRANSFER: &str = "transfer_to_agent";
+/// The media type of apps of MCP servers.
+const APP: &str = "text/html;profile=mcp-app";
 const NO_RESULT: &str = "the agent reported no result for this call";
 
 impl Reply {
@@ -74,6 +76,7 @@ impl Reply {
     pub(super) fn take_response(
         &mut self,
         response: &FunctionResponse<'_>,
+        app: Option<&str>,
         context: &mut Context<'_>,
         out: &mut Outbox,
     ) {
@@ -112,7 +115,7 @@ impl Reply {
             } else {
                 let outcome = transfer_of(&reply.calls[index], response);
                 let outcome = outcome.unwrap_or_else(|| outcome_of(response));
-                reply.settle_with(index, outcome, out);
+                reply.settle_and_describe(index, outcome, app.map(app_metadata), out);
                 let call = &mut reply.calls[index];
                 // Not to be reported: a long-running tool informs the model itself.
                 call.reported = true;
@@ -428,6 +431,11 @@ fn is_rejection(response: Option<&Json>) -> bool {
         let fields = response.fields();
         response.is_object() && (fields.is_empty() || fields.len() == 1 && fields[0].0 == "error")
     })
+}
+
+/// The metadata of a call whose result an app shows, as the AI SDK's renderer of such apps expects it.
+fn app_metadata(uri: &str) -> Json {
+    serde_json::json!({"app": {"resourceUri": uri, "mimeType": APP}}).into()
 }
 
 /// The outcome of handing over to another agent: who that is. ADK's own result is empty.

@@ -247,6 +247,17 @@ impl Reply {
 
     /// Settles a call with a result and shows it. The caller commits.
     pub(super) fn settle_with(&mut self, index: usize, outcome: Outcome, out: &mut Outbox) {
+        self.settle_and_describe(index, outcome, None, out);
+    }
+
+    /// The same, with metadata for whoever shows the output.
+    pub(super) fn settle_and_describe(
+        &mut self,
+        index: usize,
+        outcome: Outcome,
+        tool_metadata: Option<Json>,
+        out: &mut Outbox,
+    ) {
         let kind = match outcome {
             Outcome::Output { .. } => AuditKind::ToolFinished,
             Outcome::Error { .. } => AuditKind::ToolFailed,
@@ -268,7 +279,7 @@ impl Reply {
                         output: value,
                         provider_executed: None,
                         provider_metadata: None,
-                        tool_metadata: None,
+                        tool_metadata,
                         dynamic: None,
                         preliminary: None,
                     },

@@ -63,6 +63,8 @@ pub enum Fact<'e> {
         placeholder: bool,
         /// Whether it says no more than that the user has to grant something first.
         needs_login: bool,
+        /// The URI of the app that shows the result.
+        app: Option<&'e str>,
     },
     /// The user's speech as text.
     Heard { text: &'e str, finished: bool },
@@ -383,10 +385,15 @@ impl Translator {
                     _ => false,
                 };
                 let did = event.actions.as_deref();
+                let app = match (&response.id, did) {
+                    (Some(id), Some(did)) => did.app_of(id),
+                    _ => None,
+                };
                 facts.push(Fact::Responded {
                     response,
                     placeholder: did.is_some_and(|did| names(&did.requested_tool_confirmations)),
                     needs_login: did.is_some_and(|did| names(&did.requested_auth_configs)),
+                    app,
                 });
             }
         } else if let Some(code) = &part.executable_code {

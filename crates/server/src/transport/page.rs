@@ -23,7 +23,10 @@ const UNBUILT: &str = include_str!("page.html");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; \
                       font-src 'self'; connect-src 'self'; \
                       img-src 'self' data: blob:; media-src 'self' data: blob:; worker-src 'self'; \
-                      manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+                      manifest-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The frame for apps of MCP servers has no origin, even if somebody opens it directly, and only the page may frame it. The
+/// file itself says what may be loaded in it.
+const APP_FRAME_POLICY: &str = "sandbox allow-scripts; frame-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
 /// What the page's client tools and its voice ask the browser for.
 const PERMISSIONS: &str =
     "camera=(self), microphone=(self), geolocation=(self), display-capture=(self)";
@@ -50,6 +53,19 @@ pub async fn index(State(config): State<Arc<Config>>, mut request: Request) -> R
     let policy = content_policy(config.server.public_url.as_deref());
     headers.insert(header::CONTENT_SECURITY_POLICY, policy);
     response
+}
+
+/// The frame in which the page shows apps of MCP servers.
+pub async fn app_frame(request: Request) -> Result<Response, AppError> {
+    let mut response = file(request, REVALIDATED).await?;
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, APP_FRAME_POLICY),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ] {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    Ok(response)
 }
 
 /// A script, style or picture of the page.

@@ -19,6 +19,7 @@
 //! | `engine` | agents in Agent Engine |
 //! | `tokens` | agents that want a token which expires |
 //! | `requests` | what the bridge sends, and what it does not |
+//! | `widgets` | results that an app of an MCP server shows |
 
 #![cfg(feature = "demo")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -43,3 +44,4 @@ mod shown;
 mod silence;
 mod streaming;
 mod tokens;
+mod widgets;

@@ -120,6 +120,8 @@ export const en = {
   toolInput: 'Input',
   toolOutput: 'Result',
   toolRaw: 'JSON',
+  appTitle: 'App of this tool',
+  appMissing: 'This tool has an app to show its result, which the agent’s server does not hand out.',
   noInput: 'No arguments',
   moreRows: '{count} more',
   runsHere: 'in your browser',

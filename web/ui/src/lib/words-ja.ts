@@ -121,6 +121,8 @@ export const ja: Words = {
   toolInput: '入力',
   toolOutput: '結果',
   toolRaw: 'JSON',
+  appTitle: 'このツールのアプリ',
+  appMissing: 'このツールには結果を表示するアプリがありますが、エージェントのサーバーから取得できません。',
   noInput: '引数なし',
   moreRows: 'ほか {count} 件',
   runsHere: 'このブラウザーで実行',

@@ -31,6 +31,7 @@ import type { Outcome } from './answer-form';
 import { questionOf, shownInput, titleOf } from './asked';
 import { ApprovalDecision, ApprovalQuestion } from './approval';
 import { clientTools } from './client-tools';
+import { appOf } from './mcp-app';
 import { ValueView } from './value-view';
 
 interface Props {
@@ -47,6 +48,8 @@ interface Props {
 /** Few agents ask for input. */
 const AnswerForm = lazy(() => import('./answer-form'));
 const CredentialForm = lazy(() => import('./credential-form'));
+/** Few tools have an app. */
+const McpAppView = lazy(() => import('./mcp-app-view'));
 
 /** Tools that are known by their names get a picture of their own. */
 const ICONS: readonly (readonly [RegExp, LucideIcon])[] = [
@@ -87,6 +90,7 @@ export function ToolCard({ call, record, place, isAsked, onAnswer, onRespond, on
   const state = STATES[shown];
   const runsHere = clientTools.names.has(call.name);
   const took = tookOf(record);
+  const app = appOf(call.part);
   return (
     <section
       aria-label={`${titleOf(call.name, t)}: ${t(state.word)}`}
@@ -151,6 +155,11 @@ export function ToolCard({ call, record, place, isAsked, onAnswer, onRespond, on
           )}
           <ApprovalDecision call={call} record={record} />
         </div>
+      )}
+      {app !== undefined && (
+        <Suspense>
+          <McpAppView part={call.part} app={app} />
+        </Suspense>
       )}
     </section>
   );

@@ -311,7 +311,8 @@ fn outcome(tool: &ToolPart) -> Chunk<'_> {
             output: or_null(&tool.output),
             provider_executed: None,
             provider_metadata: metadata,
-            tool_metadata: None,
+            // A client may have had the call before it was known what shows its output.
+            tool_metadata: tool.tool_metadata.clone(),
             dynamic: tool.dynamic.then_some(true),
             preliminary: tool.preliminary,
         },
