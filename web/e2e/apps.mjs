@@ -22,6 +22,7 @@ const attempt = async (name, what) => { try { await what(); found.push(name); } 
   await attempt('api', () => fetch('ADDRESS/api/agents'));
   await attempt('network', () => fetch('ADDRESS/health', { mode: 'no-cors' }));
   await attempt('picture', () => new Promise((yes, no) => Object.assign(new Image(), { onload: yes, onerror: no, src: 'ADDRESS/picture.svg' })));
+  document.body.append(Object.assign(document.createElement('iframe'), { src: 'ADDRESS/frame' }));
   await attempt('popup', () => { if (!open('about:blank')) throw 0; });
   await attempt('top', () => { top.location = 'about:blank'; });
   document.getElementById('found').textContent = 'found: ' + found.join(' ');
@@ -29,6 +30,9 @@ const attempt = async (name, what) => { try { await what(); found.push(name); } 
   parent.postMessage({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'show', arguments: {} } }, '*');
 })();
 </script>`;
+
+/** An app that goes where it could carry something to. */
+const LEAVING = `<script>location.href = 'ADDRESS/left';</script>`;
 
 const URI = 'ui://curious/app';
 
@@ -43,7 +47,8 @@ export async function startAppServer() {
       response.writeHead(200, { 'access-control-allow-origin': '*' }).end('<svg xmlns="http://www.w3.org/2000/svg"/>');
     } else if (request.url === '/run_sse') {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
-      response.end(body.includes('sales') ? RECORDED : curious(`http://127.0.0.1:${server.address().port}/outside`));
+      const address = `http://127.0.0.1:${server.address().port}/outside`;
+      response.end(body.includes('sales') ? RECORDED : showing((body.includes('leave') ? LEAVING : CURIOUS).replaceAll('ADDRESS', address)));
     } else if (request.url.endsWith('/sessions')) {
       response.writeHead(200, { 'content-type': 'application/json' }).end('{"id":"s"}');
     } else {
@@ -54,9 +59,9 @@ export async function startAppServer() {
   return { url: `http://127.0.0.1:${server.address().port}`, outside, stop: () => server.close() };
 }
 
-function curious(address) {
+/** A run whose result embeds this app. */
+function showing(html) {
   const event = (part, actions = {}) => `data: ${JSON.stringify({ author: 'app', content: { role: 'model', parts: [part] }, actions })}\n\n`;
-  const html = CURIOUS.replaceAll('ADDRESS', address);
   const resource = { uri: URI, mimeType: 'text/html;profile=mcp-app', text: html };
   const response = { content: [{ type: 'resource', resource }] };
   const widget = { id: 'c', provider: 'mcp', payload: { resource_uri: URI } };
@@ -103,8 +108,26 @@ export const appTests = [
       const { height } = await frame.boundingBox();
       assert.ok(height <= 560, `it is ${height} high`);
       assert.equal(new URL(visit.page.url()).origin, servers.apps.url);
-      const problems = visit.problems.filter((problem) => !/Content Security Policy|sandbox|Blocked|blocked/.test(String(problem)));
-      visit.problems.splice(0, visit.problems.length, ...problems);
+      forgive(visit);
+    },
+  ],
+  [
+    'apps: an app cannot leave its frame',
+    async (open, { servers, apps }) => {
+      const visit = await open({ server: servers.apps });
+      await visit.say('let it leave');
+      await visit.sees('there it is');
+      const isRefused = () => visit.page.frames().some((frame) => frame.url().startsWith('chrome-error:'));
+      await visit.until(isRefused, 'the refusal');
+      assert.deepEqual(apps.outside, []);
+      forgive(visit);
     },
   ],
 ];
+
+/** The browser reports what it has refused to an app; nothing of it has arrived. */
+function forgive(visit) {
+  const refused = /\/outside|Content Security Policy|sandboxed|Blocked/;
+  const others = visit.problems.filter((problem) => !refused.test(problem));
+  visit.problems.splice(0, visit.problems.length, ...others);
+}
