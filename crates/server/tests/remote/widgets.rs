@@ -129,7 +129,11 @@ async fn widgets_that_are_none_change_nothing() {
         let chunks: Vec<Value> = (answer.events().await.iter())
             .filter_map(|it| serde_json::from_str(it).ok())
             .collect();
-        assert_eq!(metadata_of(&chunks), [expected.clone()], "{widgets}");
+        assert_eq!(
+            metadata_of(&chunks),
+            std::slice::from_ref(expected),
+            "{widgets}"
+        );
         assert_eq!(
             text_of(&bridge.settled_message(&format!("c{row}")).await),
             "fine"
