@@ -8,6 +8,7 @@
 //! | [`gemini`], [`gemini_live`] | a Gemini model, over REST and live |
 //! | [`openai`] | a model behind OpenAI's chat completions, such as a local one |
 //! | [`adk_server`] | an app of any ADK server |
+//! | [`mcp`] | tools of MCP servers |
 //! | [`token`] | tokens that expire, for requests to an agent |
 //! | [`secrets`] | hides secrets in foreign texts, and the agent's address from users |
 
@@ -20,6 +21,7 @@ mod http;
 pub mod live;
 mod live_socket;
 mod loopback;
+pub mod mcp;
 pub mod openai;
 pub mod secrets;
 mod silence;
@@ -30,5 +32,5 @@ pub mod tool_registry;
 pub use agent::{Agent, AgentInfo, AgentRequest, AgentRun, BoxFuture, MemoryModel};
 pub use error::{AgentError, AgentErrorKind};
 pub use live::{LiveAgent, LiveConnection};
-pub use tool::{ServerTool, ToolCall, ToolSpec};
+pub use tool::{ServerTool, ToolCall, ToolSource, ToolSpec};
 pub use tool_registry::ToolRegistry;

@@ -50,6 +50,21 @@ pub trait ServerTool: Send + Sync {
     }
 }
 
+/// Tools that come and go while the server runs.
+pub trait ToolSource: Send + Sync {
+    fn name(&self) -> &str;
+    /// What all names of its tools begin with. No other source has the same, and none begins with another's.
+    fn prefix(&self) -> &str;
+    /// The tools that are there now, or were when it was last available.
+    fn tools(&self) -> Arc<[Arc<dyn ServerTool>]>;
+    /// Whether a tool of it may ever need approval.
+    fn may_ask(&self) -> bool;
+    /// Why its tools cannot run now, in words for users.
+    fn problem(&self) -> Option<String>;
+    /// A tool that it does not have as far as is known, and that only says why: it is not available, so it may have it.
+    fn unavailable(&self, name: &str) -> Option<Arc<dyn ServerTool>>;
+}
+
 /// One run of a tool.
 #[derive(Clone)]
 pub struct ToolCall {

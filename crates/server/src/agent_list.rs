@@ -10,7 +10,7 @@
 mod apps;
 mod assembly;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -161,13 +161,16 @@ impl ServedAgent {
         let mut info = self.agent.info();
         info.id.clone_from(&self.id);
         info.name.clone_from(&self.name);
+        let problems = self.tools.problems().into_iter();
+        let problems = problems.map(|problem| format!("use all of its tools: {problem}"));
+        info.limitations.extend(problems);
         info
     }
 
     /// Its tools, including those that it runs itself, as far as it lists them.
     async fn listed_tools(&self) -> Result<Vec<ListedTool>, AgentError> {
         let specs = match self.agent.memory() {
-            MemoryModel::Stateless => self.tools.specs().to_vec(),
+            MemoryModel::Stateless => self.tools.specs().into_owned(),
             MemoryModel::Session => {
                 let mut specs = self.agent.tools().await?;
                 for spec in &mut specs {
@@ -329,6 +332,14 @@ impl Agents {
             .zip(checks)
             .filter(|(_, check)| !matches!(check, Ok(Ok(()))));
         failed.map(|(agent, _)| agent.id.clone()).collect()
+    }
+
+    /// The sources of tools that are not available, by name.
+    pub fn without_tools(&self) -> Vec<String> {
+        let all = self.all();
+        let names = all.iter().flat_map(|agent| agent.tools.unavailable());
+        let names: BTreeSet<String> = names.collect();
+        names.into_iter().collect()
     }
 
     /// Why entries whose agents are found by themselves have none, or not all, for the person who starts the server.

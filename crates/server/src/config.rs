@@ -3,6 +3,7 @@
 mod check;
 mod limits;
 mod list;
+mod mcp;
 mod session_state;
 mod span;
 mod store_requests;
@@ -23,6 +24,7 @@ use serde_json::Value;
 
 pub use check::check_id;
 pub use limits::Limits;
+pub use mcp::{Mcp, McpApproval};
 pub use session_state::SessionState;
 pub use span::Span;
 pub use store_requests::StoreRequests;
@@ -185,6 +187,9 @@ pub struct Approval {
 pub struct Tools {
     pub timeout: Span,
     pub client_timeout: Span,
+    /// MCP servers whose tools agents are offered.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mcp: Vec<Mcp>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -241,6 +246,10 @@ pub enum ConfigError {
          (ADK_BRIDGE__AGENT__… and --agent count as [agent])"
     )]
     BothForms,
+    #[error("tools.mcp {name:?}: {problem}")]
+    OfMcp { name: String, problem: String },
+    #[error("tools.mcp: two servers have the name {name:?}; give each its own")]
+    TwoMcp { name: String },
     #[error("{section}: this is a section and has no value; write its keys below [{section}]")]
     Section { section: String },
 }
@@ -388,6 +397,18 @@ fn without_secrets(error: figment::Error) -> ConfigError {
             problem: problem.join("; "),
         };
     }
+    if let [tools, mcp, ..] = error.path.as_slice()
+        && tools == "tools"
+        && mcp == "mcp"
+        && (error.path.iter()).any(|key| matches!(key.as_str(), "headers" | "env" | "args"))
+    {
+        return ConfigError::Value {
+            key: "tools.mcp",
+            problem: "write args = [\"…\"], env = { NAME = \"value\" } and headers = { NAME = \"value\" }, with text for \
+                      every value"
+                .to_owned(),
+        };
+    }
     if error.path.iter().any(|key| key == "headers") {
         return ConfigError::Value {
             key: "agent.headers",
@@ -494,6 +515,7 @@ impl Default for Tools {
         Self {
             timeout: Span(Duration::from_secs(60)),
             client_timeout: Span(Duration::from_secs(2 * 60)),
+            mcp: Vec::new(),
         }
     }
 }
@@ -863,6 +885,14 @@ mod tests {
             wanted.extend(keys_of(keys));
         }
         wanted.extend(keys_of(&serde_json::to_value(tool).unwrap()));
+        let server = Mcp {
+            command: Some(String::new()),
+            url: Some(String::new()),
+            tools: Some(Vec::new()),
+            ..Mcp::default()
+        };
+        wanted.push("[[tools.mcp]]".to_owned());
+        wanted.extend(keys_of(&serde_json::to_value(server).unwrap()));
         for begin in wanted {
             let is_there = EXAMPLE
                 .lines()

@@ -14,6 +14,7 @@
 //! | [`server`] | how a server is put together, started and stopped |
 //! | [`agent_kinds`] | which agents `agent.kind` can name |
 //! | [`agent_list`] | the agents of a server, each with its tools and rules |
+//! | [`mcp`] | the MCP servers, whose tools agents are offered |
 //! | [`router`] | all endpoints on one page |
 //! | [`connections`] | how clients are connected |
 //! | [`auth`] | who asks, and from where they may |
@@ -49,6 +50,7 @@ pub mod descriptors;
 mod failpoint;
 pub mod fake_gemini;
 pub mod files;
+pub mod mcp;
 pub mod metrics;
 pub mod parsing;
 pub mod router;

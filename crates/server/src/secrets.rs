@@ -43,6 +43,15 @@ fn secrets_of(config: &Config) -> Vec<String> {
             secrets.push(user.to_owned());
         }
     }
+    for server in &config.tools.mcp {
+        for (_, value) in server.headers.pairs().into_iter().chain(server.env.pairs()) {
+            secrets.extend(value.split_once(' ').map(|(_, token)| token.to_owned()));
+            secrets.push(value);
+        }
+        if let Some((Some(user), _)) = server.url.as_deref().and_then(authority_of) {
+            secrets.push(user.to_owned());
+        }
+    }
     // As they look inside of JSON.
     let escaped: Vec<String> = (secrets.iter())
         .filter_map(|secret| serde_json::to_string(secret).ok())
@@ -54,18 +63,25 @@ fn secrets_of(config: &Config) -> Vec<String> {
 
 /// The names by which the agents are reached. A name without a port that may be an ordinary word is not hidden.
 fn addresses_of(config: &Config) -> Vec<String> {
-    config.each_agent().iter().flat_map(address_of).collect()
+    let agents = config.each_agent().iter().filter_map(url_of);
+    let servers = config.tools.mcp.iter();
+    let servers = servers.filter_map(|server| server.url.as_deref());
+    agents.chain(servers).flat_map(addresses_in).collect()
 }
 
-fn address_of(agent: &Agent) -> Vec<String> {
+fn url_of(agent: &Agent) -> Option<&str> {
     let given = agent.base_url.as_deref();
-    let url = match agent.kind.as_str() {
+    match agent.kind.as_str() {
         "demo" => None,
         "adk" => given.or(Some(adk::LOCAL)),
         // Google's and OpenAI's own addresses are no secret, and stand in their advice.
         _ => given,
-    };
-    let Some((_, address)) = url.and_then(authority_of) else {
+    }
+}
+
+/// The names by which a server with this URL is reached.
+fn addresses_in(url: &str) -> Vec<String> {
+    let Some((_, address)) = authority_of(url) else {
         return Vec::new();
     };
     let (host, port) = match address.rsplit_once(':') {

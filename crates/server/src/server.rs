@@ -34,6 +34,7 @@ use crate::credentials::Credentials;
 use crate::descriptors::{self, Shares};
 use crate::files::address::Addresses;
 use crate::files::{Files, Quota};
+use crate::mcp::McpServers;
 use crate::router::{INFORMING, router};
 use crate::sockets::Sockets;
 use crate::store::sqlite::{DATABASE, SqliteStore};
@@ -55,6 +56,7 @@ pub struct Server {
     data_dir: PathBuf,
     connections: Bounds,
     reopened: usize,
+    mcp: Arc<McpServers>,
     _watch: AgentWatch,
 }
 
@@ -93,6 +95,10 @@ pub enum StartError {
     Toolbox(#[from] ToolboxError),
     #[error("{0}: the agent runs its own tools, so it cannot be offered this one")]
     OwnTools(String),
+    #[error(
+        "tools.mcp: no agent can be offered these tools, because agents of ADK servers run their own"
+    )]
+    NoAgentForMcp,
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("cannot listen on {address}")]
@@ -133,9 +139,11 @@ impl Server {
         agents.all().iter().map(|agent| agent.info()).collect()
     }
 
-    /// What is wrong with agents that should be found by themselves.
+    /// What is wrong with agents that should be found by themselves, and with MCP servers.
     pub fn agent_notes(&self) -> Vec<String> {
-        self.app.chats().shared().agents.notes()
+        let mut notes = self.app.chats().shared().agents.notes();
+        notes.extend(self.mcp.problems());
+        notes
     }
 
     /// The directory for all data.
@@ -185,6 +193,7 @@ impl Server {
             Ok(Err(error)) => tracing::error!(%error, "the task that serves connections failed"),
             Err(_) => tracing::warn!("some connections did not end in time and are closed"),
         }
+        self.mcp.stop().await;
         self.store.close().await?;
         Ok(())
     }
@@ -267,12 +276,14 @@ impl ServerBuilder {
             false => agent_list::drafts_of(self.agents, &config),
         };
         let data = Arc::new(DataDir::open(&config.server.data_dir)?);
+        let mcp = Arc::new(McpServers::start(&config).await?);
         let directory = data.path().to_owned();
         let assembly = Assembly::new(
             config.clone(),
             self.kinds,
             self.tools,
             self.client_tools,
+            mcp.clone(),
             directory,
         );
         let agents = Arc::new(assembly.agents(drafts).await?);
@@ -339,6 +350,7 @@ impl ServerBuilder {
             data_dir: data.path().to_owned(),
             connections,
             reopened,
+            mcp,
             _watch: watch,
         })
     }
@@ -487,6 +499,7 @@ pub(crate) fn toolbox(
     config: &Config,
     agent: &dyn Agent,
     registry: &ToolRegistry,
+    mcp: &McpServers,
 ) -> Result<Toolbox, StartError> {
     let limits = Limits {
         approval_timeout: config.approval.timeout.0,
@@ -494,9 +507,11 @@ pub(crate) fn toolbox(
         max_steps: config.agent.max_steps,
         max_answer_bytes: config.server.max_answer_bytes,
     };
-    let approval = &config.approval.tools;
+    let named = config.agent.tools.as_deref();
+    let named = named.map(|names| mcp.without_own(names));
+    let approval = mcp.without_own(&config.approval.tools);
     let mut offered = registry
-        .offered(config.agent.tools.as_deref())
+        .offered(named.as_deref())
         .map_err(|unknown| ConfigError::value("agent.tools", unknown.to_string()))?;
     let own = config.agent.client_tools.iter().map(|tool| {
         let spec = ToolSpec::client(
@@ -511,11 +526,12 @@ pub(crate) fn toolbox(
     });
     offered.client.extend(own);
     let toolbox = match agent.memory() {
-        MemoryModel::Stateless => Toolbox::new(offered.server, offered.client, approval, limits)?,
+        MemoryModel::Stateless => Toolbox::new(offered.server, offered.client, &approval, limits)?
+            .offering(mcp.offered(config))?,
         MemoryModel::Session => {
             let server = offered.server.iter().map(|tool| tool.spec());
             match server.chain(&offered.client).next() {
-                None => Toolbox::remote(approval.clone(), limits),
+                None => Toolbox::remote(config.approval.tools.clone(), limits),
                 Some(spec) => return Err(StartError::OwnTools(spec.name.clone())),
             }
         }

@@ -39,6 +39,9 @@ const TALKATIVE: [&str; 8] = [
     "tungstenite",
 ];
 
+/// Libraries that log messages at every level; what matters of them is logged where they are used.
+const SILENT: [&str; 1] = ["rmcp"];
+
 /// Starts logging at the level that `RUST_LOG` names.
 pub fn set_up() {
     let asked = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
@@ -73,8 +76,12 @@ fn filter(asked: &str) -> EnvFilter {
         .split([',', '=', '['])
         .map(|word| word.trim().split("::").next().unwrap_or_default())
         .collect();
-    for library in TALKATIVE.iter().filter(|it| !named.contains(it)) {
-        if let Ok(directive) = format!("{library}=warn").parse() {
+    let talkative = TALKATIVE.iter().map(|library| (library, "warn"));
+    let silent = SILENT.iter().map(|library| (library, "off"));
+    for (library, level) in talkative.chain(silent) {
+        if !named.contains(library)
+            && let Ok(directive) = format!("{library}={level}").parse()
+        {
             filter = filter.add_directive(directive);
         }
     }
@@ -231,7 +238,9 @@ mod tests {
     fn talkative_libraries_are_heard_where_they_are_named() {
         let quiet = filter("trace").to_string();
         assert!(
-            quiet.contains("tungstenite=warn") && quiet.contains("hyper=warn"),
+            quiet.contains("tungstenite=warn")
+                && quiet.contains("hyper=warn")
+                && quiet.contains("rmcp=off"),
             "{quiet}"
         );
         let named = filter("info,hyper::proto=debug,tungstenite=trace").to_string();

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use adk_bridge_agents::agent::{Agent, MemoryModel};
 use adk_bridge_agents::tool::{ServerTool, ToolSpec};
-use adk_bridge_protocol::reply::Policy as _;
 
 use super::apps::Apps;
 use super::{Agents, Entry, ServedAgent};
 use crate::agent_kinds::{AgentKinds, adk};
 use crate::config::{self, Config, ConfigError};
+use crate::mcp::McpServers;
 use crate::server::{StartError, registry, toolbox};
 
 /// Everything that an agent is made of.
@@ -20,6 +20,7 @@ pub(crate) struct Assembly {
     kinds: AgentKinds,
     tools: Vec<Arc<dyn ServerTool>>,
     client_tools: Vec<ToolSpec>,
+    mcp: Arc<McpServers>,
     /// Where the demo keeps its database.
     directory: PathBuf,
     /// Whether there may be more than one agent.
@@ -83,6 +84,7 @@ impl Assembly {
         kinds: AgentKinds,
         tools: Vec<Arc<dyn ServerTool>>,
         client_tools: Vec<ToolSpec>,
+        mcp: Arc<McpServers>,
         directory: PathBuf,
     ) -> Self {
         Self {
@@ -90,6 +92,7 @@ impl Assembly {
             kinds,
             tools,
             client_tools,
+            mcp,
             directory,
             several: false,
         }
@@ -135,6 +138,11 @@ impl Assembly {
         }
         let agents = Agents::new(entries);
         this.check_global_approvals(&agents)?;
+        let all = agents.all();
+        let mut run_here = all.iter().map(|it| it.agent().memory());
+        if !this.mcp.is_empty() && !run_here.any(|memory| memory == MemoryModel::Stateless) {
+            return Err(StartError::NoAgentForMcp);
+        }
         agents.look().await;
         agents.forget_news();
         Ok(agents)
@@ -167,19 +175,24 @@ impl Assembly {
         let mut config = config.clone();
         if self.several {
             let has = |name: &String| {
-                let offered = registry.offered(config.agent.tools.as_deref());
+                let named = config.agent.tools.as_deref();
+                let named = named.map(|names| self.mcp.without_own(names));
+                let offered = registry.offered(named.as_deref());
                 let offered = offered.unwrap_or_default();
+                let mut sources = self.mcp.offered(&config).into_iter();
                 let own = config.agent.client_tools.iter().map(|tool| &tool.name);
                 let mut names = (offered.server.iter().map(|tool| &tool.spec().name))
                     .chain(offered.client.iter().map(|spec| &spec.name))
                     .chain(own);
-                agent.memory() == MemoryModel::Session || names.any(|it| it == name)
+                agent.memory() == MemoryModel::Session
+                    || names.any(|it| it == name)
+                    || sources.any(|source| source.has(name))
             };
             let shared = self.config.approval.tools.iter().filter(|name| has(name));
             let shared: Vec<String> = shared.cloned().collect();
             config.approval.tools.extend(shared);
         }
-        let tools = toolbox(&config, &*agent, &registry)?;
+        let tools = toolbox(&config, &*agent, &registry, &self.mcp)?;
         let info = agent.info();
         let settings = &config.agent;
         let schemas: HashMap<_, _> = (settings.client_tools.iter())
@@ -207,8 +220,7 @@ impl Assembly {
         }
         let all = agents.all();
         let is_known = |name: &String| {
-            agents.sources().next().is_some()
-                || all.iter().any(|it| it.tools().tool(name).is_some())
+            agents.sources().next().is_some() || all.iter().any(|it| it.tools().may_have(name))
         };
         match self
             .config

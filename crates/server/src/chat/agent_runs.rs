@@ -372,7 +372,7 @@ fn ask_with_history<'m>(
     let request = AgentRequest::Conversation(ConversationRequest {
         chat,
         contents: history::contents(messages),
-        tools: tools.specs(),
+        tools: &tools.specs(),
     });
     context.agent().start(request)
 }

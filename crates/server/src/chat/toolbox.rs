@@ -1,9 +1,10 @@
 //! The tools of the agent, and the rules for them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use adk_bridge_agents::tool::{ServerTool, ToolSpec};
+use adk_bridge_agents::tool::{ServerTool, ToolSource, ToolSpec};
 use adk_bridge_protocol::calls::RunsOn;
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::id::{ChatId, UserId};
@@ -13,11 +14,23 @@ use adk_bridge_protocol::reply::{Limits, Policy, Runner, ToolRule};
 pub struct Toolbox {
     specs: Vec<ToolSpec>,
     server: HashMap<String, Arc<dyn ServerTool>>,
+    /// Tools that come and go, in addition to those above.
+    sources: Vec<OfferedSource>,
     runner: Runner,
     /// Tools of a remote agent that must not run without approval.
     guarded: Vec<String>,
     may_ask: bool,
     limits: Limits,
+}
+
+/// Tools of a source that an agent is offered.
+#[derive(Clone)]
+pub struct OfferedSource {
+    pub source: Arc<dyn ToolSource>,
+    /// Only those with these names.
+    pub named: Option<Vec<String>>,
+    /// Those that need approval whatever the source says.
+    pub approval: Vec<String>,
 }
 
 /// A configuration with impossible tools.
@@ -27,6 +40,10 @@ pub enum ToolboxError {
     Unknown(String),
     #[error("agent.client_tools: there is another tool named {0:?}")]
     Twice(String),
+    #[error(
+        "tools.mcp: the tool {tool:?} begins with {prefix:?}; give the MCP server another name"
+    )]
+    Prefix { prefix: String, tool: String },
     #[error("approval.may_ask: the tool {0:?} needs approval; remove this key")]
     Asks(String),
 }
@@ -59,6 +76,7 @@ impl Toolbox {
             may_ask: specs.iter().any(|spec| spec.needs_approval),
             specs,
             server,
+            sources: Vec::new(),
             runner: Runner::Bridge,
             guarded: Vec::new(),
             limits,
@@ -70,6 +88,7 @@ impl Toolbox {
         Self {
             specs: Vec::new(),
             server: HashMap::new(),
+            sources: Vec::new(),
             runner: Runner::Remote,
             guarded,
             may_ask: true,
@@ -77,12 +96,34 @@ impl Toolbox {
         }
     }
 
+    /// The same, with tools that come and go.
+    pub fn offering(self, sources: Vec<OfferedSource>) -> Result<Self, ToolboxError> {
+        for offered in &sources {
+            let prefix = offered.source.prefix();
+            if let Some(spec) = self.specs.iter().find(|spec| spec.name.starts_with(prefix)) {
+                return Err(ToolboxError::Prefix {
+                    prefix: prefix.to_owned(),
+                    tool: spec.name.clone(),
+                });
+            }
+        }
+        Ok(Self {
+            may_ask: self.may_ask || sources.iter().any(OfferedSource::may_ask),
+            sources,
+            ..self
+        })
+    }
+
     /// Says that the tools of a remote agent never ask, which the bridge cannot know.
     pub fn that_never_asks(self) -> Result<Self, ToolboxError> {
         let asks = self.specs.iter().filter(|spec| spec.needs_approval);
-        let mut asks = asks.map(|spec| &spec.name).chain(&self.guarded);
+        let sources = self.sources.iter().filter(|source| source.may_ask());
+        let sources = sources.map(|offered| format!("{}*", offered.source.prefix()));
+        let mut asks = (asks.map(|spec| spec.name.clone()))
+            .chain(self.guarded.iter().cloned())
+            .chain(sources);
         match asks.next() {
-            Some(name) => Err(ToolboxError::Asks(name.clone())),
+            Some(name) => Err(ToolboxError::Asks(name)),
             None => Ok(Self {
                 may_ask: false,
                 ..self
@@ -98,18 +139,59 @@ impl Toolbox {
             may_ask: self.may_ask || client.iter().any(|spec| spec.needs_approval),
             specs,
             server: self.server.clone(),
+            sources: self.sources.clone(),
             runner: self.runner,
             guarded: self.guarded.clone(),
             limits: self.limits,
         }
     }
 
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.specs.iter().any(|spec| spec.name == name)
+    /// The descriptions of all tools that are there now.
+    pub fn specs(&self) -> Cow<'_, [ToolSpec]> {
+        if self.sources.is_empty() {
+            return Cow::Borrowed(&self.specs);
+        }
+        let mut specs = self.specs.clone();
+        for offered in &self.sources {
+            for tool in &*offered.source.tools() {
+                if offered.has(&tool.spec().name) {
+                    specs.push(offered.with_rules(tool.spec()));
+                }
+            }
+        }
+        Cow::Owned(specs)
     }
 
-    pub fn specs(&self) -> &[ToolSpec] {
-        &self.specs
+    /// Whether a tool of this name is there, or may come.
+    pub fn may_have(&self, name: &str) -> bool {
+        self.tool(name).is_some() || self.sources.iter().any(|source| source.has(name))
+    }
+
+    /// Why some tools cannot run now, in words for users.
+    pub fn problems(&self) -> Vec<String> {
+        let problems = self.sources.iter();
+        problems.filter_map(|it| it.source.problem()).collect()
+    }
+
+    /// The names of sources whose tools cannot run now.
+    pub fn unavailable(&self) -> impl Iterator<Item = String> {
+        let away = self.sources.iter();
+        let away = away.filter(|offered| offered.source.problem().is_some());
+        away.map(|offered| offered.source.name().to_owned())
+    }
+
+    fn own_spec(&self, name: &str) -> Option<&ToolSpec> {
+        self.specs.iter().find(|spec| spec.name == name)
+    }
+
+    /// A tool of a source, and its rule.
+    fn sourced(&self, name: &str) -> Option<(Arc<dyn ServerTool>, ToolRule)> {
+        let offered = self.sources.iter().find(|offered| offered.has(name))?;
+        let tools = offered.source.tools();
+        let tool = tools.iter().find(|tool| tool.spec().name == name);
+        let tool = tool.cloned().or_else(|| offered.source.unavailable(name))?;
+        let rule = offered.with_rules(tool.spec()).rule();
+        Some((tool, rule))
     }
 
     /// Whether clients of this dialect have to be kept from taking text or outcomes for the end of an answer: those of
@@ -134,7 +216,29 @@ impl Toolbox {
     }
 
     pub fn server_tool(&self, name: &str) -> Option<Arc<dyn ServerTool>> {
-        self.server.get(name).cloned()
+        match self.own_spec(name) {
+            Some(_) => self.server.get(name).cloned(),
+            None => self.sourced(name).map(|(tool, _)| tool),
+        }
+    }
+}
+
+impl OfferedSource {
+    /// Whether a tool of this name is offered, if the source has it.
+    pub fn has(&self, name: &str) -> bool {
+        let is_named = |names: &Vec<String>| names.iter().any(|named| named == name);
+        name.starts_with(self.source.prefix()) && self.named.as_ref().is_none_or(is_named)
+    }
+
+    fn may_ask(&self) -> bool {
+        self.source.may_ask() || !self.approval.is_empty()
+    }
+
+    fn with_rules(&self, spec: &ToolSpec) -> ToolSpec {
+        ToolSpec {
+            needs_approval: spec.needs_approval || self.approval.contains(&spec.name),
+            ..spec.clone()
+        }
     }
 }
 
@@ -151,7 +255,9 @@ impl Policy for Toolbox {
                 idempotent: false,
             });
         }
-        let spec = self.specs.iter().find(|spec| spec.name == name)?;
+        let Some(spec) = self.own_spec(name) else {
+            return self.sourced(name).map(|(_, rule)| rule);
+        };
         let runs = spec.runs_on != RunsOn::Server || self.server.contains_key(name);
         runs.then(|| spec.rule())
     }

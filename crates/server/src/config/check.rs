@@ -132,6 +132,7 @@ impl Config {
         if self.live.max_video_bytes_per_second == 0 {
             return bad("live.max_video_bytes_per_second", "must be greater than 0");
         }
+        super::mcp::check(&self.tools)?;
         self.check_agents()
     }
 

@@ -88,6 +88,10 @@ pub async fn ready(State(chats): State<Chats>) -> Result<Json<Value>, AppError> 
     if !without_token.is_empty() {
         ready["withoutToken"] = json!(without_token);
     }
+    let without = chats.shared().agents.without_tools();
+    if !without.is_empty() {
+        ready["unavailableTools"] = json!(without);
+    }
     Ok(Json(ready))
 }
 

@@ -29,7 +29,7 @@ impl Task {
                 false => Err(DeclaredToolsError::NotTaken { agent }),
             };
         }
-        match tools.iter().find(|tool| agent.tools().has(&tool.name)) {
+        match tools.iter().find(|tool| agent.tools().may_have(&tool.name)) {
             Some(taken) => Err(DeclaredToolsError::Taken {
                 name: taken.name.clone(),
             }),
@@ -68,7 +68,7 @@ impl Task {
     fn use_declared_tools(&mut self, mut tools: Vec<ToolSpec>) {
         let agent = self.context.served();
         // The agent may have got tools since.
-        tools.retain(|tool| !agent.tools().has(&tool.name));
+        tools.retain(|tool| !agent.tools().may_have(&tool.name));
         let toolbox = agent.tools().with_client_tools(&tools);
         self.context.set_declared_tools(tools, Arc::new(toolbox));
         self.engine.follow_agent();
