@@ -17,3 +17,6 @@ export const PYTHON = process.env.ADK_BRIDGE_PYTHON ?? join(TARGET, 'venv/bin/py
 /** Pythons that have older versions of Google's agent kit: the oldest that is supported, and the newest before 2. */
 export const OLDEST_PYTHON = process.env.ADK_BRIDGE_OLDEST_PYTHON ?? join(TARGET, 'venv-adk-oldest/bin/python');
 export const NEWEST_1_PYTHON = process.env.ADK_BRIDGE_NEWEST_1_PYTHON ?? join(TARGET, 'venv-adk-newest-1/bin/python');
+
+/** A Python that has the official MCP package. */
+export const MCP_PYTHON = process.env.ADK_BRIDGE_MCP_PYTHON ?? join(TARGET, 'venv-mcp/bin/python');

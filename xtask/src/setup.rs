@@ -14,6 +14,7 @@ pub(crate) enum Need {
     Python,
     NewestClient,
     AdkServers,
+    Mcp,
     Chromium,
     Espeak,
     Proxies,
@@ -25,13 +26,14 @@ pub(crate) const NEEDS: &[Need] = &[
     Need::Python,
     Need::NewestClient,
     Need::AdkServers,
+    Need::Mcp,
     Need::Chromium,
     Need::Espeak,
     Need::Proxies,
 ];
 
 /// Where npm packages are asked for: the checks that are written in JavaScript, the library and the page.
-const NODE_PACKAGES: [&str; 7] = [
+const NODE_PACKAGES: [&str; 8] = [
     "web/conformance",
     "web/chat",
     "web/client",
@@ -39,6 +41,7 @@ const NODE_PACKAGES: [&str; 7] = [
     "web/e2e",
     "web/proxies",
     "web/assistant-ui",
+    "web/mcp",
 ];
 
 /// Google's ADK server in TypeScript.
@@ -65,6 +68,7 @@ impl Need {
             Self::Python => "python",
             Self::NewestClient => "newest-client",
             Self::AdkServers => "adk-servers",
+            Self::Mcp => "mcp-package",
             Self::Chromium => "chromium",
             Self::Espeak => "espeak",
             Self::Proxies => "nginx",
@@ -77,6 +81,7 @@ impl Need {
             Self::Python => "set up a Python environment with Google's packages",
             Self::NewestClient => "set up a Python environment with Google's newest client",
             Self::AdkServers => "set up Google's older ADK servers, and the one in TypeScript",
+            Self::Mcp => "set up a Python environment with the official MCP package",
             Self::Chromium => "set up Chromium for the browser tests",
             Self::Espeak => "set up espeak-ng, which speaks in the tests of audio",
             Self::Proxies => "set up nginx and Caddy, which the bridge is put behind",
@@ -109,6 +114,10 @@ impl Machine {
                 self.python(workspace, &venv, "requirements-newest-client.txt", &[], log)
             }
             Need::AdkServers => self.adk_servers(workspace, log),
+            Need::Mcp => {
+                let venv = workspace.mcp_venv();
+                self.python(workspace, &venv, "requirements-mcp.txt", &[], log)
+            }
             Need::Chromium => self.chromium(log),
             Need::Espeak => self.espeak(log),
             Need::Proxies => self.proxies(log),

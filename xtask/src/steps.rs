@@ -227,6 +227,17 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Report,
     },
     Check {
+        name: "mcp",
+        what: "tools of the official MCP servers, as programs and over HTTP, behind the real binary",
+        needs: &[Need::Node, Need::Mcp],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["node-test", "web/mcp/mcp.test.mjs"],
+        ],
+        tally: Tally::Report,
+    },
+    Check {
         name: "client",
         what: "the front end library with AI SDK versions 6 and 7, and its audio in a real browser",
         needs: &[Need::Node, Need::Chromium, Need::Espeak],

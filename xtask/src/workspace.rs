@@ -54,6 +54,11 @@ impl Workspace {
         self.target.join("venv-adk-newest-1")
     }
 
+    /// The virtual environment with the official MCP package.
+    pub(crate) fn mcp_venv(&self) -> PathBuf {
+        self.target.join("venv-mcp")
+    }
+
     /// What the test runner of the named step reports.
     pub(crate) fn report(&self, step: &str) -> PathBuf {
         self.target.join("xtask").join(format!("{step}.xml"))

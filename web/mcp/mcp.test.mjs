@@ -1,0 +1,208 @@
+// The official MCP servers, TypeScript's and Python's, behind the real binary: over standard input and output, and over HTTP.
+
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { dirname, join } from 'node:path';
+import { after, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { startProcess, startServer } from '../chat/server.mjs';
+import { BINARY, MCP_PYTHON } from '../target.mjs';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const EVERYTHING = join(here, 'node_modules/@modelcontextprotocol/server-everything/dist/index.js');
+const PYTHON_SERVER = join(here, '../../python/mcp_server.py');
+const SECRET = 'a-secret-of-the-bridge';
+const DEMO = '[demo]\npace = "0ms"\n';
+const LOOK_AGAIN_MS = 50;
+
+const running = [];
+after(() => Promise.all(running.map((program) => (program.stop ?? program.kill)())));
+
+const command = (name, program, args) =>
+  `[[tools.mcp]]\nname = "${name}"\ncommand = ${JSON.stringify(program)}\nargs = ${JSON.stringify(args)}\n`;
+const address = (name, url) => `[[tools.mcp]]\nname = "${name}"\nurl = "${url}"\nheaders = { x-key = "${SECRET}" }\n`;
+
+async function bridge(toml) {
+  const server = await startServer(BINARY, toml, DEMO, { SOME_SECRET: SECRET });
+  running.push(server);
+  return server;
+}
+
+async function freePort() {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address();
+  server.close();
+  await once(server, 'close');
+  return port;
+}
+
+async function everythingOverHttp(port) {
+  const env = { ...process.env, PORT: String(port) };
+  const server = await startProcess(process.execPath, [EVERYTHING, 'streamableHttp'], /listening on port (\d+)/, { env });
+  running.push(server);
+  return server;
+}
+
+async function pythonOverHttp(port) {
+  const server = await startProcess(MCP_PYTHON, [PYTHON_SERVER, 'http', String(port)], /Uvicorn running on (http:\/\/\S+)/);
+  running.push(server);
+  return server;
+}
+
+const post = (server, id, messages) =>
+  fetch(`${server.url}/api/chat`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ id, trigger: 'submit-message', messages }),
+  }).then((response) => response.text());
+const json = (server, path) => fetch(server.url + path).then((response) => response.json());
+const messages = async (server, chat) => (await json(server, `/api/chats/${chat}`)).messages;
+
+let chats = 0;
+
+/** Has the model call a tool in a new chat. */
+async function call(server, tool, args = {}) {
+  chats += 1;
+  const chat = `chat-${chats}`;
+  const question = { id: `q${chats}`, role: 'user', parts: [{ type: 'text', text: `call ${tool} ${JSON.stringify(args)}` }] };
+  await post(server, chat, [question]);
+  return seen(server, chat);
+}
+
+async function seen(server, chat) {
+  const { parts } = (await messages(server, chat)).at(-1);
+  return { chat, part: parts.find((part) => part.toolCallId !== undefined), files: parts.filter((part) => part.type === 'file') };
+}
+
+/** Answers the question of a chat. */
+async function decide(server, chat, approved) {
+  const all = await messages(server, chat);
+  for (const part of all.at(-1).parts) {
+    if (part.state !== 'approval-requested') continue;
+    part.state = 'approval-responded';
+    part.approval.approved = approved;
+  }
+  await post(server, chat, all);
+  return seen(server, chat);
+}
+
+async function isPicture(server, file) {
+  const response = await fetch(new URL(file.url, server.url));
+  assert.equal(response.headers.get('content-type'), 'image/png');
+  const bytes = new Uint8Array(await response.arrayBuffer());
+  assert.deepEqual([...bytes.slice(1, 4)], [...Buffer.from('PNG')]);
+}
+
+/** Waits until no MCP server is missing. */
+async function available(server) {
+  while ((await json(server, '/ready')).unavailableTools !== undefined) {
+    await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
+  }
+}
+
+async function outputs(server, cases) {
+  for (const [tool, args, expected] of cases) {
+    const { part } = await call(server, tool, args);
+    assert.equal(part.state, 'output-available', `${tool}: ${JSON.stringify(part)}`);
+    if (expected instanceof RegExp) assert.match(JSON.stringify(part.output), expected, tool);
+    else assert.deepEqual(part.output, expected, tool);
+  }
+}
+
+async function everything(server) {
+  await outputs(server, [
+    ['ts__echo', { message: 'hello' }, 'Echo: hello'],
+    ['ts__get-sum', { a: 2, b: 3 }, /sum of 2 and 3 is 5/],
+    ['ts__get-structured-content', { location: 'Chicago' }, /"temperature":/],
+    ['ts__get-resource-links', { count: 2 }, /"type":"resource_link"/],
+    ['ts__get-resource-reference', { resourceType: 'Text', resourceId: 1 }, /"type":"resource"/],
+    // It reports progress at every step.
+    ['ts__trigger-long-running-operation', { duration: 0.2, steps: 4 }, /completed/],
+  ]);
+  const picture = await call(server, 'ts__get-tiny-image');
+  assert.equal(picture.files.length, 1);
+  await isPicture(server, picture.files[0]);
+  const refused = await call(server, 'ts__get-sum', { a: 'two', b: 3 });
+  assert.equal(refused.part.state, 'output-error');
+  // What the bridge cannot do for a server is not offered to it, so the tools for that are not there.
+  const { tools } = await json(server, '/api/agent');
+  const names = tools.map((tool) => tool.name);
+  assert.ok(names.includes('ts__echo') && !names.includes('ts__trigger-sampling-request'), names.join());
+  assert.equal(tools.find((tool) => tool.name === 'ts__echo').needsApproval, false);
+}
+
+async function asks(server) {
+  for (const [approved, state] of [
+    [false, 'output-denied'],
+    [true, 'output-available'],
+  ]) {
+    const { chat, part } = await call(server, 'ts__toggle-simulated-logging');
+    assert.equal(part.state, 'approval-requested', JSON.stringify(part));
+    assert.equal((await decide(server, chat, approved)).part.state, state);
+  }
+}
+
+async function pythons(server) {
+  await outputs(server, [
+    ['py__add', { a: 2, b: 3 }, { result: 5 }],
+    ['py__weather', { city: 'Oslo' }, { city: 'Oslo', degrees: 21.5 }],
+    ['py__count', {}, { result: 'counted' }],
+  ]);
+  const failed = await call(server, 'py__fail');
+  assert.match(failed.part.errorText, /fail/);
+  const picture = await call(server, 'py__draw');
+  await isPicture(server, picture.files[0]);
+  const { chat, part } = await call(server, 'py__write', { text: 'a line' });
+  assert.equal(part.state, 'approval-requested');
+  assert.deepEqual(part.input, { text: 'a line' });
+  assert.deepEqual((await decide(server, chat, true)).part.output, { result: 1 });
+  // The same decision once more does not run it again.
+  await decide(server, chat, true);
+  const again = await call(server, 'py__write', { text: 'another' });
+  assert.deepEqual((await decide(server, again.chat, true)).part.output, { result: 2 });
+}
+
+describe('MCP servers', { concurrency: 2 }, () => {
+  test('TypeScript, as a program', async () => {
+    const server = await bridge(command('ts', process.execPath, [EVERYTHING]));
+    await everything(server);
+    await asks(server);
+    const { part } = await call(server, 'ts__get-env');
+    assert.ok(!JSON.stringify(part).includes(SECRET));
+  });
+
+  test('TypeScript, over HTTP, restarted in between', async () => {
+    const port = await freePort();
+    const first = await everythingOverHttp(port);
+    const server = await bridge(address('ts', `http://127.0.0.1:${port}/mcp`));
+    await everything(server);
+    await asks(server);
+    await first.kill();
+    const lost = await call(server, 'ts__echo', { message: 'nobody' });
+    assert.match(lost.part.errorText, /"ts"/);
+    await everythingOverHttp(port);
+    await available(server);
+    await outputs(server, [['ts__echo', { message: 'back' }, 'Echo: back']]);
+    assert.ok(!server.log().includes(SECRET));
+  });
+
+  test('Python, as a program', async () => {
+    await pythons(await bridge(command('py', MCP_PYTHON, [PYTHON_SERVER])));
+  });
+
+  test('Python, over HTTP', async () => {
+    const port = await freePort();
+    await pythonOverHttp(port);
+    await pythons(await bridge(address('py', `http://127.0.0.1:${port}/mcp`)));
+  });
+
+  test('a call that takes too long is given up', async () => {
+    const server = await bridge(`${command('ts', process.execPath, [EVERYTHING])}[tools]\ntimeout = "1s"\n`);
+    const { part } = await call(server, 'ts__trigger-long-running-operation', { duration: 3600, steps: 2 });
+    assert.match(part.errorText, /no result within 1 seconds/);
+    await outputs(server, [['ts__echo', { message: 'hello' }, 'Echo: hello']]);
+  });
+});
