@@ -27,6 +27,8 @@ const address = (name, url) => `[[tools.mcp]]\nname = "${name}"\nurl = "${url}"\
 async function bridge(toml) {
   const server = await startServer(BINARY, toml, DEMO, { SOME_SECRET: SECRET });
   running.push(server);
+  // On a busy machine, a server may come later than the bridge waits for it.
+  await available(server);
   return server;
 }
 

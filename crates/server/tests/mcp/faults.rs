@@ -13,7 +13,7 @@ const ROOM: usize = 150 << 20;
 
 #[tokio::test]
 async fn a_server_that_crashes_is_started_again_and_its_call_is_not() {
-    let (bridge, records) = bridge("all", "");
+    let (bridge, records) = bridge("all", "").await;
     for chat in ["first", "second"] {
         let part = call(&bridge, chat, "mine__crash", &json!({})).await;
         let said = part["errorText"].as_str().unwrap();
@@ -31,7 +31,7 @@ async fn a_server_that_crashes_is_started_again_and_its_call_is_not() {
 
 #[tokio::test]
 async fn a_call_that_takes_too_long_is_cancelled() {
-    let (bridge, records) = bridge("all", "[tools]\ntimeout = \"300ms\"");
+    let (bridge, records) = bridge("all", "[tools]\ntimeout = \"300ms\"").await;
     let part = call(&bridge, "hang", "mine__hang", &json!({})).await;
     let said = part["errorText"].as_str().unwrap();
     assert!(said.contains("returned no result within"), "{said}");
@@ -66,7 +66,7 @@ async fn a_server_that_sends_too_much_is_ended() {
         ),
         ("crowd", "it sent a message of too many values"),
     ] {
-        let (bridge, records) = bridge("all", "");
+        let (bridge, records) = bridge("all", "").await;
         let before = bridge.memory();
         bridge.forget_peak();
         let part = call(&bridge, tool, &format!("mine__{tool}"), &json!({})).await;
@@ -88,7 +88,11 @@ async fn a_server_that_is_not_there_is_named_everywhere() {
         ("exits", "it ended with exit status: 3"),
         ("endless", "it sent a line of more than 16 MB"),
     ] {
-        let (bridge, _records) = bridge(manner, "");
+        let records = TempDir::new().unwrap();
+        let toml = scripted::server("mine", manner, records.path(), "");
+        let bridge = Bridge::configured(&toml);
+        let failed = || async { bridge.log().contains("is not available") };
+        until(failed).await;
         let ready = bridge.get("/ready").await;
         assert_eq!(ready.status, 200);
         assert_eq!(ready.json()["status"], "ready");
@@ -142,6 +146,7 @@ async fn one_server_does_not_stop_another() {
     let toml = scripted::server("broken", "exits", records.path(), "")
         + &scripted::server("mine", "all", records.path(), "");
     let bridge = Bridge::configured(&toml);
+    until(|| async { offered(&bridge, "mine__say").await.len() == 1 }).await;
     let part = call(&bridge, "chat", "mine__say", &json!({"text": "hello"})).await;
     assert_eq!(part["output"], "hello");
     let ready = bridge.get("/ready").await.json();

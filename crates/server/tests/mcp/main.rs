@@ -24,11 +24,14 @@ mod scripted;
 mod settings;
 mod tools;
 
-/// A bridge with one scripted server named `mine`.
-fn bridge(manner: &str, more: &str) -> (Bridge, TempDir) {
+/// A bridge with one scripted server named `mine`, which is there.
+async fn bridge(manner: &str, more: &str) -> (Bridge, TempDir) {
     let records = TempDir::new().unwrap();
     let toml = scripted::server("mine", manner, records.path(), more);
-    (Bridge::configured(&toml), records)
+    let bridge = Bridge::configured(&toml);
+    // On a busy machine, a server may come later than the bridge waits for it.
+    until_available(&bridge).await;
+    (bridge, records)
 }
 
 /// The tool part of an answer to `call NAME {arguments}`.

@@ -86,6 +86,7 @@ async fn answers_come_as_json_or_as_events() {
     })
     .await;
     let bridge = bridge(&server);
+    until_available(&bridge).await;
     for form in ["json", "events"] {
         let part = call(&bridge, form, "mine__say", &json!({"as": form})).await;
         assert_eq!(part["output"], form, "{part}");
@@ -138,6 +139,7 @@ async fn answers_that_are_none_end_the_call_and_not_the_chat() {
     for (name, bytes) in cases {
         let server = StandIn::start(move |request| server(request, |_| bytes.clone())).await;
         let bridge = bridge(&server);
+        until_available(&bridge).await;
         let part = call(&bridge, "chat", "mine__say", &json!({})).await;
         let said = part["errorText"].as_str().unwrap();
         assert!(

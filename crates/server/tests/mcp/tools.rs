@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use crate::{bridge, call, calls, decide, offered, received, scripted, until};
+use crate::{bridge, call, calls, decide, offered, received, scripted, until, until_available};
 use adk_bridge_testkit::Bridge;
 use tempfile::TempDir;
 
 #[tokio::test]
 async fn results_become_outputs_errors_and_files() {
-    let (bridge, records) = bridge("all", "");
+    let (bridge, records) = bridge("all", "").await;
     let cases = [
         ("say", json!({"text": "hello"}), json!("hello")),
         (
@@ -71,6 +71,7 @@ async fn a_server_gets_the_call_id_and_none_of_the_bridges_secrets() {
         command.env("GEMINI_API_KEY", "a-key-of-the-bridge");
         command.env("SOME_OTHER_SECRET", "of-the-bridge");
     });
+    until_available(&bridge).await;
     let part = call(&bridge, "meta", "mine__meta", &json!({})).await;
     assert_eq!(part["output"]["idempotencyKey"], part["toolCallId"]);
     let part = call(&bridge, "env", "mine__environment", &json!({})).await;
@@ -88,7 +89,7 @@ async fn a_server_gets_the_call_id_and_none_of_the_bridges_secrets() {
 
 #[tokio::test]
 async fn a_tool_that_may_write_asks_with_its_arguments_and_runs_once() {
-    let (bridge, records) = bridge("all", "");
+    let (bridge, records) = bridge("all", "").await;
     for (chat, approved, state, runs) in [
         ("no", false, "output-denied", 0),
         ("yes", true, "output-available", 1),
@@ -121,7 +122,7 @@ async fn approval_is_configured() {
             false,
         ),
     ] {
-        let (bridge, _records) = bridge("all", more);
+        let (bridge, _records) = bridge("all", more).await;
         let agent = bridge.get("/api/agent").await.json();
         for (name, asks) in [("mine__say", say), ("mine__write", write)] {
             let tools = agent["tools"].as_array().unwrap();
@@ -149,7 +150,7 @@ async fn tools_are_chosen_by_server_and_by_agent() {
             vec!["mine__say"],
         ),
     ] {
-        let (bridge, _records) = bridge("all", more);
+        let (bridge, _records) = bridge("all", more).await;
         assert_eq!(offered(&bridge, "mine__").await, expected, "{more}");
     }
 }
@@ -164,6 +165,7 @@ async fn each_agent_chooses_its_own() {
     let toml =
         scripted::server("mine", "all", records.path(), "tools = [\"say\", \"fail\"]") + agents;
     let bridge = Bridge::configured(&toml);
+    until_available(&bridge).await;
     let agents = bridge.get("/api/agents").await.json();
     let tools = |id: &str| -> Vec<(String, bool)> {
         let all = agents.as_array().unwrap().iter();
@@ -194,7 +196,7 @@ async fn each_agent_chooses_its_own() {
 
 #[tokio::test]
 async fn a_list_may_change_while_the_bridge_runs() {
-    let (bridge, _records) = bridge("all", "");
+    let (bridge, _records) = bridge("all", "").await;
     let has_grown = || async { offered(&bridge, "mine__grown").await.len() == 1 };
     assert!(!has_grown().await);
     call(&bridge, "grow", "mine__grow", &json!({})).await;
@@ -217,7 +219,7 @@ async fn a_list_may_change_while_the_bridge_runs() {
 
 #[tokio::test]
 async fn a_list_is_taken_as_far_as_models_can_use_it() {
-    let (bridge, _records) = bridge("crowded", "");
+    let (bridge, _records) = bridge("crowded", "").await;
     let names = offered(&bridge, "mine__").await;
     assert_eq!(names.len(), 128);
     assert_eq!(names[..3], ["mine__same", "mine__odd_hint", "mine__t0"]);
