@@ -5,6 +5,7 @@ use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::message::replay::replay;
 use adk_bridge_protocol::message::{Message, Part, ToolState};
 use adk_bridge_protocol::reply::{EndReason, Reply};
+use adk_bridge_protocol::sdk::Feature;
 use adk_bridge_protocol::wire::sse;
 use serde_json::json;
 
@@ -28,11 +29,24 @@ impl Case {
             "sdk": number(self.sdk),
             "prior": self.prior,
             "sse": String::from_utf8_lossy(&self.sse),
-            "message": self.message,
+            "message": self.expected(),
             "ends": self.ends,
             "clientMaySend": self.client_may_send,
         });
         format!("{case}\n")
+    }
+
+    /// The message as clients of this version can have it.
+    fn expected(&self) -> Message {
+        let mut message = self.message.clone();
+        if !self.sdk.has(Feature::ToolMetadata) {
+            for part in &mut message.parts {
+                if let Part::Tool(tool) = part {
+                    tool.tool_metadata = None;
+                }
+            }
+        }
+        message
     }
 }
 
