@@ -258,11 +258,8 @@ async fn a_login_at_a_provider_goes_to_the_agent_and_nowhere_else() {
         assert_eq!(world.sent().len(), 0);
 
         let state = world.opened(question).await;
-        assert_eq!(
-            world.opened(question).await.is_empty(),
-            false,
-            "a second window"
-        );
+        let second = world.opened(question).await;
+        assert!(!second.is_empty(), "a second window");
         let page = world.came_back(&format!("code={CODE}&state={state}")).await;
         assert_eq!(page.status, 200, "{}", page.message());
         let shown = String::from_utf8_lossy(&page.body).into_owned();
