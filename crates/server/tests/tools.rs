@@ -19,6 +19,7 @@ use adk_bridge::chat::readers::Answer;
 use adk_bridge::chat::request::ChatRequest;
 use adk_bridge::chat::toolbox::Toolbox;
 use adk_bridge::chat::{Capacity, ChatError, ChatSettings, Chats, Command, Shared};
+use adk_bridge::credentials::Credentials;
 use adk_bridge::files::Files;
 use adk_bridge::files::address::Addresses;
 use adk_bridge::store::DataDir;
@@ -144,7 +145,9 @@ async fn chats(directory: &std::path::Path, fault: Fault, tool_timeout: Duration
     });
     let addresses = Addresses::open(&*store, None).await.unwrap();
     let defaults = adk_bridge::config::Limits::default();
+    let credentials = Credentials::open(&data, store.clone()).unwrap();
     Chats::new(Shared {
+        credentials: Arc::new(credentials),
         store,
         agents: Arc::new(Agents::one(ServedAgent::new(
             "gemini",

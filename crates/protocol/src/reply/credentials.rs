@@ -93,7 +93,7 @@ impl Reply {
         self.durably(out, |reply, out| {
             let mut index = 0;
             reply.with_emitter(context, out, |translator, emitter| {
-                index = translator.add_call(call, emitter);
+                index = translator.add_call(call, None, emitter);
             });
             let refusal = match channel {
                 Channel::Run => CANNOT_GRANT,
