@@ -143,7 +143,7 @@ impl AdkServer {
     /// Asks the agent. Dropping the future, or the run, stops it.
     async fn run(self, request: SessionRequest) -> Result<AdkRun, AgentError> {
         let (client, silence) = (self.client, self.silence);
-        client.traits_of_running().await?;
+        let traits = client.traits_of_running().await?;
         let mut known = session::known(&client, &*request.store).await?;
         if let Some(session) = &known
             && session::are_made_by_server(&client).await
@@ -172,7 +172,8 @@ impl AdkServer {
                 new_message: &start.message,
                 streaming: true,
                 state_delta: &state_delta,
-                custom_metadata: request.handed_in.custom_metadata.as_ref(),
+                custom_metadata: (request.handed_in.custom_metadata.as_ref())
+                    .filter(|_| traits.ignores_unknown_fields()),
             };
             let failure = match client.stream(&["run_sse"], &body, silence).await {
                 Ok(response) => {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use crate::stand_in::{ReceivedRequest, StandIn, http, ok, refused};
-use crate::support::{Bridge, folded, text_of};
+use crate::support::{Bridge, JSON, asking, folded, text_of};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -423,6 +423,30 @@ async fn a_url_with_the_prefix_is_taken_as_it_is() {
         let bridge = Bridge::configured(&toml);
         let said = folded(&bridge.ask("c", "hello").await.events().await);
         assert_eq!(text_of(&said), "hello: I know []", "{suffix}");
+    }
+}
+
+/// What a server would refuse a message for is left out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fields_that_a_server_refuses_are_not_sent() {
+    for (kind, is_sent) in [(Kind::Go, false), (Kind::Python, true)] {
+        let (_server, stand_in) = AdkServer::start(kind).await;
+        let bridge = Bridge::configured(&stand_in.toml());
+        let mut body = asking("c", "hello");
+        body["state"] = json!({"page": "cart"});
+        body["stateDelta"] = json!({"step": 1});
+        body["customMetadata"] = json!({"trace": "t1"});
+        let body = body.to_string();
+        let mut answer = bridge.open("POST", "/api/chat", &[JSON], &body).await;
+        let said = folded(&answer.events().await);
+        assert_eq!(text_of(&said), "hello: I know []", "{kind:?}");
+        let run = stand_in.asked("/run_sse").remove(0);
+        assert_eq!(
+            run.body.get("customMetadata").is_some(),
+            is_sent,
+            "{kind:?}"
+        );
+        assert_eq!(run.body["stateDelta"]["step"], 1, "{kind:?}");
     }
 }
 
