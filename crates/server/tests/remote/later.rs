@@ -272,7 +272,7 @@ async fn a_result_whose_answer_failed_can_be_handed_in_again() {
     let stand_in = StandIn::start(move |asked| {
         let is_second = asked.path == "/run_sse" && runs.fetch_add(1, Ordering::SeqCst) == 1;
         match is_second {
-            true => refused(500, "text/plain", "down"),
+            true => refused(403, "text/plain", "not now"),
             false => shop(asked),
         }
     })
