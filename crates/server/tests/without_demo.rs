@@ -33,7 +33,7 @@ fn the_demo_is_refused_with_the_reason() {
     }
     let said = refused(&named);
     assert!(
-        said.contains("agent.kind") && said.contains("adk, gemini"),
+        said.contains("agent.kind") && said.contains("adk, agent-engine, gemini, openai"),
         "{said}"
     );
 }

@@ -37,7 +37,7 @@ impl Case {
     }
 
     /// The message as clients of this version can have it.
-    fn expected(&self) -> Message {
+    pub(crate) fn expected(&self) -> Message {
         let mut message = self.message.clone();
         if !self.sdk.has(Feature::ToolMetadata) {
             for part in &mut message.parts {

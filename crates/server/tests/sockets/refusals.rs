@@ -94,9 +94,11 @@ async fn serve(mut stream: TcpStream, act: Act, asked: Arc<AtomicUsize>) {
         // An ADK server is asked for a session first.
         let length = header("content-length").map_or(0, |length| length.parse().unwrap());
         stream.read_exact(&mut vec![0; length]).await.unwrap();
-        let _ = stream
-            .write_all(answer(200, r#"{"id":"s"}"#).as_bytes())
-            .await;
+        let answer = match head.starts_with("GET /run_live") {
+            true => answer(426, "{}"),
+            false => answer(200, r#"{"id":"s"}"#),
+        };
+        let _ = stream.write_all(answer.as_bytes()).await;
         return;
     };
     asked.fetch_add(1, Ordering::Relaxed);

@@ -199,7 +199,8 @@ fn forge_output(bridge: &mut Bridge, nth: usize) {
         .reply()
         .calls()
         .iter()
-        .filter(|call| !call.name.starts_with("client") || !call.is_open())
+        // A ticket that was not returned is a client tool like others.
+        .filter(|call| call.runs_on != RunsOn::Client || !call.is_open())
         .map(|call| call.id.clone())
         .collect();
     if let Some(id) = pick(&foreign, nth) {
@@ -480,9 +481,12 @@ pub fn team(
 /// An event of one member of a team; nothing if its server would not send it.
 fn spoken_by(name: &str, wire: Wire, asks: bool, line: &str) -> Option<String> {
     let mut event: Value = serde_json::from_str(line).ok()?;
-    let is_response = event["content"]["parts"][0]["functionResponse"].is_object();
+    let response = &event["content"]["parts"][0]["functionResponse"];
+    let is_response = response.is_object();
+    // Without its response a ticket is a tool that nobody here runs: only time would settle it.
+    let is_ticket = response["name"] == TICKET;
     match wire {
-        Wire::TypeScript if asks && is_response => return None,
+        Wire::TypeScript if asks && is_response && !is_ticket => return None,
         Wire::A2a if is_response => event["actions"] = json!({"requestedToolConfirmations": {}}),
         _ => {}
     }
