@@ -245,9 +245,13 @@ pub fn check(bridge: &Bridge) {
 
 /// The predicate of `held` takes every output of a client tool for a new one; what it sends without news is held. It
 /// cannot see the end of a reply whose call still runs, but only looks at the last message. Nor can it see, after a reload,
-/// that a question was answered before.
+/// that a question was answered before. No predicate knows that a ticket is waited for.
 fn may_repeat(bridge: &Bridge) -> bool {
     let reply = bridge.driver.reply();
+    let mut calls = reply.calls().iter();
+    if calls.any(|call| call.name == TICKET && call.is_open()) {
+        return true;
+    }
     let is_last = reply.ended() != Some(EndReason::Superseded);
     let is_decided = |(id, _): &(ApprovalId, bool)| {
         let mut asked = reply
