@@ -45,8 +45,11 @@ export const agentTests = [
       await visit.get('composer').fill('a draft');
       await choice.focus();
       await visit.page.keyboard.press('Enter');
-      await visit.page.getByRole('menuitemradio', { name: /bank/ }).waitFor();
+      // A key that is pressed before the menu has the keyboard is lost.
+      const isOn = (name) => visit.page.evaluate((name) => document.activeElement?.role === 'menuitemradio' && document.activeElement.textContent.includes(name), name);
+      await visit.until(() => isOn('Weather desk'), 'the chosen agent to have the focus');
       await visit.page.keyboard.press('ArrowDown');
+      await visit.until(() => isOn('bank'), 'the other agent to have the focus');
       await visit.page.keyboard.press('Enter');
       await choice.getByText('The bank').waitFor();
       // What was being written is still there.
