@@ -23,13 +23,13 @@ use serde_json::json;
 
 use super::artifact::{Place, SavedArtifact};
 use super::client::{self, AdkClient, Failure};
-use super::restore::{RestoredSession, restore};
+use super::restore::RestoredSession;
 use super::run::{AdkRun, Body};
 use super::session::{self, Session};
 use super::{RunStart, Settings, new_message};
 use crate::agent::{
-    Agent, AgentInfo, AgentRequest, AgentRun, BoxFuture, DeletedChat, MemoryModel, NewInput,
-    SessionRequest, Starting,
+    Agent, AgentInfo, AgentRequest, AgentRun, BoxFuture, DeletedChat, MemoryModel, SessionRequest,
+    Starting,
 };
 use crate::error::AgentError;
 pub(super) use lines::EngineLines;
@@ -127,19 +127,11 @@ impl AgentEngine {
             }
             tracing::warn!(chat = %request.chat.id, session = %session.id, "the agent engine had lost the session of chat {}; the conversation is restored", request.chat.id);
         }
-        let past = request.store.past().await;
-        let past = past.map_err(|error| session::forgotten(&self.client, error))?;
-        let responses = match &request.input {
-            NewInput::Message(_) => None,
-            NewInput::Responses(responses) => Some(responses.as_slice()),
-        };
-        let mut restored = restore(&past, responses, self.client.app());
+        let mut restored = session::restored(&self.client, &request).await?;
         // What the agent has changed since counts.
         for (key, value) in request.handed_in.at_start() {
             restored.state.entry(key).or_insert(value);
         }
-        // It may contain large files, and so does the request.
-        drop(past);
         match restored.events.is_empty() {
             true => self.run_first(request).await,
             false => self.run_restored(request, restored).await,
@@ -160,7 +152,7 @@ impl AgentEngine {
             AgentError::broken("the agent engine made a session without an id", self.url())
         })?;
         let session = Session::new(id.into_owned());
-        self.store(&request, &session).await?;
+        session::keep(&self.client, &request, &session).await?;
         let start = new_message(&request.input, &session, Vec::new(), &BTreeMap::new());
         let lines = self.ask(&request, &session.id, &start).await;
         let lines = lines.map_err(Failure::into_error)?;
@@ -205,13 +197,8 @@ impl AgentEngine {
                 format!("{}: no session was made of the conversation", self.url()),
             ));
         }
-        self.store(&request, &session).await?;
+        session::keep(&self.client, &request, &session).await?;
         Ok(self.begun(request, session.id, start, lines))
-    }
-
-    async fn store(&self, request: &SessionRequest, session: &Session) -> Result<(), AgentError> {
-        let stored = request.store.set_session(json!(session)).await;
-        stored.map_err(|error| session::forgotten(&self.client, error))
     }
 
     fn begun(

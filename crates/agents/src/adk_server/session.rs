@@ -284,7 +284,8 @@ pub(super) async fn are_made_by_server(client: &AdkClient) -> bool {
         .await
 }
 
-async fn restored(
+/// What was said before, as a new session takes it.
+pub(super) async fn restored(
     client: &AdkClient,
     request: &SessionRequest,
 ) -> Result<RestoredSession, AgentError> {
@@ -376,7 +377,7 @@ impl Creation<'_> {
     }
 }
 
-pub(super) fn forgotten(client: &AdkClient, error: String) -> AgentError {
+fn forgotten(client: &AdkClient, error: String) -> AgentError {
     AgentError::broken(
         "the conversation with the ADK server cannot be read from the store; try again",
         format!("{}: {error}", client.shown()),
