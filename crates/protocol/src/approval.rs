@@ -92,6 +92,8 @@ pub enum Refusal {
     UnknownCall,
     #[error("this answer is neither a clear yes nor a clear no; the question stays open")]
     Unclear,
+    #[error("this answer does not fit the form of the question; the question stays open")]
+    Unfit,
 }
 
 impl Approval {

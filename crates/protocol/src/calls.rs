@@ -7,6 +7,8 @@
 //!                            └─ needs a human ─▶ Asked ─▶ Decided ─┬─ yes ─▶ (as above)
 //!                                                  │               └─ no ─────▶ Settled(Denied)
 //!                                                  └─ expired, superseded ────▶ Settled
+//!
+//!   a running tool asks the user (`asked_by`) ─▶ AwaitingClient ─▶ Settled, and the tool goes on
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -33,6 +35,9 @@ pub struct Call {
     /// The agent that made it, if its events name one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
+    /// The call whose running tool asks this, as far as its server tells; nothing if an agent made the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_by: Option<CallId>,
     pub runs_on: RunsOn,
     #[serde(default)]
     pub idempotent: bool,
@@ -242,10 +247,14 @@ impl Call {
         self.name == REQUEST_CREDENTIAL
     }
 
+    /// Whether a human has approved it.
+    pub fn is_approved(&self) -> bool {
+        self.approval.as_ref().and_then(Approval::verdict) == Some(true)
+    }
+
     /// Whether it is an approved client tool whose output has not come.
     pub fn is_half_answered(&self) -> bool {
-        matches!(self.state, CallState::AwaitingClient { .. })
-            && self.approval.as_ref().and_then(Approval::verdict) == Some(true)
+        matches!(self.state, CallState::AwaitingClient { .. }) && self.is_approved()
     }
 
     pub(crate) fn settle(&mut self, how: Settlement) {
@@ -288,6 +297,10 @@ impl Calls {
 
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    pub(crate) fn retain(&mut self, keep: impl FnMut(&Call) -> bool) {
+        self.0.retain(keep);
     }
 
     pub(crate) fn push(&mut self, call: Call) -> usize {

@@ -28,22 +28,34 @@ const MAX_WORD_BYTES: usize = 256;
 const MAX_LINK_BYTES: usize = 4096;
 const KINDS: &[&str] = &["oauth2", "oidc", "apiKey", "basic", "bearer", "http"];
 
-/// Without one of these a text holds nothing that is withheld.
+/// Without one of these a text holds nothing that is withheld. Names may be written in any case, and their letters as escapes.
 const MARKS: &[&str] = &[
     REQUEST_CREDENTIAL,
-    "uthConfig",
-    "uth_config",
-    "uthCredential",
-    "uth_credential",
-    "authType",
-    "auth_type",
-    "lient_secret",
-    "lientSecret",
-    "efresh_token",
-    "efreshToken",
+    "uthC",
+    "uth_c",
+    "uth_C",
+    "uth-c",
+    "uth-C",
+    "uthT",
+    "uth_t",
+    "uth_T",
+    "uth-t",
+    "uth-T",
+    "ecret",
+    "efresh",
+    "ccessT",
+    "ccess_t",
+    "ccess_T",
+    "ccess-t",
+    "ccess-T",
+    "ACCESS",
+    "AUTH",
+    "SECRET",
+    "REFRESH",
+    "\\u00",
 ];
 
-/// Fields that hold a configuration or a credential, without case and underscores.
+/// Fields that hold a configuration or a credential, without case, underscores and hyphens.
 const CONFIGURATIONS: &[&str] = &[
     "authconfig",
     "requestedauthconfigs",
@@ -52,13 +64,28 @@ const CONFIGURATIONS: &[&str] = &[
     "authcredential",
 ];
 
+/// Fields that only credentials have, in the same form.
+const SECRETS: &[&str] = &["authtype", "clientsecret", "refreshtoken", "accesstoken"];
+
 /// What a value is part of.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     /// An event, a message or a call, whose other fields are known.
     Known,
-    /// State or metadata, in which every object may be a credential.
+    /// The whole state or metadata.
+    State,
+    /// A value in it: every object may be a credential.
     Free,
+}
+
+impl Place {
+    /// The place of what is inside of a value here.
+    fn inner(self) -> Self {
+        match self {
+            Self::Known => Self::Known,
+            Self::State | Self::Free => Self::Free,
+        }
+    }
 }
 
 /// What is kept of a request for credentials that was stored: all of it, if it is what a user may see.
@@ -66,6 +93,15 @@ pub fn shown_request(args: &Json) -> Json {
     match is_shown(args) {
         true => args.clone(),
         false => asked(args),
+    }
+}
+
+/// The same with the agent's own id of the call that waits, which a restored session needs.
+fn stored_request(args: &Json) -> Json {
+    let shown = shown_request(args);
+    match asker_of(args).filter(|asker| asker.len() <= MAX_WORD_BYTES) {
+        Some(asker) => shown.with(CALL, &asker.as_str().into()),
+        None => shown,
     }
 }
 
@@ -92,17 +128,16 @@ pub fn asked(args: &Json) -> Json {
         (Some(known @ ("oauth2" | "apiKey" | "http")), _) => Some(known),
         _ => None,
     };
-    // Where the user is sent to, whatever the scheme says.
+    // Where the user is sent to, whatever the scheme says: a page in a form that browsers read differently has no name.
     let page = field(&config, "exchangedauthcredential")
         .and_then(|credential| field(&credential, "oauth2"))
         .and_then(|oauth2| field(&oauth2, "authuri"));
     let page = page.as_ref().and_then(Json::as_str);
-    let mut provider = page.as_deref().and_then(host).or_else(|| {
-        ["authorizationEndpoint", "authorization_endpoint"]
-            .iter()
-            .find_map(|key| word(key))
-            .and_then(host)
-    });
+    let endpoints = ["authorizationEndpoint", "authorization_endpoint"];
+    let mut provider = match &page {
+        Some(page) => host(page),
+        None => endpoints.iter().find_map(|key| word(key)).and_then(host),
+    };
     let mut scopes: Vec<&str> = texts(scheme.get("scopes"));
     let flows = scheme.get("flows").and_then(Value::as_object);
     for flow in flows.into_iter().flat_map(|flows| flows.values()) {
@@ -114,7 +149,9 @@ pub fn asked(args: &Json) -> Json {
             "token_url",
         ];
         let mut urls = urls.iter().filter_map(|key| flow.get(key)?.as_str());
-        provider = provider.or_else(|| urls.find_map(host));
+        if page.is_none() {
+            provider = provider.or_else(|| urls.find_map(host));
+        }
     }
     scopes.retain(|scope| scope.len() <= MAX_WORD_BYTES);
     scopes.dedup();
@@ -136,7 +173,7 @@ pub fn withhold(raw: &RawValue) -> Option<Json> {
 
 /// The same for state or metadata of an agent.
 pub fn withhold_in_state(value: &Json) -> Option<Json> {
-    changed(value.raw(), Place::Free)
+    changed(value.raw(), Place::State)
 }
 
 /// The same for an event that is kept as text.
@@ -175,10 +212,11 @@ fn changed(raw: &RawValue, place: Place) -> Option<Json> {
         return None;
     }
     match Level::of(raw) {
-        Level::Leaf(leaf) if place == Place::Free => changed_text(leaf, raw),
-        Level::Leaf(_) => None,
+        Level::Leaf(_) if place == Place::Known => None,
+        Level::Leaf(leaf) => changed_text(leaf, raw),
         Level::Items(items) => {
-            let new: Vec<Option<Json>> = items.iter().map(|item| changed(item, place)).collect();
+            let inner = place.inner();
+            let new: Vec<Option<Json>> = items.iter().map(|item| changed(item, inner)).collect();
             new.iter().any(Option::is_some).then(|| {
                 let items: Vec<Json> = items
                     .into_iter()
@@ -193,7 +231,7 @@ fn changed(raw: &RawValue, place: Place) -> Option<Json> {
 }
 
 fn changed_object(fields: &[(Cow<'_, str>, &RawValue)], place: Place) -> Option<Json> {
-    let is_secret = |name: &str| matches!(name, "authtype" | "clientsecret" | "refreshtoken");
+    let is_secret = |name: &str| SECRETS.contains(&name);
     if place == Place::Free && fields.iter().any(|(name, _)| is_secret(&plain(name))) {
         return Some(Json::empty());
     }
@@ -212,7 +250,7 @@ fn changed_object(fields: &[(Cow<'_, str>, &RawValue)], place: Place) -> Option<
     for (name, raw) in fields {
         let plain = plain(name);
         let new = match plain.as_str() {
-            "args" | "input" | "rawinput" if asks => Some(shown_request(&kept(raw))),
+            "args" | "input" | "rawinput" if asks => Some(stored_request(&kept(raw))),
             "response" | "output" if asks => Some(Json::empty()),
             "partialargs" | "early" | "parts" if asks => {
                 is_changed = true;
@@ -223,8 +261,13 @@ fn changed_object(fields: &[(Cow<'_, str>, &RawValue)], place: Place) -> Option<
                 is_changed = true;
                 continue;
             }
-            "statedelta" | "custommetadata" => changed(raw, Place::Free),
-            _ => changed(raw, place),
+            // The other keys of a state have nothing to do with it.
+            secret if place == Place::State && is_secret(secret) => {
+                is_changed = true;
+                continue;
+            }
+            "statedelta" | "custommetadata" => changed(raw, Place::State),
+            _ => changed(raw, place.inner()),
         };
         is_changed |= new.is_some();
         rest.push((name, new.unwrap_or_else(|| kept(raw))));
@@ -260,7 +303,7 @@ fn field(object: &Json, wanted: &str) -> Option<Json> {
 }
 
 fn plain(name: &str) -> String {
-    let letters = name.chars().filter(|letter| *letter != '_');
+    let letters = name.chars().filter(|letter| !matches!(letter, '_' | '-'));
     letters.map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
@@ -278,7 +321,10 @@ fn host(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#', '\\']).next()?;
     let host = authority.rsplit('@').next()?;
-    (matches!(scheme, "http" | "https") && is_host(host)).then_some(host)
+    let is_web = ["http", "https"]
+        .iter()
+        .any(|web| scheme.eq_ignore_ascii_case(web));
+    (is_web && is_host(host)).then_some(host)
 }
 
 fn is_host(text: &str) -> bool {
@@ -290,7 +336,7 @@ fn is_host(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    const SECRET: &str = "PLANTED-SECRET";
+    const SECRET: &str = "PLANTED-VALUE";
 
     fn credential() -> Value {
         json!({"authType": "oauth2", "oauth2": {"clientId": "me", "clientSecret": SECRET, "accessToken": SECRET}})
@@ -299,7 +345,7 @@ mod tests {
     fn config() -> Value {
         json!({
             "authScheme": {"type": "oauth2", "flows": {"authorizationCode": {
-                "authorizationUrl": "https://user:PLANTED-SECRET@login.example.com/authorize?x=PLANTED-SECRET",
+                "authorizationUrl": "https://user:PLANTED-VALUE@login.example.com/authorize?x=PLANTED-VALUE",
                 "tokenUrl": "https://login.example.com/token",
                 "scopes": {"mail.read": "Read your mail", "profile": ""},
             }}},
@@ -331,6 +377,12 @@ mod tests {
         let args = json!({"functionCallId": "_adk_toolset_auth_x", "authConfig": config()});
         let oauth = json!({"kind": "oauth2", "provider": "login.example.com", "scopes": ["mail.read", "profile"]});
         let scheme = |scheme: Value| json!({"authConfig": {"authScheme": scheme}});
+        let at_page = |page: &str| {
+            let mut config = config();
+            config["exchangedAuthCredential"]["oauth2"]["authUri"] = json!(page);
+            json!({"authConfig": config})
+        };
+        let unnamed = json!({"kind": "oauth2", "scopes": ["mail.read", "profile"]});
         for (args, shown) in [
             (args.clone(), oauth.clone()),
             (snake(&args), oauth),
@@ -362,10 +414,18 @@ mod tests {
             ),
             (
                 scheme(
-                    json!({"type": "oauth2", "flows": {"x": {"tokenUrl": "javascript:PLANTED-SECRET"}}}),
+                    json!({"type": "oauth2", "flows": {"x": {"tokenUrl": "javascript:PLANTED-VALUE"}}}),
                 ),
                 json!({"kind": "oauth2"}),
             ),
+            (
+                at_page("HTTPS://user@id.example:443\\@login.example.com/"),
+                json!({"kind": "oauth2", "provider": "id.example:443", "scopes": ["mail.read", "profile"]}),
+            ),
+            (at_page("https:///elsewhere.example/"), unnamed.clone()),
+            (at_page("https:elsewhere.example/"), unnamed.clone()),
+            (at_page("https://else\twhere.example/"), unnamed.clone()),
+            (at_page("javascript:alert(1)"), unnamed.clone()),
             (json!({"authConfig": SECRET}), json!({})),
             (json!(SECRET), json!({})),
             (json!(null), json!({})),
@@ -407,6 +467,32 @@ mod tests {
                 assert_eq!(line_without_credentials(rest.clone()), rest);
             }
         }
+        // A letter may be written as an escape, and a name in another case.
+        let state = |name: &str| json!({"actions": {"stateDelta": {"k": {name: SECRET}}}});
+        for line in [
+            event(json!({"functionCall": call}))
+                .to_string()
+                .replace("authConfig", "auth\\u0043onfig")
+                .replace("_credential", "_credenti\\u0061l"),
+            state("clientSecret")
+                .to_string()
+                .replace("Secret", "\\u0053ecret"),
+            state("Client_Secret").to_string(),
+            state("CLIENT_SECRET").to_string(),
+            state("client-secret").to_string(),
+            state("REFRESH_TOKEN").to_string(),
+            state("Auth-Type").to_string(),
+            state("access_token").to_string(),
+            state("accessToken").to_string(),
+        ] {
+            let rest = line_without_credentials(line);
+            assert!(!rest.contains(SECRET), "{rest}");
+        }
+        let state = json!({"actions": {"stateDelta": {"access_token": SECRET, "locale": "en"}}});
+        assert_eq!(
+            line_without_credentials(state.to_string()),
+            json!({"actions": {"stateDelta": {"locale": "en"}}}).to_string()
+        );
         let not_json = format!("{{\"authConfig\": \"{SECRET}");
         assert_eq!(line_without_credentials(not_json), "{}");
     }

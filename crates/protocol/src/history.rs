@@ -16,7 +16,10 @@ use std::borrow::Cow;
 
 use serde_json::json;
 
-use crate::event::{Blob, Content, FileData, FunctionCall, FunctionResponse, Part as AgentPart};
+use crate::credentials::CALL;
+use crate::event::{
+    Blob, Content, FileData, FunctionCall, FunctionResponse, Part as AgentPart, REQUEST_INPUT,
+};
 use crate::json_text::Json;
 use crate::message::{FilePart, Message, Part, Role, ToolPart, ToolState};
 
@@ -85,6 +88,12 @@ fn push<'a>(contents: &mut Vec<Content<'a>>, role: &'static str, parts: Vec<Agen
     }
 }
 
+/// Whether a part is the question of a running tool, which is no call of the model.
+fn is_tool_question(part: &ToolPart) -> bool {
+    let input = part.input.as_ref();
+    part.name == REQUEST_INPUT && input.is_some_and(|input| input.get(CALL).is_some())
+}
+
 /// What the model wrote in a step, and the results of its calls.
 fn step_parts(step: &[Part]) -> (Vec<AgentPart<'_>>, Vec<AgentPart<'_>>) {
     let mut model = Vec::new();
@@ -102,6 +111,8 @@ fn step_parts(step: &[Part]) -> (Vec<AgentPart<'_>>, Vec<AgentPart<'_>>) {
                 thought.thought_signature = signature(reasoning.provider_metadata.as_ref());
                 model.push(thought);
             }
+            // The tool that asked tells the model what came of it.
+            Part::Tool(tool) if is_tool_question(tool) => {}
             Part::Tool(tool) if tool.state != ToolState::InputStreaming => {
                 model.push(call_part(tool));
                 responses.push(response_part(tool));

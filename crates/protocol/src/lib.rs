@@ -25,6 +25,7 @@
 //! | [`message`] | UIMessage: parse, fold chunks into it, replay it as chunks |
 //! | [`event`], [`args`] | what an ADK agent emits and accepts |
 //! | [`credentials`] | what is withheld of it: secrets of logins |
+//! | [`form`] | what fits the form that a user is asked to fill in |
 //! | [`wire`] | SSE, `/live` and stock v7 WebSocket frames |
 //! | [`approval`], [`calls`] | a human's decision; a tool call |
 //! | [`outbox`] | the effects of a reply, and its encoded frames |
@@ -46,6 +47,7 @@ pub mod credentials;
 pub mod dialect;
 pub mod driver;
 pub mod event;
+pub mod form;
 pub mod history;
 pub mod id;
 pub mod json_text;

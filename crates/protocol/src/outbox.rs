@@ -9,7 +9,7 @@ use crate::chunk::Chunk;
 use crate::id::{ApprovalId, CallId};
 use crate::json_text::Json;
 use crate::message::{Draft, FilePart};
-use crate::reply::{Ignored, Record};
+use crate::reply::{Ignored, Record, ToolAnswer};
 use crate::sdk::Sdk;
 use crate::wire::sse;
 
@@ -22,6 +22,11 @@ pub enum Effect {
     Frames(Range<usize>),
     /// Run the server tool of this call.
     RunTool { call: CallId },
+    /// Give a running tool the answer to its question.
+    AnswerTool {
+        question: CallId,
+        answer: ToolAnswer,
+    },
     /// Start a run of the agent.
     Ask(Ask),
     /// Stop the current run of the agent.
@@ -127,6 +132,8 @@ pub struct Outbox {
     /// Frames as the newest version gets them, if it gets more.
     news: Vec<Vec<u8>>,
     barrier: usize,
+    /// Whether the input is an event of an agent, which may be one of many.
+    pub(crate) is_event: bool,
 }
 
 impl Outbox {
@@ -187,8 +194,38 @@ impl Outbox {
         self.effects.push_back(effect);
     }
 
-    pub(crate) fn insert(&mut self, place: usize, effect: Effect) {
-        self.effects.insert(place, effect);
+    /// Puts a commit, with the audit rows so far, in front of the effects since `mark`. Events that came at once are stored by
+    /// the first commit, if all of them only have something to show: otherwise there would be a copy of the whole message for
+    /// each. A decision and what is started for it stay apart.
+    pub(crate) fn commit_at(&mut self, mark: usize, record: Record) {
+        let mut audit = std::mem::take(&mut self.audit);
+        let is_frames = |effect: &Effect| matches!(effect, Effect::Frames(_));
+        let only_shows = self.is_event && self.effects.range(mark..).all(is_frames);
+        let before = self.effects.range(..mark);
+        let before = before.rev().position(|effect| !is_frames(effect));
+        let before = before.map(|distance| mark - 1 - distance);
+        let before = before.filter(|_| only_shows);
+        if let Some(Effect::Commit(earlier)) = before.and_then(|at| self.effects.get_mut(at)) {
+            earlier.record = record;
+            earlier.audit.append(&mut audit);
+            self.join_frames(mark);
+            return;
+        }
+        let commit = Effect::Commit(Box::new(Commit { record, audit }));
+        self.effects.insert(mark, commit);
+    }
+
+    /// Makes one effect of the frames on both sides of a place.
+    fn join_frames(&mut self, place: usize) {
+        let Some(Effect::Frames(after)) = self.effects.get(place).cloned() else {
+            return;
+        };
+        if let Some(Effect::Frames(before)) =
+            (place.checked_sub(1)).and_then(|before| self.effects.get_mut(before))
+        {
+            before.end = after.end;
+            self.effects.remove(place);
+        }
     }
 
     /// Reports an input that changed nothing; several of the same kind in a row are reported once.

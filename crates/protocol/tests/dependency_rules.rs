@@ -72,6 +72,11 @@ const BORROWED_WORDS: &[(&str, &[&str], &str)] = &[
         "settles a remote agent's calls by its responses, and answers them in its words",
     ),
     (
+        "reply/questions.rs",
+        &["REQUEST_INPUT"],
+        "the name of the call that asks the user",
+    ),
+    (
         "reply/credentials.rs",
         &["FunctionCall", "REQUEST_CREDENTIAL"],
         "shows a remote agent's request for credentials as a call",

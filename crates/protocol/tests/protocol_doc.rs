@@ -170,6 +170,7 @@ fn every_refusal() {
         Refusal::AlreadySettled,
         Refusal::UnknownCall,
         Refusal::Unclear,
+        Refusal::Unfit,
     ];
     for refusal in refusals {
         match refusal {
@@ -180,7 +181,8 @@ fn every_refusal() {
             | Refusal::NotAClientTool
             | Refusal::AlreadySettled
             | Refusal::UnknownCall
-            | Refusal::Unclear => {}
+            | Refusal::Unclear
+            | Refusal::Unfit => {}
         }
     }
     let known = refusals.iter().map(Refusal::to_string).collect();

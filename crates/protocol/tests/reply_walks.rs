@@ -5,9 +5,12 @@
     reason = "the number of cases may come from outside"
 )]
 
+use std::time::Duration;
+
 use adk_bridge_protocol::calls::{Call, Settlement};
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::Dialect;
+use adk_bridge_protocol::event::REQUEST_INPUT;
 use adk_bridge_protocol::outbox::{Ask, AuditKind};
 use adk_bridge_protocol::reply::{Answer, Audience, EndReason, Runner};
 use proptest::prelude::*;
@@ -22,6 +25,9 @@ fn act() -> impl Strategy<Value = Act> {
         30 => Just(Act::Agent),
         1 => Just(Act::RunFails),
         8 => (nth.clone(), prop::bool::weighted(0.2)).prop_map(|(nth, fails)| Act::ToolEnds { nth, fails }),
+        5 => nth.clone().prop_map(|nth| Act::ToolAsks { nth }),
+        1 => nth.clone().prop_map(|nth| Act::Withdraw { nth }),
+        1 => nth.clone().prop_map(|nth| Act::Progress { nth }),
         10 => (nth.clone(), any::<bool>()).prop_map(|(nth, approved)| Act::Respond { nth, approved }),
         6 => (nth.clone(), prop::bool::weighted(0.2)).prop_map(|(nth, fails)| Act::ClientTool { nth, fails }),
         12 => Just(Act::AutoSend),
@@ -295,6 +301,200 @@ fn a_reload_while_a_model_speaks_during_an_open_call() {
         check(&bridge);
     }
     drain(&mut bridge);
+}
+
+/// A denial waits for another call of its agent, and the client, which cannot know, has sent it twice. Time settles that
+/// call: the reply goes on in the turn that was held, whether the hold is over at that moment or later.
+#[test]
+fn a_held_turn_goes_on_when_time_settles_what_it_was_held_for() {
+    let of = |tool: &str| TOOLS.iter().position(|name| *name == tool).unwrap();
+    let settings = (Dialect::ALL.iter())
+        .flat_map(|&dialect| [Sdk::V6, Sdk::V7].map(|sdk| (dialect, sdk)))
+        .flat_map(|(dialect, sdk)| [1, 100].map(|before| (dialect, sdk, before)));
+    for (dialect, sdk, before) in settings {
+        let plan = vec![(0, vec![of("server_ask"), of(TICKET)])];
+        let agent = agent(Runner::Remote, plan);
+        let mut bridge = Bridge::new(Runner::Remote, dialect, Audience::Request, sdk, agent);
+        bridge.begin();
+        for act in [Act::Agent, Act::Agent, Act::RunFails] {
+            perform(&mut bridge, &act);
+        }
+        let expires = bridge.driver.reply().deadline().unwrap();
+        let before = Duration::from_millis(before);
+        bridge.pass_time(expires.since(bridge.now) - before);
+        let (nth, approved) = (0, false);
+        for act in [Act::Respond { nth, approved }, Act::Post, Act::Post] {
+            perform(&mut bridge, &act);
+        }
+        let held = bridge.driver.reply().hold_until().expect("nothing is new");
+        let asked = bridge.asked.len();
+        // Once at the end of the call, and once at the end of the hold; or once after both.
+        if before == Duration::from_millis(100) {
+            bridge.pass_time(before);
+            assert_eq!(bridge.asked.len(), asked + 1, "the agent has its answer");
+        }
+        bridge.pass_time(held.since(bridge.now));
+        assert_eq!(bridge.asked.len(), asked + 1, "the agent has its answer");
+        assert!(bridge.client.streaming, "{dialect:?} {before:?}");
+        assert_eq!(bridge.driver.reply().deadline(), None);
+        while bridge.agent_step() {}
+        assert_eq!(bridge.driver.reply().ended(), Some(EndReason::Finished));
+        let last = bridge.streams.last().unwrap();
+        assert!(last.message.is_some(), "it has read the end");
+        assert!(!bridge.client.would_send(dialect), "{dialect:?}");
+    }
+}
+
+/// A tool waits for an answer next to an approved tool of a page that answers in frames: time settles both.
+#[test]
+fn a_question_next_to_an_output_that_never_comes() {
+    let of = |tool: &str| TOOLS.iter().position(|name| *name == tool).unwrap();
+    for &dialect in Dialect::ALL {
+        let plan = vec![(0, vec![of("client_ask"), of("idempotent")])];
+        let agent = agent(Runner::Bridge, plan);
+        let mut bridge = Bridge::new(Runner::Bridge, dialect, Audience::Frame, Sdk::V6, agent);
+        bridge.begin();
+        let (nth, approved) = (0, true);
+        for act in [
+            Act::Agent,
+            Act::Agent,
+            Act::ToolAsks { nth },
+            Act::Respond { nth, approved },
+            Act::Post,
+        ] {
+            perform(&mut bridge, &act);
+            check(&bridge);
+        }
+        assert!(bridge.client.streaming, "the turn waits for the output");
+        drain(&mut bridge);
+        assert_eq!(bridge.driver.reply().ended(), Some(EndReason::Finished));
+    }
+}
+
+/// The same with the shortest walks that ended a held turn in the middle of a run: a call of one of two agents expires, a
+/// newer message comes, and the tool that asked ends.
+#[test]
+fn no_hold_outlasts_the_wait_for_the_client() {
+    let of = |tool: &str| TOOLS.iter().position(|name| *name == tool).unwrap();
+    let asks = || vec![of("server_ask"), of(TICKET)];
+    let new = |runner, agent: Box<dyn FnMut(&_) -> Vec<String>>| {
+        Bridge::new(runner, Dialect::Adk, Audience::Request, Sdk::V6, agent)
+    };
+    let (nth, approved, fails) = (0, false, false);
+    let deny = || Act::Respond { nth, approved };
+    let run = |times| vec![Act::Agent; times];
+
+    let members = vec![
+        (Wire::Python, vec![(0, asks())]),
+        (Wire::Python, vec![(0, vec![])]),
+    ];
+    let mut acts = run(3);
+    acts.extend([Act::RunFails, deny(), Act::AutoSend, Act::AutoSend]);
+    acts.push(Act::Wait { seconds: 120 });
+    walk(new(Runner::Remote, Box::new(team(members, vec![1]))), &acts);
+
+    let plan = vec![(1, asks())];
+    let mut acts = run(3);
+    acts.extend([Act::RunFails, deny(), Act::AutoSend, Act::AutoSend]);
+    acts.push(Act::WriteOn { answers: vec![] });
+    acts.push(Act::Wait { seconds: 1 });
+    walk(
+        new(Runner::Remote, Box::new(agent(Runner::Remote, plan))),
+        &acts,
+    );
+
+    let server = of("server");
+    let plan = vec![
+        (0, vec![]),
+        (0, vec![of("idempotent"), server]),
+        (1, vec![server]),
+    ];
+    let mut acts = vec![Act::Crash];
+    acts.extend(run(3));
+    acts.extend([Act::ToolAsks { nth }, Act::Post]);
+    acts.extend(vec![Act::ToolEnds { nth, fails }; 2]);
+    acts.extend(run(2));
+    acts.push(Act::Wait { seconds: 1 });
+    walk(
+        new(Runner::Bridge, Box::new(agent(Runner::Bridge, plan))),
+        &acts,
+    );
+}
+
+/// A client has a call of a run that a crash undid, and posts while the model has just made another one: that one is in the
+/// last step when it waits, where stock predicates look for its output.
+#[test]
+fn a_lost_call_does_not_hide_the_one_that_waits() {
+    let of = |tool: &str| TOOLS.iter().position(|name| *name == tool).unwrap();
+    let (nth, fails) = (0, false);
+    let plan = vec![(2, vec![of("client")]), (1, vec![of("client")])];
+    let agent = agent(Runner::Bridge, plan);
+    let mode = Audience::Request;
+    let mut bridge = Bridge::new(Runner::Bridge, Dialect::Native, mode, Sdk::V6, agent);
+    bridge.begin();
+    let run = [Act::Agent, Act::Agent, Act::Agent, Act::Crash];
+    let again = [Act::Agent, Act::Agent];
+    let posts = [Act::ClientTool { nth, fails }, Act::AutoSend, Act::Agent];
+    for act in run.into_iter().chain(again).chain(posts) {
+        perform(&mut bridge, &act);
+        check(&bridge);
+    }
+    assert!(!bridge.client.streaming, "its turn is over");
+    perform(&mut bridge, &Act::ClientTool { nth, fails });
+    assert!(bridge.client.would_send(Dialect::Native));
+    drain(&mut bridge);
+    assert_eq!(bridge.settled("client"), [Some(Settlement::Output)]);
+}
+
+/// A restart ends the tools that ask: their questions are closed, even if their time is over too, and nobody is answered.
+#[test]
+fn a_question_whose_time_is_over_at_a_restart() {
+    let of = |tool: &str| TOOLS.iter().position(|name| *name == tool).unwrap();
+    for tool in ["server", "idempotent"] {
+        let plan = vec![(0, vec![of(tool)])];
+        let agent = agent(Runner::Bridge, plan);
+        let mode = Audience::Request;
+        let mut bridge = Bridge::new(Runner::Bridge, Dialect::Native, mode, Sdk::V6, agent);
+        bridge.begin();
+        for act in [
+            Act::Agent,
+            Act::Agent,
+            Act::ToolAsks { nth: 0 },
+            Act::CrashDuring { effects: 0 },
+            Act::Wait { seconds: 300 },
+        ] {
+            perform(&mut bridge, &act);
+        }
+        let settled = bridge.settled(REQUEST_INPUT);
+        assert_eq!(settled, [Some(Settlement::Superseded)], "{tool}");
+        drain(&mut bridge);
+    }
+}
+
+/// A crash cuts off a newer message after the open questions were closed for it: the reply goes on, and the remote agent may
+/// ask again.
+#[test]
+fn a_crash_while_a_newer_message_ends_the_reply() {
+    let of = |tool: &str| TOOLS.iter().position(|name| *name == tool).unwrap();
+    for (&dialect, effects) in (Dialect::ALL.iter()).flat_map(|it| [it; 6].into_iter().zip(0..)) {
+        let first = vec![of("server_ask"), of("client"), of("server_ask")];
+        let plan = vec![(0, first), (0, vec![of("server_ask")])];
+        let agent = agent(Runner::Remote, plan);
+        let mut bridge = Bridge::new(Runner::Remote, dialect, Audience::Request, Sdk::V6, agent);
+        bridge.begin();
+        let answers = vec![];
+        let asks = [Act::Agent, Act::Agent, Act::Agent, Act::Agent];
+        let crashes = [
+            Act::Crash,
+            Act::CrashDuring { effects },
+            Act::WriteOn { answers },
+        ];
+        for act in asks.into_iter().chain(crashes) {
+            perform(&mut bridge, &act);
+            check(&bridge);
+        }
+        drain(&mut bridge);
+    }
 }
 
 /// A tool returns a ticket, the reply ends, and the result comes: the next reply begins with it, shows it, and tells the

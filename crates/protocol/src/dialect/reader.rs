@@ -100,10 +100,10 @@ impl Reader {
             finish_step(&mut cursor, emit);
         }
         catch_up(ours, &mut cursor, self.sdk, emit);
-        // Orphans must not stay in the last step, where the predicates would send them again and again; but a waiting
-        // call must stay visible there.
-        let waits = reply.calls().iter().any(Call::waits_for_client);
-        if !orphans.is_empty() && cursor.steps() == steps && !waits {
+        // Orphans must not stay in the last step, where the predicates would send them again and again; but a call that
+        // waits, or may come to wait, must stay visible there, and keeps them from sending.
+        let goes_on = reply.ended().is_none() && reply.calls().iter().any(Call::is_open);
+        if !orphans.is_empty() && cursor.steps() == steps && !goes_on {
             cursor.open_step(emit);
             show_step(ours, emit);
         }

@@ -253,6 +253,17 @@ impl Reply {
         unclear.filter_map(approval_id).collect()
     }
 
+    /// The first of these answers that does not fit the form of an open question: why, in words for who gave it.
+    pub fn misfit(&self, answers: &[Answer<'_>]) -> Option<String> {
+        answers.iter().find_map(|answer| match answer {
+            Answer::Output { call_id, output } => {
+                let call = self.calls.by_id(call_id);
+                call.filter(|call| call.is_open())?.misfit(output)
+            }
+            _ => None,
+        })
+    }
+
     /// Whether something still waits for one of these answers.
     pub fn waits_for(&self, answers: &[Answer<'_>]) -> bool {
         self.ended().is_none() && answers.iter().any(|answer| self.is_news(answer))
@@ -276,15 +287,6 @@ impl Reply {
         if taken {
             self.end_holds();
             self.commit_at(mark, out);
-        }
-    }
-
-    /// Ends the hold: the client has sent something.
-    fn end_holds(&mut self) {
-        self.holds = 0;
-        if let Some(turn) = &mut self.turn {
-            turn.hold_until = None;
-            turn.without_news = false;
         }
     }
 
@@ -446,6 +448,9 @@ impl Reply {
         let Some(outcome) = answer.outcome() else {
             return;
         };
+        if self.calls[index].is_asked_by_a_tool() {
+            return self.answer_question(index, outcome, out);
+        }
         let call = &mut self.calls[index];
         match call.state {
             // It counts only after a human has approved the call.

@@ -8,14 +8,11 @@
 //!
 //! Secrets are never here: what was granted is added to the report by whoever sends it.
 
-use std::borrow::Cow;
-
 use serde_json::json;
 
 use super::phase::Channel;
 use super::{Context, Reply};
 use crate::calls::{Call, CallState, CredentialRequest, GrantBy, Outcome, RunsOn, Settlement};
-use crate::chunk::Chunk;
 use crate::credentials::{CALL, EXPIRES, LINK, asked, asker_of};
 use crate::event::{FunctionCall, REQUEST_CREDENTIAL};
 use crate::id::CallId;
@@ -76,6 +73,7 @@ impl Reply {
             input,
             step: self.steps,
             origin: self.translator.origin(),
+            asked_by: None,
             runs_on: match grant {
                 Some(_) => RunsOn::Client,
                 None => RunsOn::Server,
@@ -168,16 +166,7 @@ impl Reply {
         }
         self.durably(out, |reply, out| {
             for id in waiting {
-                let chunk = Chunk::ToolOutputAvailable {
-                    tool_call_id: Cow::Borrowed(id.as_str()),
-                    output: Json::object([("pending", true.into())]),
-                    provider_executed: None,
-                    provider_metadata: None,
-                    tool_metadata: None,
-                    dynamic: None,
-                    preliminary: None,
-                };
-                reply.draft.emit(&chunk, out);
+                reply.show_one_pending(&id, out);
             }
         });
     }

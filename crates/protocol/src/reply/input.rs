@@ -1,6 +1,6 @@
 //! The inputs of a reply, and the context that comes with each of them.
 
-use super::{Answer, EndReason, LaterResult, Policy};
+use super::{Answer, EndReason, LaterResult, Policy, ToolProgress, ToolQuestion};
 use crate::calls::{IdSource, Outcome};
 use crate::event::Event;
 use crate::id::CallId;
@@ -23,6 +23,18 @@ pub enum Input<'a> {
     Answers(&'a [Answer<'a>], Option<Audience>),
     /// A server tool is done.
     ToolFinished { call: &'a CallId, outcome: Outcome },
+    /// The tool of a running call asks the user something.
+    ToolAsks {
+        call: &'a CallId,
+        question: &'a ToolQuestion,
+    },
+    /// A tool does not wait for the answer to its question any more.
+    QuestionWithdrawn { question: &'a CallId },
+    /// The tool of a running call says how far it is.
+    ToolProgress {
+        call: &'a CallId,
+        progress: &'a ToolProgress,
+    },
     /// Time has passed.
     Tick,
     /// Something else comes next: a turn that is held for its client ends now.
@@ -83,6 +95,10 @@ pub enum Ignored {
     StrayRunEnd,
     #[error("a tool finished whose call is not running")]
     StrayOutcome,
+    #[error("a question was withdrawn that is not open")]
+    StrayQuestion,
+    #[error("a tool reported its progress, whose call is not running, or which nobody reads")]
+    StrayProgress,
     #[error("the reply has ended before")]
     AlreadyEnded,
 }

@@ -2,6 +2,7 @@
 
 use super::answers::Answer;
 use super::credentials::is_refusal;
+use super::questions::is_pending;
 use super::stance::confirmed_by;
 use crate::approval::{Answered, Refusal};
 use crate::calls::{Call, CallState, RunsOn, Settlement};
@@ -114,6 +115,13 @@ fn judge_outcome(
         Answer::Granted { .. } if !asks => return Err(Refusal::UnknownCall),
         _ => {}
     }
+    if let (Answer::Output { output, .. }, Some(call)) = (answer, call)
+        && call.runs_on == RunsOn::Server
+        && is_pending(output)
+    {
+        // It was shown this while the tool waited.
+        return Ok(Verdict::Repeats);
+    }
     let Some(call) = call else {
         return Err(match part {
             Some(_) => Refusal::AlreadySettled,
@@ -126,7 +134,10 @@ fn judge_outcome(
     let approval = call.approval.as_ref();
     let approved = approval.is_none_or(|approval| approval.verdict() == Some(true));
     match &call.state {
-        CallState::AwaitingClient { .. } => Ok(Verdict::Takes),
+        CallState::AwaitingClient { .. } => match answer {
+            Answer::Output { output, .. } if call.misfit(output).is_some() => Err(Refusal::Unfit),
+            _ => Ok(Verdict::Takes),
+        },
         CallState::Decided if approved => Ok(Verdict::Takes),
         CallState::Asked => match &call.early {
             None => Ok(Verdict::Takes),

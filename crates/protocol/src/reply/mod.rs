@@ -26,6 +26,7 @@ mod judge;
 mod later;
 mod phase;
 mod policy;
+mod questions;
 mod record;
 mod remote;
 mod settle;
@@ -40,13 +41,15 @@ pub use judge::{Verdict, judge, judge_by_message, part_of};
 pub use later::{LaterResult, later_results};
 use phase::{Channel, Phase, Run, Turn};
 pub use policy::{Limits, Policy, Runner, ToolRule};
-pub use record::{EndReason, Record};
+pub use questions::{SERVER, ToolAnswer, ToolProgress, ToolQuestion};
+pub use record::{EndReason, Record, Retries};
 use settle::Question;
 pub(crate) use settle::default_hint;
 pub use stance::{Stance, stance_in, stance_of, stance_of_fields, stance_of_result};
 pub use turn::{FIRST_HOLD, LONGEST_HOLD, hold_after};
 
 use crate::calls::{Call, CallState, Calls, RunsOn};
+use crate::chunk::Chunk;
 use crate::event::Event;
 use crate::id::{CallId, MessageId};
 use crate::json_text::Json;
@@ -102,7 +105,10 @@ impl Reply {
             calls: self.calls.clone(),
             asking: self.run().is_some(),
             steps: self.steps,
-            retried: matches!(self.phase, Phase::Asking { retried: true, .. }),
+            retried: match self.phase {
+                Phase::Asking { retried, .. } => retried,
+                _ => Retries::default(),
+            },
             ended: self.ended(),
         }
     }
@@ -179,6 +185,11 @@ impl Reply {
 
     /// Handles one input; its effects are appended to `out`.
     pub(crate) fn handle(&mut self, input: Input<'_>, context: &mut Context<'_>, out: &mut Outbox) {
+        out.is_event = matches!(input, Input::Event(_));
+        if matches!(input, Input::Boot) {
+            // Before their time can run out: nobody waits for the answer any more.
+            self.close_lost_questions(out);
+        }
         self.expire(context, out);
         match (self.phase, input) {
             (Phase::New, Input::Begin(mode)) => self.begin(mode, context, out),
@@ -201,7 +212,14 @@ impl Reply {
                 Some(index) => self.tool_finished(index, outcome, context, out),
                 None => out.ignore(Ignored::StrayOutcome),
             },
-            (_, Input::Tick) => self.tick(context, out),
+            (_, Input::ToolAsks { call, question }) => {
+                self.take_tool_question(call, question, context, out);
+            }
+            (_, Input::QuestionWithdrawn { question }) => {
+                self.withdraw_question(question, context, out);
+            }
+            (_, Input::ToolProgress { call, progress }) => self.show_progress(call, progress, out),
+            (_, Input::Tick) => self.continue_or_close(context, out),
             (_, Input::EndHold) => {
                 if self.take_hold() {
                     self.end_waiting(out);
@@ -247,11 +265,12 @@ impl Reply {
 
     /// Records that a run of the agent begins.
     fn start_run(&mut self, run: Run) {
+        self.end_holds();
         self.phase = match self.phase {
             Phase::Superseding { .. } => Phase::Superseding { run: Some(run) },
             _ => Phase::Asking {
                 run,
-                retried: false,
+                retried: Retries::default(),
             },
         };
     }
@@ -370,6 +389,10 @@ impl Reply {
         self.with_emitter(context, out, |translator, emitter| {
             translator.end_run(emitter)
         });
+        // Stored with the step, so that whoever goes on after a crash counts its usage.
+        if let Some(metadata) = self.translator.metadata.value() {
+            self.draft.apply(&Chunk::metadata(&metadata));
+        }
         self.translator.set_muted(false);
         let cut = self.translator.take_cut() || end == RunEnd::Cut;
         self.end_run(cut);
@@ -393,21 +416,10 @@ impl Reply {
         self.continue_or_close(context, out);
     }
 
-    fn tick(&mut self, context: &mut Context<'_>, out: &mut Outbox) {
-        let is_over = self.hold_until().is_some_and(|until| until <= context.now);
-        if is_over && self.take_hold() {
-            // Time may have settled the call that the turn was held for.
-            if self.is_held_for_client() {
-                self.end_waiting(out);
-            }
-        }
-        self.continue_or_close(context, out);
-    }
-
     fn boot(&mut self, context: &mut Context<'_>, out: &mut Outbox) {
         let (asking, retried) = match self.phase {
             Phase::Asking { retried, .. } => (true, retried),
-            _ => (false, false),
+            _ => (false, Retries::default()),
         };
         if asking {
             self.end_run(false);
@@ -417,13 +429,13 @@ impl Reply {
             return self.continue_or_close(context, out);
         }
         let untouched = matches!(self.message().parts.last(), Some(Part::StepStart));
-        let again = context.policy.runner() == Runner::Bridge && untouched && !retried;
+        let again = context.policy.runner() == Runner::Bridge && untouched && retried.may_ask();
         match (asking, again) {
             (true, true) => {
                 self.turn = Some(Turn::new(Audience::Unattended));
                 self.phase = Phase::Asking {
                     run: Run::Answer,
-                    retried: true,
+                    retried: retried.and_one_more(),
                 };
                 self.durably(out, |_, out| out.want(Effect::Ask(Ask::History)));
             }
@@ -446,7 +458,14 @@ impl Reply {
         if superseding {
             self.settle_waiting(out);
         }
+        if self.is_running_tools() && self.has_open_questions() {
+            // Only the client's answer lets the tool go on.
+            self.phase = Phase::Waiting { cut };
+            self.show_running_as_pending(out);
+            return self.hold_or_end_turn(context, out);
+        }
         if self.is_running_tools() {
+            self.end_holds();
             if !superseding {
                 self.phase = Phase::Settling { cut };
             }

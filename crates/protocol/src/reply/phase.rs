@@ -1,6 +1,6 @@
 //! The phase of a reply, and the turn in which a piece of it is sent.
 
-use super::{Audience, EndReason};
+use super::{Audience, EndReason, Retries};
 use crate::time::Timestamp;
 
 /// The phase of a reply: the states of the diagram in the parent module.
@@ -8,11 +8,11 @@ use crate::time::Timestamp;
 pub(super) enum Phase {
     /// Nothing has been asked yet.
     New,
-    /// A run of the agent is under way. `retried`: it was asked again after a restart.
-    Asking { run: Run, retried: bool },
+    /// A run of the agent is under way. `retried`: how often it was asked again after a crash.
+    Asking { run: Run, retried: Retries },
     /// Tools of the step are running. `cut`: the agent's last answer was cut short.
     Settling { cut: bool },
-    /// Every open call waits for the client.
+    /// Every open call waits for the client, or tools run that wait for answers to their questions.
     Waiting { cut: bool },
     /// A newer message waits until a remote agent has acted on the last answers.
     Superseding { run: Option<Run> },

@@ -9,7 +9,7 @@ use crate::base64;
 use crate::calls::{Call, CallState, File, Outcome, RunsOn, Settlement};
 use crate::event::{FunctionResponse, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL};
 use crate::history::{DENIED, as_response, error};
-use crate::json_text::Json;
+use crate::json_text::{Json, is_same};
 use crate::message::ToolState;
 use crate::outbox::{Ask, AuditKind, Effect, Outbox, Response};
 use crate::translate::Original;
@@ -20,6 +20,7 @@ const CANNOT_ASK: &str = "not run: this tool needs an approval, which the ADK se
 const TRANSFER: &str = "transfer_to_agent";
 /// The media type of apps of MCP servers.
 const APP: &str = "text/html;profile=mcp-app";
+const REPLACED: &str = "not run: the agent asks about another call in its place";
 const NO_RESULT: &str = "the agent reported no result for this call";
 
 impl Reply {
@@ -54,22 +55,47 @@ impl Reply {
         if asked_before {
             return;
         }
-        let index = self.find(original.id.as_deref(), &original.name);
-        let index = match index {
-            Some(index) => index,
-            None if original.name.is_empty() => return, // Nobody could tell what they consent to.
-            None => self.show_earlier_call(
-                original.id.as_deref(),
-                &original.name,
-                original.args.clone(),
-                context,
-                out,
-            ),
+        let known = self.find(original.id.as_deref(), &original.name);
+        let index = match known {
+            Some(index) if Self::is_about(&self.calls[index], original) => index,
+            _ if original.name.is_empty() => return, // Nobody could tell what they consent to.
+            // What runs is what the question names, so that is what must be shown.
+            _ => {
+                if let Some(other) = known {
+                    self.replace_call(other, out);
+                }
+                self.show_earlier_call(
+                    original.id.as_deref(),
+                    &original.name,
+                    original.args.clone().unwrap_or_else(Json::empty),
+                    context,
+                    out,
+                )
+            }
         };
         self.durably(out, |reply, out| {
             reply.ask(index, Some(question), context, out);
         });
         self.translator.mute_asker();
+    }
+
+    /// Takes its id from a call that the agent replaces by another one. It does not run, unless a human is being asked about it.
+    fn replace_call(&mut self, index: usize, out: &mut Outbox) {
+        self.calls[index].model_id = None;
+        if !self.calls[index].is_underway_elsewhere() {
+            return;
+        }
+        self.durably(out, |reply, out| {
+            reply.settle_failed(index, Settlement::Error, REPLACED, out);
+            reply.calls[index].reported = true;
+        });
+    }
+
+    /// Whether a question is about a call as it was shown. An agent that does not repeat the call means that.
+    fn is_about(call: &Call, original: &Original) -> bool {
+        let args = original.args.as_ref();
+        (original.name.is_empty() || original.name == call.name)
+            && args.is_none_or(|args| is_same(&call.input, args))
     }
 
     /// Takes the response of an agent's tool.
@@ -403,6 +429,7 @@ impl Reply {
             input,
             step: self.steps,
             origin: self.translator.origin(),
+            asked_by: None,
             runs_on: RunsOn::Remote,
             idempotent: false,
             approval: None,

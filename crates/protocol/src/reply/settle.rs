@@ -324,7 +324,10 @@ impl Reply {
         context: &mut Context<'_>,
         out: &mut Outbox,
     ) {
-        self.durably(out, |reply, out| reply.settle_with(index, outcome, out));
+        self.durably(out, |reply, out| {
+            reply.settle_with(index, outcome, out);
+            reply.close_orphaned_questions(out);
+        });
         self.continue_or_close(context, out);
     }
 
@@ -352,6 +355,8 @@ impl Reply {
                     reply.settle_failed(index, Settlement::Expired, EXPIRED, out);
                 } else if reply.calls[index].asks_for_credentials() {
                     reply.refuse_grant(index, Settlement::Expired, NOT_GRANTED_IN_TIME, out);
+                } else if reply.calls[index].is_asked_by_a_tool() {
+                    reply.expire_question(index, out);
                 } else {
                     reply.settle_with(index, Outcome::error(NO_OUTPUT), out);
                 }

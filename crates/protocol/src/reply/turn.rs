@@ -11,7 +11,7 @@ use crate::approval::Approval;
 use crate::calls::{Call, CallState, RunsOn, Settlement};
 use crate::chunk::{Chunk, FinishReason};
 use crate::json_text::Json;
-use crate::outbox::{AuditKind, Commit, Effect, Outbox};
+use crate::outbox::{AuditKind, Effect, Outbox};
 
 /// How long a turn is held the first time for the output of a client tool. The output of a quick tool arrives within
 /// it; a client without output posts again when the turn ends. A post that brings nothing new is held for the same
@@ -34,13 +34,15 @@ impl Reply {
         let held = self.is_held_for_client();
         let half_answered = self.is_half_answered();
         match &mut self.turn {
-            Some(turn) if held => {
-                if turn.hold_until.is_none() {
+            Some(turn) if held => match turn.hold_until {
+                None => {
                     let until = context.now + hold_after(self.holds);
                     self.holds = self.holds.saturating_add(1);
                     turn.hold_until = Some(until);
                 }
-            }
+                Some(until) if until <= context.now => self.end_waiting(out),
+                Some(_) => {}
+            },
             // The decision came in a separate frame, and so does the output.
             Some(turn)
                 if matches!(turn.audience, Audience::Connection | Audience::Frame)
@@ -49,8 +51,17 @@ impl Reply {
         }
     }
 
+    /// Ends the hold, because the client has sent something or the reply goes on: what follows is new to the client.
+    pub(super) fn end_holds(&mut self) {
+        self.holds = 0;
+        if let Some(turn) = &mut self.turn {
+            turn.hold_until = None;
+            turn.without_news = false;
+        }
+    }
+
     /// Whether the end of the turn is delayed because the client would only open the next one.
-    pub(super) fn is_held_for_client(&self) -> bool {
+    fn is_held_for_client(&self) -> bool {
         self.turn.is_some_and(|turn| {
             turn.awaited && self.is_half_answered() || turn.without_news && self.calls.any_open()
         })
@@ -180,6 +191,9 @@ impl Reply {
                 self.settle_failed(index, Settlement::Error, UNFINISHED, out);
             }
             CallState::Decided if verdict == Some(false) => self.settle_denied(index, out),
+            CallState::AwaitingClient { .. } if call.is_asked_by_a_tool() => {
+                self.cancel_question(index, how, out);
+            }
             CallState::Asked | CallState::Decided | CallState::AwaitingClient { .. } => {
                 let text = match how {
                     EndReason::Stopped if call.is_half_answered() => NO_OUTPUT_BEFORE_STOP,
@@ -222,10 +236,6 @@ impl Reply {
 
     /// Puts a commit of the reply, with the audit rows so far, in front of the effects since `mark`.
     pub(super) fn commit_at(&self, mark: usize, out: &mut Outbox) {
-        let commit = Effect::Commit(Box::new(Commit {
-            record: self.record(),
-            audit: std::mem::take(&mut out.audit),
-        }));
-        out.insert(mark, commit);
+        out.commit_at(mark, self.record());
     }
 }

@@ -79,7 +79,8 @@ pub enum Fact<'e> {
 pub struct Original {
     pub id: Option<String>,
     pub name: String,
-    pub args: Json,
+    /// Nothing if the agent does not repeat them.
+    pub args: Option<Json>,
 }
 
 /// Translates the events of one reply.

@@ -148,7 +148,8 @@ pub(super) fn confirmation<'e>(call: &'e FunctionCall<'_>) -> Option<Fact<'e>> {
         remote_id: call.id.as_deref()?,
         original: Original {
             id: string(&original, "id"),
-            args: shown_input(&name, &original.get("args").unwrap_or_else(Json::empty)),
+            args: (original.get("args").filter(|args| !args.is_null()))
+                .map(|args| shown_input(&name, &args)),
             name,
         },
         hint: asked
@@ -205,6 +206,7 @@ fn new_call(
         input: input_of(call),
         step: emitter.step,
         origin,
+        asked_by: None,
         runs_on: RunsOn::Server,
         idempotent: false,
         approval: None,

@@ -6,6 +6,7 @@ use adk_bridge_protocol::chunk::Chunk;
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::id::CallId;
 use adk_bridge_protocol::message::{Message, Part, ToolState};
+use adk_bridge_protocol::reply::ToolAnswer;
 use serde_json::Value;
 
 use super::{Bridge, Stream, chunks, is_terminal, needs_approval, tool_part};
@@ -57,6 +58,33 @@ impl Bridge {
         }
     }
 
+    /// A tool gets one answer to each question, after it was stored, and a yes only if the user gave it.
+    pub(super) fn check_tool_answer(&mut self, question: &CallId, answer: &ToolAnswer) {
+        assert!(
+            self.questions.remove(question).is_some(),
+            "{question} is answered twice, or to nobody"
+        );
+        let stored = self.stored.as_ref().map(|record| &record.calls);
+        let settled = stored.and_then(|calls| calls.by_id(question)?.settled());
+        let expected = match answer {
+            ToolAnswer::Accepted(given) => {
+                let from = Some(question.as_str().into());
+                assert_eq!(given.get("from"), from, "nobody gave this answer");
+                vec![Some(Settlement::Output)]
+            }
+            ToolAnswer::Declined => vec![Some(Settlement::Error)],
+            // A question that nobody could be asked is not stored.
+            ToolAnswer::Cancelled => {
+                vec![
+                    None,
+                    Some(Settlement::Superseded),
+                    Some(Settlement::Expired),
+                ]
+            }
+        };
+        assert!(expected.contains(&settled), "{answer:?} for {settled:?}");
+    }
+
     pub(super) fn check_stream(&self, stream: &Stream) {
         let text = String::from_utf8_lossy(&stream.sse);
         let chunks: Vec<Chunk<'_>> = chunks(&stream.sse).collect();
@@ -90,14 +118,16 @@ impl Bridge {
                     Chunk::TextStart { .. } | Chunk::ReasoningStart { .. } | Chunk::File { .. } => {
                         true
                     }
-                    // A question that expired is over and says so; that does not apply to a call's output.
+                    // A question that is over without an answer says so; that does not apply to a call's output.
                     Chunk::ToolOutputAvailable { tool_call_id, .. }
                     | Chunk::ToolOutputDenied { tool_call_id } => self
                         .driver
                         .reply()
                         .calls()
                         .by_id(&tool_call_id.as_ref().into())
-                        .is_some_and(|call| !self.is_left_to_client(call) && !has_expired(call)),
+                        .is_some_and(|call| {
+                            !self.is_left_to_client(call) && !is_over_unanswered(call)
+                        }),
                     _ => false,
                 };
                 assert!(!early, "in an intermediate response: {chunk:?}\n{text}");
@@ -205,7 +235,11 @@ fn without_answers(message: &Message) -> Value {
     serde_json::to_value(&message).expect("a message is JSON")
 }
 
-fn has_expired(call: &Call) -> bool {
+/// Whether nobody answered its question in time, or before a newer message whose request a crash cut off.
+fn is_over_unanswered(call: &Call) -> bool {
     let state = call.approval.as_ref().map(|approval| &approval.state);
-    state == Some(&ApprovalState::Expired)
+    matches!(
+        state,
+        Some(ApprovalState::Expired | ApprovalState::Superseded)
+    )
 }

@@ -20,7 +20,7 @@ use adk_bridge_protocol::message::{Message, Part, ToolPart};
 use adk_bridge_protocol::outbox::{Ask, Audit, AuditKind, Effect, Response};
 use adk_bridge_protocol::reply::{
     Answer, Audience, CloseReason, Context, Input, LaterResult, Limits, Policy, Record, Reply,
-    RunEnd, Runner, ToolRule, answers_of, later_results,
+    RunEnd, Runner, ToolProgress, ToolQuestion, ToolRule, answers_of, later_results,
 };
 use adk_bridge_protocol::time::Timestamp;
 use adk_bridge_protocol::wire::sse;
@@ -58,6 +58,8 @@ pub struct Bridge {
     pub asked: Vec<Ask>,
     pub running: BTreeSet<CallId>,
     pub runs: BTreeMap<CallId, u32>,
+    /// Questions that running tools wait for, and who asked.
+    pub questions: BTreeMap<CallId, CallId>,
     pub client: Client,
     /// Approvals that the client really gave.
     pub consents: BTreeSet<ApprovalId>,
@@ -215,6 +217,7 @@ impl Bridge {
             asked: Vec::new(),
             running: BTreeSet::new(),
             runs: BTreeMap::new(),
+            questions: BTreeMap::new(),
             client: Client::new(sdk, Message::assistant("message-1")),
             consents: BTreeSet::new(),
             stopped: false,
@@ -320,6 +323,9 @@ impl Bridge {
             return false;
         };
         self.running.remove(&call);
+        if self.running.is_empty() {
+            self.questions.clear();
+        }
         let outcome = if fails {
             Outcome::error("it broke")
         } else {
@@ -330,6 +336,57 @@ impl Bridge {
             outcome,
         });
         true
+    }
+
+    /// A running tool asks the user something.
+    pub fn tool_asks(&mut self, nth: usize) -> bool {
+        let running: Vec<CallId> = self.running.iter().cloned().collect();
+        let Some(call) = running.get(nth % running.len().max(1)) else {
+            return false;
+        };
+        let question = ToolQuestion {
+            id: self.ids.call(None),
+            server: "sim".to_owned(),
+            message: "Which one?".to_owned(),
+            schema: json!({"type": "object", "properties": {"from": {"type": "string"}}}).into(),
+        };
+        self.questions.insert(question.id.clone(), call.clone());
+        let question = &question;
+        self.feed(Input::ToolAsks { call, question });
+        true
+    }
+
+    /// A tool does not wait for the answer to its question any more.
+    pub fn withdraw(&mut self, nth: usize) {
+        let open: Vec<CallId> = self.questions.keys().cloned().collect();
+        if let Some(question) = open.get(nth % open.len().max(1)) {
+            self.questions.remove(question);
+            self.feed(Input::QuestionWithdrawn { question });
+        }
+    }
+
+    /// Finishes a tool that waits for no answer, as most do.
+    pub fn finish_unasking_tool(&mut self) -> bool {
+        let free = self.unasking_tool();
+        free.is_some_and(|nth| self.finish_tool(nth, false))
+    }
+
+    /// A running tool that waits for no answer.
+    pub fn unasking_tool(&self) -> Option<usize> {
+        let waits = |call: &CallId| self.questions.values().any(|asker| asker == call);
+        self.running.iter().position(|call| !waits(call))
+    }
+
+    pub fn tool_tells_progress(&mut self, nth: usize) {
+        if let Some(call) = self.running.iter().nth(nth % self.running.len().max(1)) {
+            let progress = &ToolProgress {
+                progress: 1.0,
+                total: Some(2.0),
+                message: Some("half".to_owned()),
+            };
+            let call = &call.clone();
+            self.feed(Input::ToolProgress { call, progress });
+        }
     }
 
     pub fn pass_time(&mut self, by: Duration) {
@@ -359,6 +416,7 @@ impl Bridge {
         self.driver = Driver::new(Reply::restore(record));
         self.superseding = false;
         self.running.clear();
+        self.questions.clear();
         self.script = None;
         self.client.cut();
         if let Some(stream) = self.streams.last_mut() {
@@ -471,6 +529,7 @@ impl Bridge {
                 };
                 self.script = Some((self.agent)(&asked));
             }
+            Effect::AnswerTool { question, answer } => self.check_tool_answer(&question, &answer),
             Effect::CancelRun => self.script = None,
             Effect::End => self.client_turn_ends(),
             _ => {}

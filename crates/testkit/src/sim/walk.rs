@@ -23,6 +23,16 @@ pub enum Act {
         nth: usize,
         fails: bool,
     },
+    ToolAsks {
+        nth: usize,
+    },
+    /// A tool does not wait for the answer to its question any more.
+    Withdraw {
+        nth: usize,
+    },
+    Progress {
+        nth: usize,
+    },
     Respond {
         nth: usize,
         approved: bool,
@@ -74,6 +84,11 @@ pub fn perform(bridge: &mut Bridge, act: &Act) {
         Act::ToolEnds { nth, fails } => {
             bridge.finish_tool(nth, fails);
         }
+        Act::ToolAsks { nth } => {
+            bridge.tool_asks(nth);
+        }
+        Act::Withdraw { nth } => bridge.withdraw(nth),
+        Act::Progress { nth } => bridge.tool_tells_progress(nth),
         Act::Respond { nth, approved } => respond(bridge, nth, approved),
         Act::ClientTool { nth, fails } => {
             if let Some(call) = pick(&bridge.client.tools_to_run(), nth) {
@@ -274,7 +289,7 @@ pub fn drain(bridge: &mut Bridge) {
         {
             break;
         }
-        while bridge.agent_step() || bridge.finish_tool(0, false) {}
+        while bridge.agent_step() || bridge.finish_unasking_tool() {}
         if let Some(until) = bridge.driver.reply().hold_until() {
             bridge.pass_time(until.since(bridge.now));
             continue;
@@ -295,7 +310,11 @@ pub fn drain(bridge: &mut Bridge) {
             // This client cannot do anything, since it lost its place. Time settles what is open.
             bridge.pass_time(MINUTE);
             bridge.reload();
-        } else if bridge.client.streaming && bridge.script.is_none() && bridge.running.is_empty() {
+        } else if bridge.client.streaming
+            && bridge.script.is_none()
+            && bridge.unasking_tool().is_none()
+        {
+            // Only a frame of the client, or time, goes on from here.
             bridge.pass_time(MINUTE);
         }
     }
@@ -379,7 +398,7 @@ pub fn agent(runner: Runner, plan: Plan) -> impl FnMut(&AgentQuestion) -> Vec<St
                 if name == TICKET {
                     long_running.push(id.clone());
                 }
-                remote.push((id, name));
+                remote.push((id, name, made));
             }
         }
         script.push(
@@ -390,10 +409,10 @@ pub fn agent(runner: Runner, plan: Plan) -> impl FnMut(&AgentQuestion) -> Vec<St
             .to_string(),
         );
         if runner == Runner::Remote {
-            for (id, name) in remote {
+            for (id, name, n) in remote {
                 if name.ends_with("_ask") {
                     let confirmation = format!("confirm-{id}");
-                    script.push(confirmation_request(&confirmation, &id, name));
+                    script.push(confirmation_request(&confirmation, &id, name, n));
                     script.push(responded(
                         &id,
                         name,
@@ -549,11 +568,11 @@ fn responded(id: &str, name: &str, response: Value, placeholder: Option<&str>) -
     event.to_string()
 }
 
-fn confirmation_request(id: &str, call: &str, name: &str) -> String {
+fn confirmation_request(id: &str, call: &str, name: &str, n: usize) -> String {
     json!({
         "content": {"role": "model", "parts": [{"functionCall": {
             "id": id, "name": REQUEST_CONFIRMATION,
-            "args": {"originalFunctionCall": {"id": call, "name": name, "args": {}}, "toolConfirmation": {"hint": "", "confirmed": false}},
+            "args": {"originalFunctionCall": {"id": call, "name": name, "args": {"n": n}}, "toolConfirmation": {"hint": "", "confirmed": false}},
         }}]},
         "longRunningToolIds": [id], "author": "agent",
     })
