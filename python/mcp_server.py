@@ -1,10 +1,16 @@
-"""An MCP server made with the official Python package: over standard input and output, or over HTTP at a port."""
+"""An MCP server made with the official Python package: over standard input and output, or over HTTP at a port.
 
+With `alone` it does not take introductions, as servers that know only the protocol from 2026-07-28 on.
+"""
+
+import json
 import sys
+from typing import Annotated
 
-from mcp.server.mcpserver import Context, Image, MCPServer
+import uvicorn
+from mcp.server.mcpserver import Context, Elicit, Image, MCPServer, Resolve
 from mcp_types import ToolAnnotations
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 server = MCPServer("python")
 READS = ToolAnnotations(read_only_hint=True)
@@ -60,9 +66,61 @@ async def count(context: Context) -> str:
     return "counted"
 
 
+class Booking(BaseModel):
+    guests: int = Field(ge=1, le=9)
+    vegan: bool = False
+
+
+@server.tool(annotations=READS)
+async def book(day: str, context: Context) -> str:
+    """Books a table, and asks for how many."""
+    answer = await context.elicit(f"How many come on {day}?", Booking)
+    return f"{day}: {answer.action} {answer.data.guests if answer.action == 'accept' else ''}".strip()
+
+
+def ask_guests(day: str) -> Elicit[Booking]:
+    return Elicit(f"How many come on {day}?", Booking)
+
+
+@server.tool(annotations=READS)
+async def reserve(day: str, booking: Annotated[Booking, Resolve(ask_guests)]) -> str:
+    """Books a table; asks while it runs, or ends with the question, as the protocol has it."""
+    return f"{day}: {booking.guests}"
+
+
+def alone(app):
+    """The same server, without introductions."""
+
+    async def serve(scope, receive, send):
+        if scope["type"] != "http" or scope["method"] != "POST":
+            return await app(scope, receive, send)
+        body = b""
+        while True:
+            piece = await receive()
+            body += piece.get("body", b"")
+            if not piece.get("more_body"):
+                break
+        request = json.loads(body)
+        if request.get("method") != "initialize":
+            read = iter([{"type": "http.request", "body": body}])
+
+            async def replay():
+                return next(read, None) or await receive()
+
+            return await app(scope, replay, send)
+        refusal = {"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "there is no initialize"}}
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 400, "headers": headers})
+        await send({"type": "http.response.body", "body": json.dumps(refusal).encode()})
+
+    return serve
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["http", port]:
             server.run("streamable-http", port=int(port))
+        case ["alone", port]:
+            uvicorn.run(alone(server.streamable_http_app()), port=int(port))
         case _:
             server.run("stdio")

@@ -8,6 +8,7 @@ import { after, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
 import { startProcess, startServer } from '../chat/server.mjs';
+import { KITS, Session } from '../chat/session.mjs';
 import { BINARY, MCP_PYTHON } from '../target.mjs';
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -48,8 +49,8 @@ async function everythingOverHttp(port) {
   return server;
 }
 
-async function pythonOverHttp(port) {
-  const server = await startProcess(MCP_PYTHON, [PYTHON_SERVER, 'http', String(port)], /Uvicorn running on (http:\/\/\S+)/);
+async function pythonOverHttp(port, how = 'http') {
+  const server = await startProcess(MCP_PYTHON, [PYTHON_SERVER, how, String(port)], /Uvicorn running on (http:\/\/\S+)/);
   running.push(server);
   return server;
 }
@@ -167,6 +168,72 @@ async function pythons(server) {
   assert.deepEqual((await decide(server, again.chat, true)).part.output, { result: 2 });
 }
 
+const INPUT = 'adk_request_input';
+const ELICIT = 'ts__trigger-elicitation-request';
+
+/** A stock chat is asked what the server wants to know, after it was asked for its approval. */
+async function elicits(server, kit) {
+  const session = new Session(server, kit);
+  await session.say(`call ${ELICIT} {}`);
+  await session.answer(ELICIT, true);
+  await session.rest();
+  const asked = session.tool(INPUT);
+  assert.equal(asked.state, 'input-available');
+  assert.equal(asked.input.server, 'ts');
+  assert.deepEqual(session.tool(ELICIT).output, { pending: true });
+  // What does not fit the form is refused in words, and can be corrected.
+  await session.output(INPUT, { name: 'Ada', integer: 1000 });
+  await session.until(() => session.chat.status === 'error', 'the refusal');
+  assert.match(session.chat.error.message, /"integer" must be at most 100/);
+  await session.output(INPUT, { name: 'Ada', check: true, integer: 7, titledMultipleSelectEnum: ['fish-2'] });
+  await session.until(() => /fish-2/.test(JSON.stringify(session.tool(ELICIT).output)), 'the result');
+  await session.rest();
+  assert.match(JSON.stringify(session.tool(ELICIT).output), /Ada/);
+  await session.check();
+  // Who declines says no.
+  await session.say(`call ${ELICIT} {}`);
+  await session.answer(ELICIT, true);
+  await session.rest();
+  const { toolCallId } = session.tool(INPUT);
+  await session.chat.addToolOutput({ tool: INPUT, toolCallId, state: 'output-error', errorText: 'no' });
+  await session.rest();
+  assert.match(JSON.stringify(session.tool(ELICIT).output), /declined/i);
+  await session.check();
+}
+
+/** Two users of one server are asked at once: over HTTP it is clear whom it means. */
+async function elicitsTwice(server, kit) {
+  const days = ['Monday', 'Friday'];
+  const sessions = days.map(() => new Session(server, kit));
+  await Promise.all(sessions.map((session, index) => session.say(`call py__book {"day":"${days[index]}"}`)));
+  for (const [index, session] of sessions.entries()) {
+    assert.equal(session.tool(INPUT).input.message, `How many come on ${days[index]}?`);
+    await session.output(INPUT, { guests: index + 2 });
+    await session.rest();
+    assert.deepEqual(session.tool('py__book').output, { result: `${days[index]}: accept ${index + 2}` });
+    await session.check({ posts: 2 });
+  }
+}
+
+/** A tool that asks before it begins, in whichever way the protocol has for it. */
+async function reserves(server, kit) {
+  const session = new Session(server, kit);
+  await session.say('call py__reserve {"day":"Sunday"}');
+  assert.equal(session.tool(INPUT).input.message, 'How many come on Sunday?');
+  await session.output(INPUT, { guests: 4 });
+  await session.rest();
+  assert.deepEqual(session.tool('py__reserve').output, { result: 'Sunday: 4' });
+  await session.check({ posts: 2 });
+}
+
+async function tellsProgress(server, kit) {
+  const session = new Session(server, kit);
+  await session.say('call ts__trigger-long-running-operation {"duration":0.5,"steps":2}');
+  const told = session.streams.flat().filter(({ type }) => type === 'data-tool-progress');
+  assert.ok(told.length > 0 && told.every(({ data }) => data.total === 2), JSON.stringify(told));
+  await session.check({ posts: 1 });
+}
+
 describe('MCP servers', { concurrency: 2 }, () => {
   test('TypeScript, as a program', async () => {
     const server = await bridge(command('ts', process.execPath, [EVERYTHING]));
@@ -174,6 +241,10 @@ describe('MCP servers', { concurrency: 2 }, () => {
     await asks(server);
     const { part } = await call(server, 'ts__get-env');
     assert.ok(!JSON.stringify(part).includes(SECRET));
+    for (const kit of KITS) {
+      await elicits(server, kit);
+      await tellsProgress(server, kit);
+    }
   });
 
   test('TypeScript, over HTTP, restarted in between', async () => {
@@ -192,13 +263,25 @@ describe('MCP servers', { concurrency: 2 }, () => {
   });
 
   test('Python, as a program', async () => {
-    await pythons(await bridge(command('py', MCP_PYTHON, [PYTHON_SERVER])));
+    const server = await bridge(command('py', MCP_PYTHON, [PYTHON_SERVER]));
+    await pythons(server);
+    await reserves(server, KITS[0]);
   });
 
   test('Python, over HTTP', async () => {
     const port = await freePort();
     await pythonOverHttp(port);
-    await pythons(await bridge(address('py', `http://127.0.0.1:${port}/mcp`)));
+    const server = await bridge(address('py', `http://127.0.0.1:${port}/mcp`));
+    await pythons(server);
+    for (const kit of KITS) await elicitsTwice(server, kit);
+  });
+
+  test('Python, over HTTP, with the protocol that has no introductions', async () => {
+    const port = await freePort();
+    await pythonOverHttp(port, 'alone');
+    const server = await bridge(address('py', `http://127.0.0.1:${port}/mcp`));
+    await pythons(server);
+    for (const kit of KITS) await reserves(server, kit);
   });
 
   test('a call that takes too long is given up', async () => {

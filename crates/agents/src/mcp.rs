@@ -13,6 +13,7 @@
 //! | `stdio`, `http` | the two ways to a server, with their bounds |
 //! | `listing` | which of the listed tools are offered, under which name, and which of them ask |
 //! | `call`, `result` | one call, and what its result becomes |
+//! | `questions` | what a server asks the user while it works on a call, and how far it is |
 //!
 //! A call is sent at most once. What a server sends that nobody asked for is ignored.
 
@@ -20,6 +21,7 @@ mod call;
 mod ending;
 mod http;
 mod listing;
+mod questions;
 mod result;
 mod stdio;
 mod supervisor;
@@ -35,6 +37,7 @@ use tokio::time::timeout;
 
 use crate::error::shortened;
 use crate::tool::{ServerTool, ToolSource, ToolSpec};
+use questions::RunningCalls;
 
 /// Stands between the name of a server and that of its tool.
 pub const SEPARATOR: &str = "__";
@@ -130,6 +133,7 @@ struct Connection {
     peer: Peer<RoleClient>,
     /// A call has found it broken.
     broken: Arc<Notify>,
+    calls: Arc<RunningCalls>,
 }
 
 /// Whether a server can have this name: letters, digits, `-` and `_`, beginning with a letter. Where the name ends in that

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use adk_bridge_protocol::calls::{Outcome, RunsOn};
 use adk_bridge_protocol::id::{CallId, ChatId, UserId};
 use adk_bridge_protocol::json_text::Json;
-use adk_bridge_protocol::reply::ToolRule;
+use adk_bridge_protocol::reply::{ToolAnswer, ToolProgress, ToolRule};
 use serde_json::Value;
 
 use crate::agent::BoxFuture;
@@ -35,7 +35,8 @@ pub fn is_tool_name(name: &str) -> bool {
         && name.bytes().all(is_known)
 }
 
-/// A tool that runs in the bridge. It never waits for a human: that is data in the store.
+/// A tool that runs in the bridge. It never waits for a human: that is data in the store. The exception is a tool whose
+/// server asks while it runs ([`UserLink`]).
 pub trait ServerTool: Send + Sync {
     fn spec(&self) -> &ToolSpec;
     /// Runs once with the arguments that were stored when the call was made. Dropping the future cancels it.
@@ -75,6 +76,45 @@ pub struct ToolCall {
     pub input: Json,
     /// What the tools of a chat remember between calls.
     pub state: Arc<dyn ChatState>,
+    /// Who the tool may ask, and tell how far it is.
+    pub user_link: Arc<dyn UserLink>,
+}
+
+/// What a running tool may ask and tell the user.
+pub trait UserLink: Send + Sync {
+    /// Asks the user. Dropping the future withdraws the question. A restart of the bridge closes it, and the outcome of the
+    /// tool is unknown then.
+    fn ask(&self, question: UserQuestion) -> BoxFuture<'static, ToolAnswer>;
+    /// Stops the time that the tool may take, until what is returned is dropped.
+    fn pause(&self) -> Box<dyn Send>;
+    /// Says how far the tool is. What comes too often is left out.
+    fn report(&self, progress: ToolProgress);
+}
+
+/// A question of a running tool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UserQuestion {
+    /// Who asks, by the name that the configuration gives to it.
+    pub server: String,
+    pub message: String,
+    /// JSON Schema of the answer, as MCP allows it.
+    pub schema: Json,
+}
+
+/// Where nobody can be asked.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Nobody;
+
+impl UserLink for Nobody {
+    fn ask(&self, _question: UserQuestion) -> BoxFuture<'static, ToolAnswer> {
+        Box::pin(async { ToolAnswer::Cancelled })
+    }
+
+    fn pause(&self) -> Box<dyn Send> {
+        Box::new(())
+    }
+
+    fn report(&self, _progress: ToolProgress) {}
 }
 
 /// Maps the stored value to the value to store and the value to return.

@@ -22,6 +22,7 @@ use adk_bridge::chat::{Capacity, ChatError, ChatSettings, Chats, Command, Shared
 use adk_bridge::credentials::Credentials;
 use adk_bridge::files::Files;
 use adk_bridge::files::address::Addresses;
+use adk_bridge::known_users::KnownUsers;
 use adk_bridge::store::DataDir;
 use adk_bridge::store::sqlite::SqliteStore;
 use adk_bridge_agents::gemini::{Gemini, Settings};
@@ -146,15 +147,19 @@ async fn chats(directory: &std::path::Path, fault: Fault, tool_timeout: Duration
     let addresses = Addresses::open(&*store, None).await.unwrap();
     let defaults = adk_bridge::config::Limits::default();
     let credentials = Credentials::open(&data, store.clone()).unwrap();
+    let agents = Arc::new(Agents::one(ServedAgent::new(
+        "gemini",
+        "gemini",
+        Arc::new(gemini.unwrap()),
+        tools.unwrap(),
+    )));
+    let config = adk_bridge::config::Config::default();
     Chats::new(Shared {
+        users: Arc::new(KnownUsers::new(&config, agents.clone())),
+        cluster: None,
         credentials: Arc::new(credentials),
         store,
-        agents: Arc::new(Agents::one(ServedAgent::new(
-            "gemini",
-            "gemini",
-            Arc::new(gemini.unwrap()),
-            tools.unwrap(),
-        ))),
+        agents,
         files: Arc::new(files),
         addresses: Arc::new(addresses),
         metrics: Arc::default(),

@@ -7,12 +7,13 @@ use adk_bridge_protocol::calls::Outcome;
 use rmcp::ServiceError;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CancelledNotification, CancelledNotificationParam,
-    ClientNotification, ClientRequest, RequestId, RequestMetaObject,
+    ClientNotification, ClientRequest, RequestId, RequestMetaObject, ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RoleClient};
 use serde_json::{Map, Value};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
+use super::questions::{self, Running};
 use super::{Connection, Phase, Shared, result};
 use crate::agent::BoxFuture;
 use crate::error::shortened;
@@ -20,6 +21,10 @@ use crate::tool::{ServerTool, ToolCall, ToolSpec};
 
 /// The field of `_meta` that holds the id of the call, which is the same whenever a call is the same.
 const IDEMPOTENCY_KEY: &str = "idempotencyKey";
+/// How often a server may end a call with questions.
+const MAX_ROUNDS: u32 = 32;
+/// How long a call rests that a server has ended without a question, to be taken up later; each time a little longer.
+const ROUND_PAUSE: Duration = Duration::from_millis(200);
 /// How long a server may take to be sent that a call is cancelled.
 const CANCEL_TIME: Duration = Duration::from_secs(5);
 
@@ -41,41 +46,70 @@ impl McpTool {
     }
 
     async fn call(&self, call: ToolCall) -> Result<Outcome, String> {
-        let (peer, broken) = match self.shared.phase() {
-            Phase::Ready(Connection { peer, broken }) if !self.remote.is_empty() => (peer, broken),
+        let connection = match self.shared.phase() {
+            Phase::Ready(connection) if !self.remote.is_empty() => connection,
             // It has come since the model was asked.
             Phase::Ready(_) => return Err("its tools can be used now; call one of them".to_owned()),
             _ => return Err(self.shared.problem().unwrap_or_default()),
         };
         let arguments: Map<String, Value> = (call.input.read())
             .map_err(|_| "the arguments of the call are not an object".to_owned())?;
-        let params = CallToolRequestParams::new(self.remote.clone()).with_arguments(arguments);
+        let mut params = CallToolRequestParams::new(self.remote.clone()).with_arguments(arguments);
+        let running = connection.calls.add(&call);
+        for round in 0..MAX_ROUNDS {
+            let answer = self
+                .send(&connection, &running, &call, params.clone())
+                .await?;
+            let ServerResult::InputRequiredResult(wanted) = answer else {
+                return result::outcome(answer);
+            };
+            // Newer servers end a call with their questions, and take it up with the answers.
+            let (state, questions) = (wanted.request_state, wanted.input_requests);
+            let answers = questions::answers(self.shared.name(), &call, questions).await?;
+            if answers.is_empty() {
+                sleep(ROUND_PAUSE * (round + 1)).await;
+            }
+            params.input_responses = Some(answers).filter(|answers| !answers.is_empty());
+            params.request_state = state;
+        }
+        Err("the tool asked again and again, and was given up".to_owned())
+    }
+
+    /// Sends a call, or its next round, and waits for the answer.
+    async fn send(
+        &self,
+        connection: &Connection,
+        running: &Running,
+        call: &ToolCall,
+        params: CallToolRequestParams,
+    ) -> Result<ServerResult, String> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let mut meta = RequestMetaObject::new();
         let key = Value::from(call.call_id.as_str());
         meta.insert(IDEMPOTENCY_KEY.to_owned(), key);
         let options = PeerRequestOptions::no_options().with_meta(meta);
         let name = self.shared.name();
+        let peer = &connection.peer;
         let sent = peer.send_request_with_option(request, options).await;
         let handle =
             sent.map_err(|_| format!("the MCP server {name:?} has ended; the tool was not run"))?;
-        let mut waiting = Waiting::new(&peer, &handle.id);
+        running.sent(&handle);
+        let mut waiting = Waiting::new(peer, &handle.id);
         let answer = handle.await_response().await;
         waiting.is_over = true;
-        match answer {
-            Ok(answer) => result::outcome(answer),
-            Err(ServiceError::McpError(error)) => {
-                Err(format!("the tool failed: {}", shortened(&error.message)))
+        answer.map_err(|error| match error {
+            ServiceError::McpError(error) => {
+                format!("the tool failed: {}", shortened(&error.message))
             }
-            Err(error) => {
+            error => {
                 if let ServiceError::TransportSend(_) = error {
-                    broken.notify_one();
+                    connection.broken.notify_one();
                 }
-                Err(format!(
+                format!(
                     "the connection to the MCP server {name:?} failed while the tool ran; what came of it is unknown"
-                ))
+                )
             }
-        }
+        })
     }
 }
 

@@ -10,7 +10,10 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt as _};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ConstString as _, JsonRpcMessage, ProgressNotificationMethod,
+    ServerJsonRpcMessage, ServerNotification,
+};
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
     StreamableHttpPostResponse,
@@ -19,12 +22,15 @@ use rmcp::transport::{StreamableHttpClientTransport, WorkerTransport};
 use sse_stream::{Sse, SseStream};
 
 use super::ending::Ending;
+use super::questions::RunningCalls;
 use super::{MAX_MESSAGE_BYTES, McpError};
 use crate::loopback::is_loopback;
 
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// How many requests may wait for the beginning of their answers; users of one server share it.
 const MAX_REQUESTS: usize = 64;
+/// The largest report of progress that is shown.
+const MAX_PROGRESS_BYTES: usize = 64 * 1024;
 /// How much of the body of a refusal is read.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
 
@@ -50,6 +56,7 @@ pub(super) type HttpTransport = StreamableHttpClientTransport<HttpClient>;
 pub(super) struct HttpClient {
     http: reqwest::Client,
     ending: Ending,
+    calls: Arc<RunningCalls>,
 }
 
 /// Where a server is, and what every request to it carries.
@@ -125,7 +132,7 @@ impl Place {
         })
     }
 
-    pub(super) fn transport(&self, ending: Ending) -> HttpTransport {
+    pub(super) fn transport(&self, ending: Ending, calls: Arc<RunningCalls>) -> HttpTransport {
         let config = StreamableHttpClientTransportConfig::with_uri(self.url.clone())
             .custom_headers(self.headers.clone())
             .max_sse_event_size(MAX_MESSAGE_BYTES)
@@ -135,6 +142,7 @@ impl Place {
         let client = HttpClient {
             http: self.http.clone(),
             ending,
+            calls,
         };
         WorkerTransport::with_client(client, config)
     }
@@ -174,6 +182,20 @@ impl HttpClient {
             return Err(self.failed(HttpFailure::Unauthorized(status)));
         }
         Ok(response)
+    }
+
+    /// The events of a response, each within the bounds of a message. Those that say how far a call is end here.
+    fn events(&self, response: Response) -> Events {
+        let bytes = within_events(response.bytes_stream().boxed());
+        let calls = self.calls.clone();
+        let events = SseStream::from_bytes_stream(bytes).filter_map(move |event| {
+            let passed = match event {
+                Ok(event) => passed(event, &calls),
+                Err(error) => Some(Err(error)),
+            };
+            std::future::ready(passed)
+        });
+        events.boxed()
     }
 
     fn failed(&self, failure: HttpFailure) -> Failed {
@@ -216,7 +238,10 @@ impl HttpClient {
             };
         }
         if form.starts_with(EVENTS) {
-            return Ok(StreamableHttpPostResponse::Sse(events(response), given));
+            return Ok(StreamableHttpPostResponse::Sse(
+                self.events(response),
+                given,
+            ));
         }
         if !wants_answer {
             return Ok(StreamableHttpPostResponse::Accepted);
@@ -277,7 +302,7 @@ impl StreamableHttpClient for HttpClient {
                 Err(StreamableHttpError::Client(HttpFailure::Status(status)))
             }
             _ if !form.starts_with(EVENTS) => Err(StreamableHttpError::Client(HttpFailure::Form)),
-            _ => Ok(events(response)),
+            _ => Ok(self.events(response)),
         }
     }
 }
@@ -304,22 +329,24 @@ fn read_message(body: &[u8]) -> Result<ServerJsonRpcMessage, HttpFailure> {
     json::read_whole(&text).map_err(|_| HttpFailure::NotAMessage)
 }
 
-/// The events of a response, each within the bounds of a message.
-fn events(response: Response) -> Events {
-    let bytes = within_events(response.bytes_stream().boxed());
-    let events = SseStream::from_bytes_stream(bytes);
-    let counted = events.map(|event| {
-        let event = event?;
-        match event
-            .data
-            .as_deref()
-            .map(|data| json::check(data.as_bytes()))
-        {
-            Some(Err(_)) => Err(SseError::Body(Box::new(HttpFailure::TooManyValues))),
-            _ => Ok(event),
-        }
-    });
-    counted.boxed()
+/// An event that is for others.
+fn passed(event: Sse, calls: &RunningCalls) -> Option<Result<Sse, SseError>> {
+    let Some(data) = event.data.as_deref() else {
+        return Some(Ok(event));
+    };
+    if json::check(data.as_bytes()).is_err() {
+        return Some(Err(SseError::Body(Box::new(HttpFailure::TooManyValues))));
+    }
+    // Only what may be one is read twice.
+    if data.len() <= MAX_PROGRESS_BYTES
+        && data.contains(ProgressNotificationMethod::VALUE)
+        && let Ok(JsonRpcMessage::Notification(sent)) = read_message(data.as_bytes())
+        && let ServerNotification::ProgressNotification(said) = sent.notification
+    {
+        calls.report(&said.params);
+        return None;
+    }
+    Some(Ok(event))
 }
 
 /// Ends a stream of events with an error where one is larger than a message may be.

@@ -1,6 +1,7 @@
 //! The tools that a server lists: which of them are offered, under which name, and which of them need approval.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams};
@@ -25,6 +26,9 @@ const MAX_DESCRIPTION_BYTES: usize = 8 * 1024;
 /// How much all descriptions and schemas of a server may have together.
 const MAX_LIST_BYTES: usize = 512 * 1024;
 
+/// How many things are said about one list: a server can send a new one every second.
+const MAX_NOTES: usize = 8;
+
 /// A tool as its server lists it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Listed {
@@ -32,6 +36,16 @@ pub(super) struct Listed {
     description: String,
     schema: Value,
     reads_only: bool,
+}
+
+/// What a server lists.
+#[derive(Debug, Default)]
+pub(super) struct List {
+    tools: Vec<Listed>,
+    /// How many tools have no name, or no schema.
+    unreadable: usize,
+    /// The same for equal lists, which may be long.
+    pub(super) digest: u64,
 }
 
 /// The tools that are offered, and what is said about the others.
@@ -42,8 +56,9 @@ struct Choice {
 }
 
 /// Asks a server for all of its tools.
-pub(super) async fn tools(shared: &Shared, peer: &Peer<RoleClient>) -> Result<Vec<Listed>, String> {
-    let mut listed = Vec::new();
+pub(super) async fn tools(peer: &Peer<RoleClient>) -> Result<List, String> {
+    let mut list = List::default();
+    let mut digest = DefaultHasher::new();
     let mut cursor = None;
     for _ in 0..MAX_PAGES {
         let params = PaginatedRequestParams::default().with_cursor(cursor);
@@ -61,24 +76,20 @@ pub(super) async fn tools(shared: &Shared, peer: &Peer<RoleClient>) -> Result<Ve
             return Err("its list of tools is not one".to_owned());
         };
         for tool in page {
+            tool.hash(&mut digest);
             match read(tool) {
-                Some(tool) => listed.push(tool),
-                None => {
-                    let name = shared.name();
-                    tracing::warn!(
-                        server = name,
-                        "the MCP server {name} lists a tool without a name or a schema, which is left out"
-                    );
-                }
+                Some(tool) => list.tools.push(tool),
+                None => list.unreadable += 1,
             }
         }
         let next = answer.get("nextCursor").and_then(Value::as_str);
         match next {
-            Some(next) if listed.len() <= MAX_TOOLS => cursor = Some(next.to_owned()),
+            Some(next) if list.tools.len() <= MAX_TOOLS => cursor = Some(next.to_owned()),
             _ => break,
         }
     }
-    Ok(listed)
+    list.digest = digest.finish();
+    Ok(list)
 }
 
 fn read(tool: &Value) -> Option<Listed> {
@@ -103,11 +114,17 @@ fn read(tool: &Value) -> Option<Listed> {
 }
 
 /// Offers what was listed from now on; with a connection, the server is ready.
-pub(super) fn offer(shared: &Arc<Shared>, listed: Vec<Listed>, ready: Option<Connection>) {
-    let Choice { tools, notes } = choose(&shared.settings, listed);
+pub(super) fn offer(shared: &Arc<Shared>, list: &List, ready: Option<Connection>) {
+    let Choice { tools, notes } = choose(&shared.settings, list);
     let name = shared.name();
-    for note in notes {
+    for note in notes.iter().take(MAX_NOTES) {
         tracing::warn!(server = name, "the MCP server {name}: {note}");
+    }
+    if let Some(more) = notes.len().checked_sub(MAX_NOTES).filter(|more| *more > 0) {
+        tracing::warn!(
+            server = name,
+            "the MCP server {name}: {more} more of its tools are left out"
+        );
     }
     tracing::info!(
         server = name,
@@ -128,8 +145,16 @@ pub(super) fn offer(shared: &Arc<Shared>, listed: Vec<Listed>, ready: Option<Con
     });
 }
 
-fn choose(settings: &McpSettings, listed: Vec<Listed>) -> Choice {
+fn choose(settings: &McpSettings, list: &List) -> Choice {
     let mut choice = Choice::default();
+    let listed = &list.tools;
+    if list.unreadable > 0 {
+        let note = format!(
+            "{} of its tools have no name or no schema, and are left out",
+            list.unreadable
+        );
+        choice.notes.push(note);
+    }
     let has = |name: &String| listed.iter().any(|tool| tool.name == *name);
     if let Some(unknown) = settings.tools.iter().flatten().find(|name| !has(name)) {
         let note = format!("it has no tool {unknown:?}, which its key tools names");
@@ -182,10 +207,10 @@ fn choose(settings: &McpSettings, listed: Vec<Listed>) -> Choice {
         }
         bytes += size;
         let spec = ToolSpec {
-            needs_approval: misspelled.is_some() || needs_approval(&settings.approval, &tool),
-            ..ToolSpec::server(name, description, tool.schema)
+            needs_approval: misspelled.is_some() || needs_approval(&settings.approval, tool),
+            ..ToolSpec::server(name, description, tool.schema.clone())
         };
-        choice.tools.push((tool.name, spec));
+        choice.tools.push((tool.name.clone(), spec));
     }
     choice
 }

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::MAX_MESSAGE_BYTES;
 use super::ending::Ending;
+use super::questions::RunningCalls;
 
 /// What a program gets of the bridge's environment. Nothing else: keys of models and of users are in it.
 const INHERITED: &[&str] = &[
@@ -61,6 +62,7 @@ pub(super) struct ChildTransport {
     /// Requests of the program whose answers have not been written.
     unanswered: Arc<AtomicUsize>,
     ending: Ending,
+    calls: Arc<RunningCalls>,
 }
 
 impl ChildTransport {
@@ -70,6 +72,7 @@ impl ChildTransport {
         args: &[String],
         env: &[(String, String)],
         ending: Ending,
+        calls: Arc<RunningCalls>,
     ) -> std::io::Result<Self> {
         let inherited = INHERITED.iter();
         let inherited = inherited.filter_map(|name| Some((name, std::env::var_os(name)?)));
@@ -96,18 +99,25 @@ impl ChildTransport {
         };
         tokio::spawn(log_lines(name.to_owned(), Lines::new(errors, MAX_LOG_LINE)));
         Ok(Self {
-            process: Process(child),
+            process: Process::new(child),
             lines: Lines::new(output, MAX_MESSAGE_BYTES),
             input: Arc::new(Mutex::new(Some(input))),
             unanswered: Arc::default(),
             ending,
+            calls,
         })
     }
 
     /// The next message that means something to the bridge; `None` when there are no more.
     async fn next_message(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
-            let line = match self.lines.next().await {
+            // A program that has ended says no more, even if something that it left behind holds its output open.
+            let line = tokio::select! {
+                biased;
+                line = self.lines.next() => line,
+                () = self.process.ended() => return None,
+            };
+            let line = match line {
                 Ok(Line::Whole(line)) => line,
                 Ok(Line::TooLong) => {
                     self.ending.note(format!(
@@ -140,7 +150,13 @@ impl ChildTransport {
                 continue;
             };
             match &message {
-                JsonRpcMessage::Notification(sent) if !is_of_interest(&sent.notification) => {}
+                JsonRpcMessage::Notification(sent) => match &sent.notification {
+                    ServerNotification::ProgressNotification(said) => {
+                        self.calls.report(&said.params);
+                    }
+                    other if is_of_interest(other) => return Some(message),
+                    _ => {}
+                },
                 JsonRpcMessage::Request(_) => {
                     if self.unanswered.fetch_add(1, Ordering::Relaxed) >= MAX_UNANSWERED {
                         self.ending
@@ -155,12 +171,13 @@ impl ChildTransport {
     }
 }
 
-/// Progress and log messages would only be thrown away later.
+/// Log messages and the like would only be thrown away later.
 fn is_of_interest(notification: &ServerNotification) -> bool {
     matches!(
         notification,
         ServerNotification::ToolListChangedNotification(_)
             | ServerNotification::CancelledNotification(_)
+            | ServerNotification::SubscriptionsAcknowledgedNotification(_)
     )
 }
 
@@ -223,45 +240,79 @@ impl Transport<RoleClient> for ChildTransport {
 }
 
 /// A process with all that it has started; dropping this kills them.
-struct Process(Child);
+struct Process {
+    child: Child,
+    /// The process group, until it was ended: the system may give its number to others afterwards.
+    #[cfg(unix)]
+    group: Option<rustix::process::Pid>,
+}
 
 impl Process {
-    /// Waits a moment for its end, then ends it. Says how it ended.
-    async fn end(&mut self) -> String {
-        for signal in [Signal::Terminate, Signal::Kill] {
-            match timeout(END_TIME, self.0.wait()).await {
-                Ok(Ok(status)) => return format!("it ended with {status}"),
-                Ok(Err(error)) => return format!("it cannot be waited for: {error}"),
-                Err(_) => self.send(signal),
-            }
+    fn new(child: Child) -> Self {
+        #[cfg(unix)]
+        let group = (child.id().and_then(|id| i32::try_from(id).ok()))
+            .and_then(rustix::process::Pid::from_raw);
+        Self {
+            child,
+            #[cfg(unix)]
+            group,
         }
-        "it closed its output and was ended".to_owned()
+    }
+
+    /// Until it has ended, and had time to be read to its last line. Cancel-safe: a new call waits that time again.
+    async fn ended(&mut self) {
+        let _ = self.child.wait().await;
+        tokio::time::sleep(END_TIME).await;
+    }
+
+    /// Waits a moment for its end, then ends it with all that it has started. Says how it ended.
+    async fn end(&mut self) -> String {
+        let mut said = "it closed its output and was ended".to_owned();
+        for signal in [Signal::Terminate, Signal::Kill] {
+            match timeout(END_TIME, self.child.wait()).await {
+                Ok(Ok(status)) => said = format!("it ended with {status}"),
+                Ok(Err(error)) => said = format!("it cannot be waited for: {error}"),
+                Err(_) => {
+                    self.send(signal);
+                    continue;
+                }
+            }
+            break;
+        }
+        self.end_group();
+        said
+    }
+
+    /// Kills what is left of the group.
+    fn end_group(&mut self) {
+        self.send(Signal::Kill);
+        #[cfg(unix)]
+        {
+            self.group = None;
+        }
     }
 
     fn send(&mut self, signal: Signal) {
         #[cfg(unix)]
-        {
-            use rustix::process::{Pid, Signal as Unix, kill_process_group};
-            let id = self.0.id().and_then(|id| i32::try_from(id).ok());
-            if let Some(group) = id.and_then(Pid::from_raw) {
-                let signal = match signal {
-                    Signal::Terminate => Unix::TERM,
-                    Signal::Kill => Unix::KILL,
-                };
-                // It may have ended in the meantime.
-                let _ = kill_process_group(group, signal);
-            }
+        if let Some(group) = self.group {
+            use rustix::process::{Signal as Unix, kill_process_group};
+            let signal = match signal {
+                Signal::Terminate => Unix::TERM,
+                Signal::Kill => Unix::KILL,
+            };
+            // It may have ended in the meantime.
+            let _ = kill_process_group(group, signal);
         }
         #[cfg(not(unix))]
         if let Signal::Kill = signal {
-            let _ = self.0.start_kill();
+            let _ = self.child.start_kill();
         }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.send(Signal::Kill);
+        self.end_group();
     }
 }
 

@@ -177,6 +177,7 @@ mod tests {
             call_id: "call-1".into(),
             input: input.into(),
             state: state.clone(),
+            user_link: Arc::new(adk_bridge_agents::tool::Nobody),
         }
     }
 

@@ -198,7 +198,9 @@ impl Toolbox {
     /// `held` would keep the output of a client tool to themselves.
     pub fn withholds(&self, dialect: Dialect) -> bool {
         let mut runners = self.specs.iter().map(|spec| spec.runs_on);
-        self.may_ask || dialect == Dialect::Held && runners.any(|on| on == RunsOn::Client)
+        // Tools of sources may ask the user while they run, which is a client tool.
+        let leaves_calls = !self.sources.is_empty() || runners.any(|on| on == RunsOn::Client);
+        self.may_ask || dialect == Dialect::Held && leaves_calls
     }
 
     /// Whether a tool of a remote agent must not run without approval.
@@ -215,10 +217,23 @@ impl Toolbox {
         }
     }
 
-    pub fn server_tool(&self, name: &str) -> Option<Arc<dyn ServerTool>> {
-        match self.own_spec(name) {
-            Some(_) => self.server.get(name).cloned(),
-            None => self.sourced(name).map(|(tool, _)| tool),
+    /// The tool that runs a call, or what its outcome says instead. The list of a source may have changed since it was decided
+    /// whether the call asks: what needs approval by now runs only if the call has it.
+    pub fn runner_of(&self, name: &str, is_approved: bool) -> Result<Arc<dyn ServerTool>, String> {
+        let (tool, asks) = match self.own_spec(name) {
+            Some(_) => (self.server.get(name).cloned(), false),
+            None => match self.sourced(name) {
+                Some((tool, rule)) => (Some(tool), rule.needs_approval),
+                None => (None, false),
+            },
+        };
+        match tool {
+            // Approved before a restart or a change that removed the tool.
+            None => Err(format!("there is no tool named {name:?}")),
+            Some(_) if asks && !is_approved => {
+                Err("not run: by now this tool needs approval; call it again".to_owned())
+            }
+            Some(tool) => Ok(tool),
         }
     }
 }
@@ -264,5 +279,94 @@ impl Policy for Toolbox {
 
     fn limits(&self) -> Limits {
         self.limits
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Mutex;
+
+    use adk_bridge_agents::agent::BoxFuture;
+    use adk_bridge_agents::tool::ToolCall;
+    use adk_bridge_protocol::calls::Outcome;
+    use serde_json::json;
+
+    use super::*;
+
+    struct Listed(ToolSpec);
+
+    impl ServerTool for Listed {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        fn run(&self, _call: ToolCall) -> BoxFuture<'_, Outcome> {
+            Box::pin(std::future::ready(Outcome::error("only listed")))
+        }
+    }
+
+    /// A source whose tool `mine__write` is not there, does not ask, or asks.
+    #[derive(Default)]
+    struct Changing(Mutex<Option<bool>>);
+
+    impl ToolSource for Changing {
+        fn name(&self) -> &str {
+            "mine"
+        }
+
+        fn prefix(&self) -> &str {
+            "mine__"
+        }
+
+        fn tools(&self) -> Arc<[Arc<dyn ServerTool>]> {
+            let asks = *self.0.lock().unwrap();
+            let spec = || ToolSpec::server("mine__write", "", json!({"type": "object"}));
+            let spec = asks.map(|asks| match asks {
+                true => spec().with_approval(),
+                false => spec(),
+            });
+            let tools = spec.into_iter();
+            tools
+                .map(|spec| Arc::new(Listed(spec)) as Arc<dyn ServerTool>)
+                .collect()
+        }
+
+        fn may_ask(&self) -> bool {
+            true
+        }
+
+        fn problem(&self) -> Option<String> {
+            (self.0.lock().unwrap().is_none()).then(|| "still starting".to_owned())
+        }
+
+        fn unavailable(&self, name: &str) -> Option<Arc<dyn ServerTool>> {
+            self.problem()?;
+            Some(Arc::new(Listed(ToolSpec::server(name, "", json!({})))))
+        }
+    }
+
+    /// A call is judged by one list, and may be run by the next.
+    #[test]
+    fn a_tool_that_asks_by_now_does_not_run_without_approval() {
+        let source = Arc::new(Changing::default());
+        let toolbox = Toolbox::new(Vec::new(), Vec::new(), &[], Limits::default()).unwrap();
+        let offered = OfferedSource {
+            source: source.clone(),
+            named: None,
+            approval: Vec::new(),
+        };
+        let toolbox = toolbox.offering(vec![offered]).unwrap();
+        let name = "mine__write";
+        for before in [None, Some(false)] {
+            *source.0.lock().unwrap() = before;
+            assert!(!toolbox.tool(name).unwrap().needs_approval);
+            assert!(toolbox.runner_of(name, false).is_ok());
+            *source.0.lock().unwrap() = Some(true);
+            let refusal = toolbox.runner_of(name, false).err().unwrap();
+            assert!(refusal.starts_with("not run: "), "{refusal}");
+            assert!(toolbox.runner_of(name, true).is_ok());
+        }
+        assert!(toolbox.runner_of("other", true).is_err());
     }
 }

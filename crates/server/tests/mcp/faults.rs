@@ -55,6 +55,49 @@ async fn a_call_that_takes_too_long_is_cancelled() {
     assert_eq!(part["output"], "still here");
 }
 
+/// It may hold the output open, so that the end of its server cannot be read there.
+#[tokio::test]
+async fn what_a_server_leaves_behind_is_ended_with_it() {
+    let records = TempDir::new().unwrap();
+    let toml = scripted::server("idle", "leaves", records.path(), "")
+        + &scripted::server("mine", "all", records.path(), "");
+    let bridge = Bridge::configured(&toml);
+    until(|| async { offered(&bridge, "mine__say").await.len() == 1 }).await;
+    let part = call(&bridge, "desert", "mine__desert", &json!({})).await;
+    let said = part["errorText"].as_str().unwrap();
+    assert!(
+        said.contains("\"mine\" failed while the tool ran"),
+        "{said}"
+    );
+    let has_failed = || async {
+        bridge
+            .log()
+            .contains("idle is not available: it ended with")
+    };
+    until(has_failed).await;
+    for server in ["idle", "mine"] {
+        let sent = scripted::received(server, records.path());
+        let mut left = sent.iter().filter_map(|line| line["left"].as_u64());
+        let left = u32::try_from(left.next().unwrap()).unwrap();
+        until(|| async { !is_alive(left) }).await;
+    }
+}
+
+/// A list with much to say about it, which the server says again and again that it has changed.
+#[tokio::test]
+async fn a_restless_server_does_not_fill_the_log() {
+    let (bridge, records) = bridge("restless", "").await;
+    until(|| async {
+        let sent = received(&records);
+        let lists = sent.iter().filter(|it| it["method"] == "tools/list");
+        lists.count() >= 3
+    })
+    .await;
+    let log = bridge.log();
+    assert!(log.lines().count() < 50, "{}", log.lines().count());
+    assert!(log.contains("more of its tools are left out"), "{log}");
+}
+
 /// An endless line, and requests without end whose answers nobody reads.
 #[tokio::test]
 async fn a_server_that_sends_too_much_is_ended() {

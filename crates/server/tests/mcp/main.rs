@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `scripted` | a program that is such a server |
 //! | `tools` | calls, approval, and what results become |
+//! | `elicitation` | what a server asks the user while its tool runs, and how far it is |
 //! | `faults` | servers that end, hang, send too much, or are not there |
 //! | `over_http` | the same over HTTP |
 //! | `settings` | configurations that cannot be used |
@@ -18,6 +19,7 @@ use adk_bridge_testkit::{Bridge, folded, within};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+mod elicitation;
 mod faults;
 mod over_http;
 mod scripted;

@@ -1,5 +1,6 @@
 //! An MCP server that does what a test needs: a program that is this test itself, started again.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, Write as _};
@@ -50,6 +51,10 @@ fn program() {
     };
     match manner.as_str() {
         "exits" => std::process::exit(3),
+        "leaves" => {
+            leave_behind();
+            std::process::exit(3);
+        }
         "mute" => loop {
             std::thread::sleep(Duration::from_secs(3600));
         },
@@ -59,6 +64,8 @@ fn program() {
         _ => {}
     }
     let mut tools = tools(&manner);
+    // Calls that wait for answers of the user, by the ids of their questions, with how many are still to be asked.
+    let mut asking: HashMap<String, (Value, u64)> = HashMap::new();
     let mut lines = std::io::stdin().lock().lines();
     while let Some(Ok(line)) = lines.next() {
         record(&line);
@@ -75,11 +82,53 @@ fn program() {
                     "serverInfo": {"name": "scripted", "version": "1"},
                 }),
             ),
-            Some("tools/list") => answer(id, json!({"tools": tools})),
+            Some("tools/list") => {
+                answer(id, json!({"tools": tools}));
+                if manner == "restless" {
+                    list_changed();
+                }
+            }
+            Some("tools/call") if params["name"] == "ask" => {
+                let left = params["arguments"]["times"].as_u64().unwrap_or(1);
+                asking.insert(ask(id, left), (id.clone(), left));
+            }
             Some("tools/call") => call(id, params, &mut tools),
-            _ => {}
+            None => {
+                let Some((call, left)) = id.as_str().and_then(|id| asking.remove(id)) else {
+                    continue;
+                };
+                if left > 1 && message["result"]["action"] == "accept" {
+                    asking.insert(ask(&call, left - 1), (call, left - 1));
+                } else {
+                    answer(
+                        &call,
+                        json!({"content": [], "structuredContent": message["result"]}),
+                    );
+                }
+            }
+            // As a server should that does not know what it is asked.
+            Some(_) if !id.is_null() => send(&json!({
+                "jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "unknown"},
+            })),
+            Some(_) => {}
         }
     }
+}
+
+/// Asks the user something for a call. Returns the id of the question.
+fn ask(call: &Value, left: u64) -> String {
+    let id = format!("question {call} {left}");
+    send(
+        &json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": {
+            "message": format!("How many? ({left})"),
+            "requestedSchema": {
+                "type": "object",
+                "properties": {"guests": {"type": "integer", "minimum": 1, "maximum": 9}, "vegan": {"type": "boolean"}},
+                "required": ["guests"],
+            },
+        }}),
+    );
+    id
 }
 
 fn tools(manner: &str) -> Vec<Value> {
@@ -91,6 +140,10 @@ fn tools(manner: &str) -> Vec<Value> {
             "annotations": {"readOnlyHint": reads},
         })
     };
+    if manner == "restless" {
+        let odd = |number| tool(&format!("odd name {number}"), true);
+        return (0..5000).map(odd).collect();
+    }
     if manner == "crowded" {
         let mut tools: Vec<Value> = vec![
             tool("same", true),
@@ -108,7 +161,10 @@ fn tools(manner: &str) -> Vec<Value> {
     }
     let reading = [
         "say",
+        "ask",
+        "dawdle",
         "crash",
+        "desert",
         "hang",
         "grow",
         "shrink",
@@ -138,13 +194,22 @@ fn call(id: &Value, params: &Value, tools: &mut Vec<Value>) {
     match params["name"].as_str().unwrap_or_default() {
         "say" | "write" => answer(id, text(said)),
         "crash" => std::process::exit(7),
+        "desert" => {
+            leave_behind();
+            std::process::exit(7);
+        }
         "hang" => {}
+        "dawdle" => send(&json!({
+            "jsonrpc": "2.0", "method": "notifications/progress", "params": {
+                "progressToken": params["_meta"]["progressToken"], "progress": 1.5, "total": 4, "message": "reading",
+            },
+        })),
         "grow" | "shrink" => {
             tools.retain(|tool| tool["name"] != "grown");
             if params["name"] == "grow" {
                 tools.push(json!({"name": "grown", "inputSchema": {"type": "object"}}));
             }
-            send(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+            list_changed();
             answer(id, text("done"));
         }
         "grown" => answer(id, text("grown")),
@@ -228,6 +293,18 @@ fn call(id: &Value, params: &Value, tools: &mut Vec<Value>) {
             "jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": "unknown tool"},
         })),
     }
+}
+
+fn list_changed() {
+    send(&json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+}
+
+/// Starts a program that holds the output open and does not end when it is asked to, and records its id.
+fn leave_behind() {
+    let mut left = std::process::Command::new("sh");
+    left.args(["-c", "trap '' TERM HUP; while :; do sleep 1; done"]);
+    let id = left.spawn().unwrap().id();
+    record(&json!({"left": id}).to_string());
 }
 
 /// A picture of one dot.

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use crate::{bridge, call, calls, decide, offered, received, scripted, until, until_available};
+use crate::{
+    bridge, call, calls, decide, offered, received, scripted, tool_part, until, until_available,
+};
 use adk_bridge_testkit::Bridge;
 use tempfile::TempDir;
 
@@ -16,7 +18,6 @@ async fn results_become_outputs_errors_and_files() {
             json!({}),
             json!({"degrees": 21.5, "near": ["a", "b"]}),
         ),
-        ("confuse", json!({}), json!("clear")),
         ("flood", json!({}), json!("dry")),
     ];
     for (tool, arguments, output) in cases {
@@ -54,6 +55,12 @@ async fn results_become_outputs_errors_and_files() {
     assert_eq!(content.status, 200);
     assert!(content.body.starts_with(b"\x89PNG"), "{path}");
 
+    call(&bridge, "confuse", "mine__confuse", &json!({})).await;
+    until(|| async {
+        // What it asked the user is withdrawn with its end.
+        tool_part(&bridge.settled_message("confuse").await)["output"] == "clear"
+    })
+    .await;
     // Nothing that the server asked for or answered to nobody has done anything.
     assert_eq!(calls(records.path(), "confuse"), 1);
     let answers = received(&records);
@@ -236,7 +243,7 @@ async fn a_list_is_taken_as_far_as_models_can_use_it() {
         "two of its tools are called \"mine__same\"",
         "\"mine__huge\" is left out: its schema",
         "it has too many tools: \"mine__t126\"",
-        "without a name or a schema",
+        "have no name or no schema",
     ] {
         assert!(log.contains(said), "{said}: {log}");
     }
