@@ -12,10 +12,13 @@ from urllib.parse import urlparse
 import pytest
 from google import genai
 from google.genai import errors, types
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from checks import equal, true
 from relay import make_certificate, relay_to
 from speech import silence, tones
+from test_vertex import Token
 
 # One model of each generation; crates/agents/src/gemini_live/generation.rs says how they differ.
 MODEL = "gemini-live-2.5-flash"
@@ -30,7 +33,8 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(scope="module")
-async def client(gemini):
+async def options(gemini):
+    """How Google's client reaches the scripted Gemini."""
     url = urlparse(gemini)
     relay = await asyncio.start_server(
         lambda *ends: relay_to(url.hostname, url.port, *ends), "127.0.0.1", 0, ssl=make_certificate()
@@ -39,15 +43,25 @@ async def client(gemini):
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trust.check_hostname = False
     trust.verify_mode = ssl.CERT_NONE
-    client = genai.Client(
-        api_key="x",
-        http_options=types.HttpOptions(
-            base_url=f"https://127.0.0.1:{port}", async_client_args={"ssl": trust}
-        ),
-    )
+    yield types.HttpOptions(base_url=f"https://127.0.0.1:{port}", async_client_args={"ssl": trust})
+    relay.close()
+
+
+@pytest.fixture(scope="module")
+async def client(options):
+    client = genai.Client(api_key="x", http_options=options)
     yield client
     await client.aio.aclose()
-    relay.close()
+
+
+def in_vertex(options, token):
+    return genai.Client(
+        vertexai=True,
+        project="my-project",
+        location="us-central1",
+        credentials=Token(token),
+        http_options=options,
+    )
 
 
 async def speak(session, text, pause=600):
@@ -438,3 +452,37 @@ async def closes(action, code):
         equal(error.code, code)
     else:
         raise AssertionError(f"no close with {code}")
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_every_generation_talks_in_vertex(options, model):
+    behavior = {THIRD_MODEL: "BLOCKING", THINKING_MODEL: "NON_BLOCKING"}.get(model)
+    settings = config_of(model, tools=declare("get_location", behavior=behavior))
+    client = in_vertex(options, "a-token")
+    async with client.aio.live.connect(model=model, config=settings) as session:
+        await speak(session, "say hello there")
+        answer = await turn(session)
+        equal((answer.heard, answer.spoken), ("say hello there", "hello there"))
+        await session.send_realtime_input(text="where am I")
+        asked = await turn(session, lambda turn: turn.calls)
+        answer = await locate(session, asked.calls)
+        if model == MODEL:  # Its turn is complete with the call.
+            answer = await turn(session)
+        true(answer.spoken.endswith("You are in Kyoto."), answer.spoken)
+    await client.aio.aclose()
+
+
+async def test_vertex_wants_a_token_and_its_own_names(options):
+    client = in_vertex(options, "a-token")
+    with pytest.raises(errors.APIError) as refused:
+        async with client.aio.live.connect(model="models/gemini-3.8-live", config=config()):
+            pass
+    equal(refused.value.code, 1008)
+    await client.aio.aclose()
+    url = urlparse(options.base_url)
+    path = "/ws/google.cloud.aiplatform.v1beta1.LlmBidiService/BidiGenerateContent"
+    with pytest.raises(InvalidStatus) as refused:
+        ssl_context = options.async_client_args["ssl"]
+        async with connect(f"wss://{url.netloc}{path}", ssl=ssl_context):
+            pass
+    equal(refused.value.response.status_code, 401)

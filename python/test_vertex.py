@@ -9,6 +9,7 @@ import pytest
 from google import genai
 from google.auth.credentials import AnonymousCredentials
 from google.genai import errors, types
+from websockets.sync.client import connect
 
 from checks import equal, true
 
@@ -93,10 +94,29 @@ def test_the_bridge_talks_to_vertex(request, gemini, tmp_path):
             equal(say(found[1], "say one two"), "one two")
             said = say(found[1], 'call get_weather {"location": "Tokyo"}')
             true("sunny" in said, said)
+            with urllib.request.urlopen(f"{found[1]}/api/agents") as answer:
+                equal(json.load(answer)[0]["modalities"], ["text", "audio"])
+            spoken = speak(found[1], "say one two three")
+            true("audio" in spoken and "one two three" in spoken, spoken)
             (tmp_path / "token").unlink()
             true("agent.token" in say(found[1], "say no more"), "there is no token")
         finally:
             bridge.kill()
+
+
+def speak(bridge, text):
+    """What the bridge answers to a message that is to be answered aloud, as its frames: audio is shortened."""
+    frames = []
+    with connect(f"{bridge.replace('http', 'ws', 1)}/live?chat=spoken") as socket:
+        socket.send(json.dumps({"type": "modality", "modality": "audio"}))
+        message = {"role": "user", "parts": [{"type": "text", "text": text}]}
+        socket.send(json.dumps({"type": "message", "messages": [message]}))
+        while not frames or not frames[-1].startswith("data: [DONE]"):
+            frame = socket.recv(timeout=60)
+            frames.append(frame[:200] if isinstance(frame, str) else "audio")
+    chunks = [json.loads(frame[6:]) for frame in frames if frame.startswith("data: {") and frame.endswith("}\n\n")]
+    deltas = "".join(chunk.get("delta", "") for chunk in chunks if chunk["type"] == "text-delta")
+    return f"{deltas}\n{frames}"
 
 
 def say(bridge, text):

@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adk_bridge_protocol::event::REQUEST_CONFIRMATION;
+use adk_bridge_protocol::event::{REQUEST_CONFIRMATION, REQUEST_CREDENTIAL};
 use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::outbox::Response;
@@ -53,9 +53,14 @@ pub use live::AdkConnection;
 pub use run::AdkRun;
 pub use server_traits::{Language, ServerTraits};
 
+/// The name of a request for access that no call waits for, since ADK refuses its own name here.
+const ACCESS: &str = "request_access";
 /// The result of a call that was approved after the session was lost, for the model.
 const LOST: &str = "not run: the agent's server lost the conversation before the approval reached it; \
                     call the tool again if it is still wanted";
+/// The same for a call that waited for access.
+const LOST_ACCESS: &str = "not run: the agent's server lost the conversation before the granted access reached it; \
+                           call the tool again if it is still wanted";
 /// ADK's own message for a call that was not confirmed.
 const REJECTED: &str = "This tool call is rejected.";
 
@@ -142,7 +147,8 @@ impl AdkServer {
 
     /// Asks the agent. Dropping the future, or the run, stops it.
     async fn run(self, request: SessionRequest) -> Result<AdkRun, AgentError> {
-        let (client, silence) = (self.client, self.silence);
+        let client = self.client.for_user(&request.chat.user);
+        let silence = self.silence;
         let traits = client.traits_of_running().await?;
         let mut known = session::known(&client, &*request.store).await?;
         if let Some(session) = &known
@@ -280,8 +286,12 @@ impl Agent for AdkServer {
         Box::pin(async { self.client.token().await.map(drop) })
     }
 
+    fn user_tokens(&self) -> Option<&Tokens> {
+        self.client.user_tokens()
+    }
+
     fn forget(&self, DeletedChat { chat, sessions }: DeletedChat) -> BoxFuture<'static, ()> {
-        let client = self.client.clone();
+        let client = self.client.for_user(&chat.user);
         Box::pin(async move {
             for session in sessions {
                 let Ok(session) = Session::deserialize(&session) else {
@@ -359,6 +369,16 @@ fn new_message(
             let yes = response.response.get("confirmed") == Some(true.into());
             let error = if yes { LOST } else { REJECTED };
             instead.response = Json::object([("error", error.into())]);
+            answered.push(part(&instead));
+        }
+        if response.name == REQUEST_CREDENTIAL {
+            // What was granted is for the session that has asked.
+            instead.response = Json::object([("error", LOST_ACCESS.into())]);
+            if original.name.is_empty() {
+                instead.name = ACCESS.to_owned();
+                in_words.push(instead);
+                continue;
+            }
             answered.push(part(&instead));
         }
         kept.push(part(&instead));

@@ -22,6 +22,7 @@ use serde_json::Value;
 use crate::adk_server::ServerTraits;
 use crate::error::AgentError;
 use crate::live::LiveAgent;
+use crate::token::Tokens;
 use crate::tool::ToolSpec;
 
 /// What the traits return instead of `async fn`, so that they can be used as objects.
@@ -58,6 +59,11 @@ pub trait Agent: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// The tokens of its requests, if each user brings an own one: they are noted with every request of a user.
+    fn user_tokens(&self) -> Option<&Tokens> {
+        None
+    }
+
     /// Deletes what the agent has of a deleted chat. The user does not wait for it, and failures are only logged.
     fn forget(&self, _chat: DeletedChat) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
@@ -88,6 +94,10 @@ impl<A: Agent + ?Sized> Agent for Arc<A> {
 
     fn check(&self) -> BoxFuture<'_, Result<(), AgentError>> {
         (**self).check()
+    }
+
+    fn user_tokens(&self) -> Option<&Tokens> {
+        (**self).user_tokens()
     }
 
     fn forget(&self, chat: DeletedChat) -> BoxFuture<'static, ()> {

@@ -12,10 +12,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::wire::sse::{Ending, MAX_EVENT_BYTES, SseError, SseParser};
 use bytes::Bytes;
-use reqwest::header::{HeaderMap, HeaderValue};
-use reqwest::{StatusCode, Url};
+use reqwest::Url;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::agent::{
     Agent, AgentInfo, AgentRequest, AgentRun, BoxFuture, ConversationRequest, EventSink,
@@ -24,12 +25,12 @@ use crate::agent::{
 use crate::error::{AgentError, AgentErrorKind, shortened, withheld};
 use crate::gemini_live::{GeminiLive, Generation};
 use crate::http::{
-    self, Failure, MODEL_SILENCE, broke_off, model_client, other_kind, read_error_body, silence_of,
-    with_tries,
+    self, Failure, MODEL_SILENCE, broke_off, model_client, other_kind, read_error_body,
+    send_with_token, silence_of, with_tries,
 };
 use crate::live::LiveAgent;
 use crate::silence::Patience;
-use crate::token::{Token, TokenError, Tokens};
+use crate::token::{TokenError, Tokens};
 use response::Assembly;
 
 pub(crate) use response::Refusal;
@@ -39,7 +40,7 @@ pub(crate) use response::Refusal;
 pub struct Gemini {
     client: reqwest::Client,
     settings: Settings,
-    credential: Credential,
+    access: Access,
     /// Where the model is called.
     url: Url,
     silence: Duration,
@@ -64,12 +65,15 @@ pub struct Vertex {
     pub tokens: Arc<Tokens>,
 }
 
-/// How the bridge says who it is.
+/// How the bridge is let in, and what that place calls its models.
 #[derive(Clone)]
-enum Credential {
+pub(crate) enum Access {
+    /// Google's own interface for developers.
     Key(String),
-    Tokens(Arc<Tokens>),
+    Vertex(Vertex),
 }
+
+pub(crate) const KEY_HEADER: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// Whether Google keeps requests and answers in the logs of the key's project. New paid projects keep them for weeks
 /// unless a request says otherwise.
@@ -94,32 +98,27 @@ pub struct GeminiRun {
 
 impl Gemini {
     pub fn new(settings: Settings) -> Result<Self, AgentError> {
-        let path = format!("v1beta/models/{}", settings.model);
-        let credential = Credential::Key(settings.api_key.clone());
-        Self::at(settings, &path, credential)
+        let access = Access::Key(settings.api_key.clone());
+        Self::at(settings, access)
     }
 
     /// A model in Vertex AI. The key in the settings is not used.
     pub fn on_vertex(settings: Settings, vertex: Vertex) -> Result<Self, AgentError> {
-        let Vertex {
-            project, location, ..
-        } = &vertex;
-        // Models of other publishers are named with them.
-        let model = match settings.model.contains('/') {
-            true => settings.model.clone(),
-            false => format!("publishers/google/models/{}", settings.model),
-        };
-        let path = format!("v1/projects/{project}/locations/{location}/{model}");
-        let gemini = Self::at(settings, &path, Credential::Tokens(vertex.tokens))?;
+        let gemini = Self::at(settings, Access::Vertex(vertex))?;
         // It refuses the field.
         Ok(gemini.storing(Storing::ByProject))
     }
 
-    fn at(settings: Settings, path: &str, credential: Credential) -> Result<Self, AgentError> {
+    fn at(settings: Settings, access: Access) -> Result<Self, AgentError> {
         let client = model_client(&settings.base_url)?;
+        let version = match access {
+            Access::Key(_) => "v1beta",
+            Access::Vertex(_) => "v1",
+        };
         let url = format!(
-            "{}/{path}:streamGenerateContent?alt=sse",
+            "{}/{version}/{}:streamGenerateContent?alt=sse",
             settings.base_url.trim_end_matches('/'),
+            access.model_path(&settings.model),
         );
         let url = Url::parse(&url).map_err(|error| {
             AgentError::rejected(
@@ -130,7 +129,7 @@ impl Gemini {
         Ok(Self {
             client,
             settings,
-            credential,
+            access,
             url,
             silence: MODEL_SILENCE,
             storing: Storing::default(),
@@ -146,7 +145,7 @@ impl Gemini {
             ..self.settings.clone()
         };
         Self {
-            live: Some(GeminiLive::new(spoken)),
+            live: Some(GeminiLive::with_access(spoken, self.access.clone())),
             ..self
         }
     }
@@ -177,14 +176,15 @@ impl Gemini {
         &self,
         request: ConversationRequest<'_>,
     ) -> impl Future<Output = Result<GeminiRun, AgentError>> + Send + use<> {
+        let user = request.chat.user.clone();
         let body = request::body(request, &self.settings, self.storing);
         let url = self.url.clone();
-        let (client, credential) = (self.client.clone(), self.credential.clone());
+        let (client, access) = (self.client.clone(), self.access.clone());
         let model = self.settings.model.clone();
         let silence = self.silence;
         async move {
             let body = Bytes::from(body?);
-            let call = || send(&client, &url, &credential, &model, body.clone());
+            let call = || send(&client, &url, (&access, &user), &model, body.clone());
             let response = with_tries(silence, &url, call).await?;
             Ok(GeminiRun {
                 response,
@@ -209,14 +209,19 @@ impl Agent for Gemini {
 
     fn check(&self) -> BoxFuture<'_, Result<(), AgentError>> {
         Box::pin(async {
-            match &self.credential {
-                Credential::Key(_) => Ok(()),
-                Credential::Tokens(tokens) => {
-                    let token = tokens.token().await.map(drop);
+            match self.access.tokens() {
+                None => Ok(()),
+                Some(tokens) => {
+                    let token = tokens.token(None).await.map(drop);
                     token.map_err(TokenError::into_agent_error)
                 }
             }
         })
+    }
+
+    fn user_tokens(&self) -> Option<&Tokens> {
+        let tokens = self.access.tokens();
+        tokens.filter(|tokens| tokens.are_of_users())
     }
 
     fn memory(&self) -> MemoryModel {
@@ -279,11 +284,10 @@ fn unreadable(error: SseError) -> AgentError {
     AgentError::broken("the model's answer cannot be parsed", error.to_string())
 }
 
-/// Sends a request. One that is refused because of its token is sent once more with another.
 async fn send(
     client: &reqwest::Client,
     url: &Url,
-    credential: &Credential,
+    (access, user): (&Access, &UserId),
     model: &str,
     body: Bytes,
 ) -> Result<reqwest::Response, Failure> {
@@ -292,35 +296,13 @@ async fn send(
         let request = request.header("content-type", "application/json");
         http::send(request.body(body.clone()), url)
     };
-    let with = |tokens: &Tokens, token: &Token| {
-        let mut headers = HeaderMap::new();
-        tokens.put(token, &mut headers);
-        headers
-    };
-    let response = match credential {
-        Credential::Key(key) => {
+    let response = match access {
+        Access::Key(key) => {
             let mut headers = HeaderMap::new();
-            if let Ok(mut key) = HeaderValue::from_str(key) {
-                key.set_sensitive(true);
-                headers.insert("x-goog-api-key", key);
-            }
+            headers.extend(key_header(key).map(|key| (KEY_HEADER, key)));
             post(headers).await?
         }
-        Credential::Tokens(tokens) => {
-            let token = tokens.token().await.map_err(|error| Failure {
-                error: error.into_agent_error(),
-                again: None,
-            })?;
-            let response = post(with(tokens, &token)).await?;
-            let other = match response.status() {
-                StatusCode::UNAUTHORIZED => tokens.instead_of(&token).await,
-                _ => None,
-            };
-            match other {
-                Some(other) => post(with(tokens, &other)).await?,
-                None => response,
-            }
-        }
+        Access::Vertex(Vertex { tokens, .. }) => send_with_token(tokens, user, post).await?,
     };
     let status = response.status();
     if status.is_success() {
@@ -345,12 +327,7 @@ async fn send(
         300..=399 => {
             format!("the model's server redirects the request ({said}); correct agent.base_url")
         }
-        401 | 403 => match credential {
-            Credential::Key(_) => format!("the model refuses the API key: {said}"),
-            Credential::Tokens(_) => {
-                format!("the model refuses the token: {said}; see agent.token")
-            }
-        },
+        401 | 403 => access.refused(&said),
         404 => format!(
             "the model {model:?} is unknown or has been retired: {said}; set agent.model to one that exists"
         ),
@@ -372,12 +349,54 @@ async fn send(
     })
 }
 
+impl Access {
+    /// A model, as a URL names it.
+    pub(crate) fn model_path(&self, model: &str) -> String {
+        let model = model.trim_start_matches("models/");
+        match self {
+            Self::Key(_) => format!("models/{model}"),
+            Self::Vertex(Vertex {
+                project, location, ..
+            }) => {
+                // Models of other publishers are named with them.
+                let model = match model.contains('/') {
+                    true => model.to_owned(),
+                    false => format!("publishers/google/models/{model}"),
+                };
+                format!("projects/{project}/locations/{location}/{model}")
+            }
+        }
+    }
+
+    pub(crate) fn tokens(&self) -> Option<&Tokens> {
+        match self {
+            Self::Key(_) => None,
+            Self::Vertex(vertex) => Some(&vertex.tokens),
+        }
+    }
+
+    /// What is said where the bridge is not let in.
+    pub(crate) fn refused(&self, said: &str) -> String {
+        match self.tokens() {
+            None => format!("the model refuses the API key: {said}"),
+            Some(tokens) => format!("the model refuses the token: {said}; {}", tokens.advice()),
+        }
+    }
+}
+
+/// Nothing if it cannot stand in a header.
+pub(crate) fn key_header(key: &str) -> Option<HeaderValue> {
+    let mut key = HeaderValue::from_str(key).ok()?;
+    key.set_sensitive(true);
+    Some(key)
+}
+
 /// Never shows a key.
-impl fmt::Debug for Credential {
+impl fmt::Debug for Access {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Key(_) => "Key",
-            Self::Tokens(_) => "Tokens",
+            Self::Vertex(_) => "Vertex",
         })
     }
 }

@@ -11,31 +11,36 @@ mod outgoing;
 use std::future::Future;
 use std::time::Duration;
 
+use adk_bridge_protocol::id::UserId;
 use serde_json::Value;
 use tokio::time::{Instant, timeout};
 use tokio_tungstenite::tungstenite::Error;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue, StatusCode};
+use tokio_tungstenite::tungstenite::handshake::client::Request;
+use tokio_tungstenite::tungstenite::http::StatusCode;
 
 use crate::agent::BoxFuture;
 use crate::error::{AgentError, AgentErrorKind, shortened, withheld};
-use crate::gemini::{Refusal, Settings};
+use crate::gemini::{Access, KEY_HEADER, Refusal, Settings, key_header};
 use crate::live::{
     ConnectError, Connecting, IncomingSink, LiveAgent, LiveConnection, LiveInput, LiveRequest,
     LiveSetup, Modality, Read, Speaker,
 };
 use crate::live_socket::LiveSocket;
+use crate::token::{Token, TokenError};
 pub use generation::Generation;
 use incoming::Assembly;
 
 /// A connection that is not open and set up by then never will be.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 const PATH: &str = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent";
+const VERTEX_PATH: &str = "/ws/google.cloud.aiplatform.v1beta1.LlmBidiService/BidiGenerateContent";
 
 /// A model behind Google's live interface.
 #[derive(Debug, Clone)]
 pub struct GeminiLive {
     settings: Settings,
+    access: Access,
     generation: Generation,
 }
 
@@ -52,9 +57,15 @@ pub struct GeminiConnection {
 impl GeminiLive {
     /// The model of these settings is the live one.
     pub fn new(settings: Settings) -> Self {
+        let access = Access::Key(settings.api_key.clone());
+        Self::with_access(settings, access)
+    }
+
+    pub(crate) fn with_access(settings: Settings, access: Access) -> Self {
         Self {
             generation: Generation::of(&settings.model),
             settings,
+            access,
         }
     }
 
@@ -69,22 +80,21 @@ impl GeminiLive {
         &self,
         setup: &LiveSetup<'_>,
     ) -> impl Future<Output = Result<GeminiConnection, ConnectError>> + Send + use<> {
-        let settings = self.settings.clone();
-        let opening = Opening::new(&settings, self.generation, setup);
+        let opening = Opening::new(self, setup);
         async move {
             let asked = match opening.generation.may_write() {
                 true => opening.modality,
                 false => Modality::Audio,
             };
-            match opening.open(&settings, asked).await {
+            match opening.open(asked).await {
                 // A model that can only speak refuses text; its speech has a transcription that can be used instead.
                 Err(refused) if asked == Modality::Text && refused.code == Some(INVALID) => {
                     tracing::info!(
-                        model = settings.model,
+                        model = opening.settings.model,
                         detail = refused.error.detail(),
                         "the live model does not write text; its speech is transcribed"
                     );
-                    opening.open(&settings, Modality::Audio).await
+                    opening.open(Modality::Audio).await
                 }
                 opened => opened,
             }
@@ -101,6 +111,9 @@ const ANSWER_TRIGGER: &str = ".";
 
 /// The first messages, in both modalities.
 struct Opening {
+    settings: Settings,
+    access: Access,
+    user: UserId,
     generation: Generation,
     modality: Modality,
     spoken: Vec<u8>,
@@ -112,14 +125,20 @@ struct Opening {
 }
 
 impl Opening {
-    fn new(settings: &Settings, generation: Generation, setup: &LiveSetup<'_>) -> Self {
-        let contents = &setup.contents;
+    fn new(live: &GeminiLive, setup: &LiveSetup<'_>) -> Self {
+        let (generation, contents) = (live.generation, &setup.contents);
+        let model = live.access.model_path(&live.settings.model);
+        let instruction = live.settings.instruction.as_deref();
+        let message = |modality| outgoing::setup(&model, instruction, generation, setup, modality);
         let is_history = outgoing::has_history(generation, setup);
         Self {
+            settings: live.settings.clone(),
+            access: live.access.clone(),
+            user: setup.user.clone(),
             generation,
             modality: setup.modality,
-            spoken: outgoing::setup(settings, generation, setup, Modality::Audio),
-            written: outgoing::setup(settings, generation, setup, Modality::Text),
+            spoken: message(Modality::Audio),
+            written: message(Modality::Text),
             // The model waits until a history is complete.
             contents: (!contents.is_empty() || setup.answer)
                 .then(|| outgoing::contents(contents, setup.answer || is_history)),
@@ -130,41 +149,66 @@ impl Opening {
         }
     }
 
-    async fn open(
-        &self,
-        settings: &Settings,
-        modality: Modality,
-    ) -> Result<GeminiConnection, ConnectError> {
-        match timeout(CONNECT_TIMEOUT, self.try_open(settings, modality)).await {
+    async fn open(&self, modality: Modality) -> Result<GeminiConnection, ConnectError> {
+        match timeout(CONNECT_TIMEOUT, self.try_open(modality)).await {
             Ok(opened) => opened,
             Err(_) => Err(not_opened(
-                settings,
+                &self.settings,
                 AgentErrorKind::Unreachable,
                 "it did not answer in time",
             )),
         }
     }
 
-    async fn try_open(
-        &self,
-        settings: &Settings,
-        modality: Modality,
-    ) -> Result<GeminiConnection, ConnectError> {
-        let url = address(&settings.base_url);
-        let mut request = url
-            .as_str()
-            .into_client_request()
-            .map_err(|error| not_opened(settings, AgentErrorKind::Rejected, &error.to_string()))?;
-        let key = HeaderValue::from_str(&settings.api_key).map_err(|_| {
-            let detail = "the API key cannot be sent in a header";
-            not_opened(settings, AgentErrorKind::Unauthorized, detail)
-        })?;
-        request
-            .headers_mut()
-            .insert(HeaderName::from_static("x-goog-api-key"), key);
-        let socket = LiveSocket::open(request)
-            .await
-            .map_err(|error| refused_handshake(settings, &error))?;
+    /// Opens the socket. A handshake that is refused because of its token is tried once more with another.
+    async fn socket(&self) -> Result<LiveSocket, ConnectError> {
+        let (access, user) = (&self.access, Some(&self.user));
+        let refused = |error| refused_handshake(&self.settings, access, &error);
+        let tokens = match access {
+            Access::Key(key) => {
+                let mut request = self.handshake()?;
+                let key = key_header(key).ok_or_else(|| {
+                    let detail = "the API key cannot be sent in a header";
+                    not_opened(&self.settings, AgentErrorKind::Unauthorized, detail)
+                })?;
+                request.headers_mut().insert(KEY_HEADER, key);
+                return LiveSocket::open(request).await.map_err(refused);
+            }
+            Access::Vertex(vertex) => &vertex.tokens,
+        };
+        let with = |token: Option<&Token>| {
+            let mut request = self.handshake()?;
+            if let Some(token) = token {
+                tokens.put(token, request.headers_mut());
+            }
+            Ok(request)
+        };
+        let token = tokens.token(user).await.map_err(no_token)?;
+        let mut opened = LiveSocket::open(with(token.as_ref())?).await;
+        if let Err(Error::Http(response)) = &opened
+            && response.status() == StatusCode::UNAUTHORIZED
+            && let Some(token) = &token
+            && let Some(other) = tokens.instead_of(token, user).await
+        {
+            opened = LiveSocket::open(with(Some(&other))?).await;
+        }
+        opened.map_err(refused)
+    }
+
+    fn handshake(&self) -> Result<Request, ConnectError> {
+        let path = match self.access {
+            Access::Key(_) => PATH,
+            Access::Vertex(_) => VERTEX_PATH,
+        };
+        let url = address(&self.settings.base_url, path);
+        url.into_client_request().map_err(|error| {
+            not_opened(&self.settings, AgentErrorKind::Rejected, &error.to_string())
+        })
+    }
+
+    async fn try_open(&self, modality: Modality) -> Result<GeminiConnection, ConnectError> {
+        let settings = &self.settings;
+        let socket = self.socket().await?;
         let mut connection = GeminiConnection {
             socket,
             assembly: Assembly::new(
@@ -324,7 +368,7 @@ fn retired(model: &str, said: &str) -> String {
 }
 
 /// The error of a refused handshake, in the words for refused requests.
-fn refused_handshake(settings: &Settings, error: &Error) -> ConnectError {
+fn refused_handshake(settings: &Settings, access: &Access, error: &Error) -> ConnectError {
     let Error::Http(response) = error else {
         return not_opened(settings, AgentErrorKind::Unreachable, &error.to_string());
     };
@@ -340,7 +384,7 @@ fn refused_handshake(settings: &Settings, error: &Error) -> ConnectError {
         300..=399 => format!(
             "the live model's server redirects the request ({said}); correct agent.base_url"
         ),
-        401 | 403 => format!("the live model refuses the API key: {said}"),
+        401 | 403 => access.refused(&said),
         404 => retired(model, &said),
         429 => format!("the live model's quota is used up, try again later: {said}"),
         500..=599 => format!(
@@ -357,14 +401,22 @@ fn refused_handshake(settings: &Settings, error: &Error) -> ConnectError {
 }
 
 /// The URL of the live interface, given that of the model.
-fn address(base: &str) -> String {
+fn address(base: &str, path: &str) -> String {
     let base = base.trim_end_matches('/');
     let base = match base.split_once("://") {
         Some(("http", rest)) => format!("ws://{rest}"),
         Some(("https", rest)) => format!("wss://{rest}"),
         _ => base.to_owned(),
     };
-    base + PATH
+    base + path
+}
+
+/// No try helps until there is a token.
+fn no_token(error: TokenError) -> ConnectError {
+    ConnectError {
+        error: error.into_agent_error(),
+        code: Some(NOT_FOUND),
+    }
 }
 
 /// The error of a connection that failed without a reason from the other side.
@@ -470,7 +522,7 @@ mod tests {
             ("ws://127.0.0.1:1", "ws://127.0.0.1:1"),
             ("wss://example.com/proxy", "wss://example.com/proxy"),
         ] {
-            assert_eq!(address(base), format!("{expected}{PATH}"));
+            assert_eq!(address(base, PATH), format!("{expected}{PATH}"));
         }
     }
 }

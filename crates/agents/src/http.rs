@@ -3,12 +3,14 @@
 use std::future::Future;
 use std::time::Duration;
 
-use reqwest::Url;
+use adk_bridge_protocol::id::UserId;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{StatusCode, Url};
 
 use crate::error::AgentError;
 use crate::loopback::is_loopback;
 use crate::silence::{Patience, SilenceError};
+use crate::token::{TokenError, Tokens};
 
 /// How often a call of a model is tried; with the waits below a user waits at most four seconds for a busy one.
 const TRIES: u32 = 4;
@@ -22,6 +24,16 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How many idle connections are kept, and for how long: a burst of calls must not leave as many behind.
 const MAX_IDLE: usize = 32;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Headers that say where a request ends and what its connection is for: with another value, servers read other requests.
+const OF_THE_CONNECTION: &[&str] = &[
+    "connection",
+    "content-length",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
 
 /// The longest errors, which name every wrong field of a request, have a few KB.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
@@ -100,6 +112,37 @@ pub(crate) async fn send(
     })
 }
 
+/// Sends a request with a token, on behalf of a user. One that is refused because of its token is sent once more with another.
+pub(crate) async fn send_with_token<F>(
+    tokens: &Tokens,
+    user: &UserId,
+    post: impl Fn(HeaderMap) -> F,
+) -> Result<reqwest::Response, Failure>
+where
+    F: Future<Output = Result<reqwest::Response, Failure>>,
+{
+    let token = tokens.token(Some(user)).await.map_err(|error| Failure {
+        error: TokenError::into_agent_error(error),
+        again: None,
+    })?;
+    let with = |token: Option<&_>| {
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            tokens.put(token, &mut headers);
+        }
+        headers
+    };
+    let response = post(with(token.as_ref())).await?;
+    let other = match (&token, response.status()) {
+        (Some(refused), StatusCode::UNAUTHORIZED) => tokens.instead_of(refused, Some(user)).await,
+        _ => None,
+    };
+    match other {
+        Some(other) => post(with(Some(&other))).await,
+        None => Ok(response),
+    }
+}
+
 /// The beginning of an error's body.
 pub(crate) async fn read_error_body(mut response: reqwest::Response) -> String {
     let mut text = Vec::new();
@@ -158,6 +201,10 @@ pub(crate) fn headers(given: &[(String, String)]) -> Result<HeaderMap, AgentErro
         // Kept out of whatever is logged.
         value.set_sensitive(true);
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad(name))?;
+        if OF_THE_CONNECTION.contains(&name.as_str()) {
+            let message = format!("agent.headers: {name} belongs to the connection; remove it");
+            return Err(AgentError::rejected(message, ""));
+        }
         headers.append(name, value);
     }
     Ok(headers)

@@ -12,6 +12,7 @@ pub mod renewal;
 use std::time::Duration;
 
 use adk_bridge_protocol::event::{Content, Event};
+use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::outbox::Response;
 
 #[cfg(doc)]
@@ -129,6 +130,8 @@ fn wrong_form(memory: &str) -> ConnectError {
 /// The setup of a connection that is sent the conversation.
 #[derive(Debug)]
 pub struct LiveSetup<'s> {
+    /// Who speaks.
+    pub user: UserId,
     /// The conversation so far or, with a handle, the part that its session does not know.
     pub contents: Vec<Content<'s>>,
     /// Whether the model should answer these contents.

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::wire::sse::{Ending, MAX_EVENT_BYTES, SseError, SseParser};
 use bytes::Bytes;
 use reqwest::Url;
@@ -32,10 +33,11 @@ use crate::agent::{
 use crate::error::{AgentError, shortened, withheld};
 use crate::http::{
     self, Failure, MODEL_SILENCE, broke_off, headers, model_client, other_kind, read_error_body,
-    retry_after, silence_of, with_tries,
+    retry_after, send_with_token, silence_of, with_tries,
 };
 use crate::silence::Patience;
-use refusal::Refusal;
+use crate::token::{TokenError, Tokens};
+use refusal::{Credential, Refusal};
 use request::Body;
 use response::Assembly;
 
@@ -64,6 +66,8 @@ pub struct Settings {
     pub model: String,
     /// Local servers need none.
     pub api_key: Option<String>,
+    /// Where the token of every request comes from, if the server takes one instead of a key.
+    pub tokens: Option<Arc<Tokens>>,
     /// Added to every request.
     pub headers: Vec<(String, String)>,
     pub instruction: Option<String>,
@@ -138,10 +142,10 @@ impl OpenAi {
     ) -> impl Future<Output = Result<OpenAiRun, AgentError>> + Send + use<> {
         let body = Body::new(request, &self.settings, &self.habits);
         let assembly = Assembly::after(request::count_calls(&request.contents));
-        let agent = self.clone();
+        let (agent, user) = (self.clone(), request.chat.user.clone());
         async move {
             let body = body?;
-            let call = || agent.send(&body);
+            let call = || agent.send(&user, &body);
             let response = with_tries(agent.silence, &agent.url, call).await?;
             Ok(OpenAiRun {
                 response,
@@ -155,13 +159,13 @@ impl OpenAi {
     }
 
     /// Sends the request, and once more without the wish for the usage if the server refuses that.
-    async fn send(&self, body: &Body) -> Result<reqwest::Response, Failure> {
+    async fn send(&self, user: &UserId, body: &Body) -> Result<reqwest::Response, Failure> {
         let wants_usage = !self.habits.refuses_usage.load(Ordering::Relaxed);
         let sent = match wants_usage {
             true => body.bytes(),
             false => body.without_usage(),
         };
-        let response = self.post(sent).await?;
+        let response = self.post(user, sent).await?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -169,7 +173,7 @@ impl OpenAi {
         if !(wants_usage && failure.names_usage) {
             return Err(failure.failure);
         }
-        let response = self.post(body.without_usage()).await?;
+        let response = self.post(user, body.without_usage()).await?;
         if !response.status().is_success() {
             return Err(self.refused(response).await.failure);
         }
@@ -177,14 +181,21 @@ impl OpenAi {
         Ok(response)
     }
 
-    async fn post(&self, body: Bytes) -> Result<reqwest::Response, Failure> {
-        let request = self
-            .client
-            .post(self.url.clone())
-            .headers(self.headers.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .body(body);
-        http::send(request, &self.url).await
+    async fn post(&self, user: &UserId, body: Bytes) -> Result<reqwest::Response, Failure> {
+        let post = |headers: HeaderMap| {
+            let request = self
+                .client
+                .post(self.url.clone())
+                .headers(self.headers.clone())
+                .headers(headers)
+                .header(CONTENT_TYPE, "application/json")
+                .body(body.clone());
+            http::send(request, &self.url)
+        };
+        match &self.settings.tokens {
+            None => post(HeaderMap::new()).await,
+            Some(tokens) => send_with_token(tokens, user, post).await,
+        }
     }
 
     async fn refused(&self, response: reqwest::Response) -> refusal::Refused {
@@ -195,8 +206,14 @@ impl OpenAi {
         // It may quote the request, and with it content.
         tracing::debug!(%status, answer = shortened(&text), "the model's refusal");
         let refusal = Refusal::read(&text, &kind);
-        let has_key = self.headers.contains_key(AUTHORIZATION);
-        let mut refused = refusal.of_request(status, waits, &self.settings.model, has_key);
+        let credential = match &self.settings.tokens {
+            Some(tokens) => Credential::Token {
+                advice: tokens.advice(),
+            },
+            None if self.headers.contains_key(AUTHORIZATION) => Credential::Key,
+            None => Credential::None,
+        };
+        let mut refused = refusal.of_request(status, waits, &self.settings.model, credential);
         let place = format!("{}: {status}, {} bytes", self.url, text.len());
         refused.failure.error = refused.failure.error.and_detail(&place);
         refused
@@ -212,6 +229,23 @@ impl Agent for OpenAi {
 
     fn memory(&self) -> MemoryModel {
         MemoryModel::Stateless
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), AgentError>> {
+        Box::pin(async {
+            match &self.settings.tokens {
+                None => Ok(()),
+                Some(tokens) => {
+                    let token = tokens.token(None).await.map(drop);
+                    token.map_err(TokenError::into_agent_error)
+                }
+            }
+        })
+    }
+
+    fn user_tokens(&self) -> Option<&Tokens> {
+        let tokens = self.settings.tokens.as_deref();
+        tokens.filter(|tokens| tokens.are_of_users())
     }
 
     fn start(&self, request: AgentRequest<'_>) -> Starting {

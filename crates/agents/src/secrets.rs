@@ -11,8 +11,9 @@ use std::sync::{PoisonError, RwLock};
 const HIDDEN: &str = "[hidden]";
 /// A shorter secret occurs in ordinary text, and protects nothing.
 const MIN_BYTES: usize = 8;
-/// How many tokens are hidden, the newest ones: those of some dozen agents, and the ones before. Older ones have expired.
-const MAX_TOKENS: usize = 128;
+/// How many tokens are hidden, those that were used last: they are the ones that an answer may quote. Every line of the log is
+/// searched for them.
+const MAX_TOKENS: usize = 256;
 
 /// One for the process, like the log.
 static OURS: RwLock<HiddenStrings> = RwLock::new(HiddenStrings {
@@ -25,7 +26,7 @@ static OURS: RwLock<HiddenStrings> = RwLock::new(HiddenStrings {
 #[derive(Default)]
 pub struct HiddenStrings {
     secrets: Vec<String>,
-    /// Secrets that expire, oldest first.
+    /// Secrets that expire; those that were used last come last.
     tokens: VecDeque<String>,
     addresses: Vec<String>,
 }
@@ -38,7 +39,7 @@ pub fn keep(hidden: HiddenStrings) {
     ours.put_in_order();
 }
 
-/// Hides a token that expires, until many newer ones have come.
+/// Hides a token that is used, until many others were.
 pub fn keep_token(token: &str) {
     let mut ours = OURS.write().unwrap_or_else(PoisonError::into_inner);
     ours.keep_token(token);
@@ -75,13 +76,18 @@ impl HiddenStrings {
     }
 
     fn keep_token(&mut self, token: &str) {
-        if token.len() < MIN_BYTES || self.tokens.iter().any(|it| it == token) {
+        if token.len() < MIN_BYTES {
             return;
         }
+        let used = match self.tokens.iter().position(|it| it == token) {
+            Some(at) => self.tokens.remove(at),
+            None => None,
+        };
         if self.tokens.len() == MAX_TOKENS {
             self.tokens.pop_front();
         }
-        self.tokens.push_back(token.to_owned());
+        let used = used.unwrap_or_else(|| token.to_owned());
+        self.tokens.push_back(used);
     }
 
     /// Longer ones first: one may be a part of another.
@@ -176,18 +182,18 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_tokens_are_hidden() {
+    fn the_tokens_that_were_used_last_are_hidden() {
         let mut hidden = hidden();
         for number in 0..=MAX_TOKENS {
             hidden.keep_token(&format!("token-{number:05}"));
             hidden.keep_token("token-00001");
         }
         hidden.keep_token("short");
-        assert_eq!(hidden.hide("token-00128, short"), "[hidden], short");
+        assert_eq!(hidden.hide("token-00256, short"), "[hidden], short");
         assert_eq!(hidden.hide("token-00001"), "[hidden]");
         assert_eq!(hidden.hide("token-00000"), "token-00000");
         assert_eq!(
-            hidden.hide_from_users("it was token-0012…"),
+            hidden.hide_from_users("it was token-0025…"),
             "it was [hidden]"
         );
     }

@@ -7,16 +7,19 @@
 //!      └──────────────────┘ fetched once more, and the request is sent once more
 //! ```
 //!
-//! All requests of an agent share one [`Tokens`]. Whoever finds that a token is due fetches it, and the others wait for the
-//! same answer. No token is written to the log: each is hidden there while it is in use (`secrets.rs`).
+//! All requests of an agent share one [`Tokens`]. The bridge's own token serves all users: whoever finds that it is due fetches
+//! it, and the others wait for the same answer. Tokens of users cannot be fetched: each comes with its user's requests, and
+//! serves that user only (`users.rs`). No token is written to the log: each is hidden there while it is in use (`secrets.rs`).
 
 mod google;
+mod users;
 
 use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use adk_bridge_protocol::id::UserId;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
@@ -27,6 +30,7 @@ use tokio::time::{Instant, timeout};
 use crate::error::AgentError;
 use crate::secrets;
 use google::Google;
+use users::UserTokens;
 
 /// The scope that covers Google Cloud, Vertex AI included.
 pub const CLOUD_PLATFORM: &str = "https://www.googleapis.com/auth/cloud-platform";
@@ -55,12 +59,21 @@ pub enum TokenSource {
     GoogleAccessToken { scopes: Vec<String> },
     /// A file that somebody else renews. It is read for every request.
     File { path: PathBuf },
+    /// The user's own, which comes in this header of the user's requests.
+    User { from: HeaderName },
 }
 
-/// The current token of an agent.
+/// The current tokens of an agent.
 pub struct Tokens {
     header: HeaderName,
-    state: Mutex<State>,
+    holder: Holder,
+}
+
+/// Whose tokens they are.
+enum Holder {
+    /// One for all users.
+    Bridge(Mutex<State>),
+    Users(UserTokens),
 }
 
 /// One token, as a header has it.
@@ -104,58 +117,88 @@ enum Life {
 #[error("{text}")]
 pub struct TokenError {
     text: String,
-    /// Whether waiting cannot help.
-    is_permanent: bool,
+    remedy: Remedy,
+}
+
+/// What helps where a token is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Remedy {
+    /// Nothing changes by waiting: the configuration or a file is wrong.
+    Operator,
+    /// Asking again may help.
+    Time,
+    /// The user has to sign in again.
+    User,
 }
 
 impl Tokens {
     /// `header`: where the token goes, `authorization` by default.
     pub fn new(source: TokenSource, header: Option<HeaderName>) -> Self {
-        let source = match source {
-            TokenSource::File { path } => Source::File(path),
+        let holder = match source {
+            TokenSource::File { path } => Holder::of(Source::File(path)),
             TokenSource::GoogleIdToken { audience } => {
-                Source::Google(Box::new(Google::id_token(audience)))
+                Holder::of(Source::Google(Box::new(Google::id_token(audience))))
             }
             TokenSource::GoogleAccessToken { scopes } => {
-                Source::Google(Box::new(Google::access_token(scopes)))
+                Holder::of(Source::Google(Box::new(Google::access_token(scopes))))
             }
+            TokenSource::User { from } => Holder::Users(UserTokens::new(from)),
         };
         Self {
             header: header.unwrap_or(AUTHORIZATION),
-            state: Mutex::new(State {
-                source,
-                held: None,
-                failed: None,
-                replaced: None,
-            }),
+            holder,
         }
     }
 
-    /// The token for a request.
-    pub async fn token(&self) -> Result<Token, TokenError> {
-        self.state.lock().await.token().await
+    /// The token for a request on behalf of a user. What the bridge asks for itself, without a user, has none if tokens are
+    /// those of users.
+    pub async fn token(&self, user: Option<&UserId>) -> Result<Option<Token>, TokenError> {
+        match (&self.holder, user) {
+            (Holder::Bridge(state), _) => state.lock().await.token().await.map(Some),
+            (Holder::Users(users), Some(user)) => users.token(user).map(Some),
+            (Holder::Users(_), None) => Ok(None),
+        }
     }
 
     /// Another token than the one that was refused, if there is one.
-    pub async fn instead_of(&self, refused: &Token) -> Option<Token> {
-        let mut state = self.state.lock().await;
-        let now = Instant::now();
-        if let Some(held) = &state.held
-            && held.token != *refused
-        {
-            // Another request has fetched it already.
-            return Some(held.token.clone());
+    pub async fn instead_of(&self, refused: &Token, user: Option<&UserId>) -> Option<Token> {
+        match &self.holder {
+            Holder::Bridge(state) => state.lock().await.instead_of(refused).await,
+            Holder::Users(users) => {
+                let newest = users.token(user?).ok()?;
+                (newest != *refused).then_some(newest)
+            }
         }
-        let is_recent = |last| now.duration_since(last) < REFUSAL_PAUSE;
-        if state.replaced.is_some_and(is_recent) && !matches!(state.source, Source::File(_)) {
-            return None;
+    }
+
+    /// Whether every user has an own token. They come with users' requests, see [`Tokens::note`].
+    pub fn are_of_users(&self) -> bool {
+        matches!(self.holder, Holder::Users(_))
+    }
+
+    /// The header that brings a user's token.
+    pub fn brought_by(&self) -> Option<&HeaderName> {
+        match &self.holder {
+            Holder::Users(users) => Some(users.from()),
+            Holder::Bridge(_) => None,
         }
-        state.replaced = Some(now);
-        state.held = None;
-        state.failed = None;
-        state.source.begin_again();
-        let token = state.token().await.ok()?;
-        (token != *refused).then_some(token)
+    }
+
+    /// Takes the token of a user from the headers of a request, or the one that proved who the user is.
+    pub fn note(&self, user: &UserId, proof: Option<&Token>, headers: &HeaderMap) {
+        if let Holder::Users(users) = &self.holder {
+            users.note(user, proof, headers);
+        }
+    }
+
+    /// What to do about a token that the agent refuses.
+    pub fn advice(&self) -> &'static str {
+        match self.holder {
+            Holder::Bridge(_) => "see agent.token",
+            Holder::Users(_) => {
+                "it was asked with your own sign-in: sign in again, or ask for access to it"
+            }
+        }
     }
 
     /// Adds a token to the headers of a request.
@@ -168,7 +211,60 @@ impl Tokens {
     }
 }
 
+impl Holder {
+    fn of(source: Source) -> Self {
+        Self::Bridge(Mutex::new(State {
+            source,
+            held: None,
+            failed: None,
+            replaced: None,
+        }))
+    }
+}
+
+impl Token {
+    /// A token that can stand in a header.
+    pub fn new(text: &str) -> Result<Self, TokenError> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(TokenError::passing("the token is empty"));
+        }
+        let is_sendable = text.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_sendable || text.len() > MAX_TOKEN_BYTES {
+            return Err(TokenError::permanent(format!(
+                "this is not a token: one word of at most {MAX_TOKEN_BYTES} letters, digits and signs is expected"
+            )));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The token itself, for whoever may have it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
 impl State {
+    async fn instead_of(&mut self, refused: &Token) -> Option<Token> {
+        let now = Instant::now();
+        if let Some(held) = &self.held
+            && held.token != *refused
+        {
+            // Another request has fetched it already.
+            return Some(held.token.clone());
+        }
+        let is_recent = |last| now.duration_since(last) < REFUSAL_PAUSE;
+        if self.replaced.is_some_and(is_recent) && !matches!(self.source, Source::File(_)) {
+            return None;
+        }
+        self.replaced = Some(now);
+        self.held = None;
+        self.failed = None;
+        self.source.begin_again();
+        let token = self.token().await.ok()?;
+        (token != *refused).then_some(token)
+    }
+
     async fn token(&mut self) -> Result<Token, TokenError> {
         let now = Instant::now();
         if let Some(held) = self.held.as_ref().filter(|held| now < held.renew_at) {
@@ -189,13 +285,13 @@ impl State {
 
     async fn fetch(&mut self) -> Result<Token, TokenError> {
         let fetched = match timeout(FETCH_TIMEOUT, self.source.fetch()).await {
-            Ok(fetched) => fetched.and_then(checked),
+            Ok(fetched) => fetched.and_then(|it| Ok((Token::new(&it.token)?, it.life))),
             Err(_) => Err(TokenError::passing(format!(
                 "there was no answer within {} seconds",
                 FETCH_TIMEOUT.as_secs()
             ))),
         };
-        let Fetched { token, life } = fetched.inspect_err(|error| {
+        let (token, life) = fetched.inspect_err(|error| {
             tracing::warn!(
                 detail = error.text,
                 "an agent's token could not be fetched; see agent.token"
@@ -208,7 +304,6 @@ impl State {
             Life::OfSource => (now, now),
             Life::For(life) => (now + life.saturating_sub(margin(life)), now + life),
         };
-        let token = Token(token);
         secrets::keep_token(&token.0);
         self.failed = None;
         self.held = Some(Held {
@@ -237,49 +332,44 @@ impl Source {
 }
 
 impl TokenError {
-    /// Nothing changes by waiting: the configuration or a file is wrong.
     fn permanent(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
-            is_permanent: true,
+            remedy: Remedy::Operator,
         }
     }
 
-    /// Asking again may help.
     fn passing(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
-            is_permanent: false,
+            remedy: Remedy::Time,
         }
     }
 
+    fn of_user(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            remedy: Remedy::User,
+        }
+    }
+
+    /// Whether waiting cannot help.
     pub fn is_permanent(&self) -> bool {
-        self.is_permanent
+        self.remedy == Remedy::Operator
     }
 
-    /// The error of a turn. Users learn who can help them; the log has the reason.
+    /// The error of a turn. Users learn what they can do, or who can help them; the log has the reason.
     pub fn into_agent_error(self) -> AgentError {
-        AgentError::unauthorized(
-            "the bridge has no token for the agent; its operator finds the reason in the log (agent.token)",
-            self.text,
-        )
+        let message = match self.remedy {
+            Remedy::Operator | Remedy::Time => {
+                "the bridge has no token for the agent; its operator finds the reason in the log (agent.token)"
+            }
+            Remedy::User => {
+                "the agent is asked with your own sign-in, which is missing or has expired; sign in again, then send your message again"
+            }
+        };
+        AgentError::unauthorized(message, self.text)
     }
-}
-
-/// A token that can stand in a header.
-fn checked(mut fetched: Fetched) -> Result<Fetched, TokenError> {
-    let token = fetched.token.trim();
-    if token.is_empty() {
-        return Err(TokenError::passing("the token is empty"));
-    }
-    let is_sendable = token.bytes().all(|byte| byte.is_ascii_graphic());
-    if !is_sendable || token.len() > MAX_TOKEN_BYTES {
-        return Err(TokenError::permanent(format!(
-            "this is not a token: one word of at most {MAX_TOKEN_BYTES} letters, digits and signs is expected"
-        )));
-    }
-    fetched.token = token.to_owned();
-    Ok(fetched)
 }
 
 async fn read(path: &Path) -> Result<Fetched, TokenError> {
@@ -309,8 +399,8 @@ fn margin(life: Duration) -> Duration {
     most * eighths / 8
 }
 
-/// How long a JSON Web Token is still valid, as it says itself.
-fn life_of(token: &str) -> Duration {
+/// How long a JSON Web Token is still valid, as it says itself; others do not say.
+fn stated_life(token: &str) -> Option<Duration> {
     #[derive(Deserialize)]
     struct Claims {
         exp: u64,
@@ -318,11 +408,13 @@ fn life_of(token: &str) -> Duration {
     let claims = token.split('.').nth(1);
     let claims = claims.and_then(|claims| URL_SAFE_NO_PAD.decode(claims).ok());
     let claims = claims.and_then(|claims| serde_json::from_slice::<Claims>(&claims).ok());
-    let Some(Claims { exp }) = claims else {
-        return UNKNOWN_LIFE;
-    };
+    let Claims { exp } = claims?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    Duration::from_secs(exp).saturating_sub(now.unwrap_or_default())
+    Some(Duration::from_secs(exp).saturating_sub(now.unwrap_or_default()))
+}
+
+fn life_of(token: &str) -> Duration {
+    stated_life(token).unwrap_or(UNKNOWN_LIFE)
 }
 
 /// Never shows a token.
@@ -364,27 +456,32 @@ mod tests {
         std::fs::create_dir_all(&directory).unwrap();
         let path = directory.join("token");
         let tokens = of_file(&path);
-        let missing = tokens.token().await.unwrap_err();
+        let forget_failure = async || {
+            let Holder::Bridge(state) = &tokens.holder else {
+                unreachable!()
+            };
+            state.lock().await.failed = None;
+        };
+        let missing = tokens.token(None).await.unwrap_err();
         assert!(missing.is_permanent());
         assert!(missing.to_string().contains("token"), "{missing}");
         let error = missing.into_agent_error();
         assert!(!error.message().contains("tokens-"), "{error}");
 
         std::fs::write(&path, "first\n").unwrap();
-        tokens.state.lock().await.failed = None;
-        let first = tokens.token().await.unwrap();
+        forget_failure().await;
+        let first = tokens.token(None).await.unwrap().unwrap();
         assert_eq!(sent(&tokens, &first), "Bearer first");
         // The same token would be refused again.
-        assert_eq!(tokens.instead_of(&first).await, None);
+        assert_eq!(tokens.instead_of(&first, None).await, None);
         std::fs::write(&path, "second").unwrap();
-        let second = tokens.token().await.unwrap();
+        let second = tokens.token(None).await.unwrap().unwrap();
         assert_eq!(sent(&tokens, &second), "Bearer second");
-        assert_eq!(tokens.instead_of(&first).await, Some(second));
+        assert_eq!(tokens.instead_of(&first, None).await, Some(second));
         for bad in ["", " \n", "two words", "a\u{e4}", &"x".repeat(20_000)] {
             std::fs::write(&path, bad).unwrap();
-            let mut state = tokens.state.lock().await;
-            state.failed = None;
-            assert!(state.token().await.is_err(), "{bad:?}");
+            forget_failure().await;
+            assert!(tokens.token(None).await.is_err(), "{bad:?}");
         }
         std::fs::remove_dir_all(directory).unwrap();
     }

@@ -91,7 +91,7 @@ fn tokens(
 async fn try_token(tokens: Option<&Tokens>) -> Result<(), StartError> {
     match tokens {
         None => Ok(()),
-        Some(tokens) => match tokens.token().await {
+        Some(tokens) => match tokens.token(None).await {
             Err(error) if error.is_permanent() => Err(refused("agent.token", &error.to_string())),
             _ => Ok(()),
         },

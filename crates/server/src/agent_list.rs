@@ -17,13 +17,16 @@ use std::time::Duration;
 
 use adk_bridge_agents::agent::{Agent, AgentInfo, AgentRequest, MemoryModel, Starting};
 use adk_bridge_agents::error::{AgentError, AgentErrorKind};
+use adk_bridge_agents::token::Tokens;
 use adk_bridge_agents::tool::ToolSpec;
 use adk_bridge_protocol::reply::Limits;
+use axum::http::HeaderMap;
 use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
+use crate::auth::Identity;
 use crate::chat::toolbox::Toolbox;
 use crate::config::SessionState;
 use apps::Apps;
@@ -332,6 +335,42 @@ impl Agents {
             .zip(checks)
             .filter(|(_, check)| !matches!(check, Ok(Ok(()))));
         failed.map(|(agent, _)| agent.id.clone()).collect()
+    }
+
+    /// Notes the own token of a user, for the agents that are asked with it.
+    pub(crate) fn note_tokens(&self, identity: &Identity) {
+        self.each_with_user_tokens(|tokens| {
+            tokens.note(&identity.user, identity.token(), identity.token_headers());
+        });
+    }
+
+    /// Those headers of a request that have tokens for agents.
+    pub(crate) fn token_headers(&self, headers: &HeaderMap) -> HeaderMap {
+        let mut found = HeaderMap::new();
+        self.each_with_user_tokens(|tokens| {
+            if let Some(name) = tokens.brought_by()
+                && let Some(value) = headers.get(name)
+            {
+                let mut value = value.clone();
+                value.set_sensitive(true);
+                found.insert(name.clone(), value);
+            }
+        });
+        found
+    }
+
+    fn each_with_user_tokens(&self, mut visit: impl FnMut(&Tokens)) {
+        let mut visit = |agent: &ServedAgent| {
+            if let Some(tokens) = agent.agent.user_tokens() {
+                visit(tokens);
+            }
+        };
+        for entry in &self.entries {
+            match entry {
+                Entry::One(agent) => visit(agent),
+                Entry::Apps(apps) => apps.agents().iter().for_each(|agent| visit(agent)),
+            }
+        }
     }
 
     /// The sources of tools that are not available, by name.

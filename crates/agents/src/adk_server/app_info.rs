@@ -1,8 +1,11 @@
 //! What an ADK server says about an app: its agents and their tools.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use adk_bridge_protocol::calls::RunsOn;
+use adk_bridge_protocol::json_text::Json;
+use adk_bridge_protocol::wire::json;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -16,6 +19,11 @@ const LONG_RUNNING: &str = "This is a long-running operation.";
 
 /// How long an answer is cached: many pages may ask, and changes of an agent should show soon.
 const KEEP: Duration = Duration::from_secs(5);
+
+/// How long the description of an app, or the list of apps, may be; `GET /api/agents` repeats much of it.
+const MAX_BYTES: usize = 2 * 1024 * 1024;
+/// How many tools of an app are shown; models take far fewer.
+const MAX_TOOLS: usize = 512;
 
 /// An app as the server describes it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -53,6 +61,7 @@ async fn ask(client: &AdkClient) -> Result<Option<AppInfo>, AgentError> {
     match client.get(&["apps", client.app(), "app-info"]).await {
         Ok(info) => {
             learn(true);
+            check_size(&info, "description of the app")?;
             Ok(Some(read(&info.to_value())))
         }
         Err(Failure::NotFound(_)) => {
@@ -77,12 +86,25 @@ pub(super) async fn names(client: &AdkClient) -> Vec<String> {
 pub(super) async fn listed(client: &AdkClient) -> Result<Vec<String>, AgentError> {
     let names = client.get(&["list-apps"]).await;
     let names = names.map_err(Failure::into_error)?;
+    check_size(&names, "list of apps")?;
     names.read().map_err(|error| {
         AgentError::broken(
             "the ADK server's list of apps could not be understood",
             error.to_string(),
         )
     })
+}
+
+/// Refuses what would take much more memory than it is worth.
+fn check_size(answer: &Json, what: &str) -> Result<(), AgentError> {
+    let text = answer.text().as_bytes();
+    if text.len() <= MAX_BYTES && json::check(text).is_ok() {
+        return Ok(());
+    }
+    Err(AgentError::broken(
+        format!("the ADK server's {what} is too long to be read"),
+        format!("{} bytes", text.len()),
+    ))
 }
 
 fn read(info: &Value) -> AppInfo {
@@ -106,10 +128,14 @@ fn read(info: &Value) -> AppInfo {
         })
         .flatten();
     let mut tools: Vec<ToolSpec> = Vec::new();
+    let mut names = HashSet::new();
     for tool in declared {
         let (name, description) = (text(tool, "name"), text(tool, "description"));
-        if name.is_empty() || tools.iter().any(|other| other.name == name) {
+        if name.is_empty() || !names.insert(name.clone()) {
             continue;
+        }
+        if tools.len() == MAX_TOOLS {
+            break;
         }
         let schema = [
             "parametersJsonSchema",
@@ -158,6 +184,23 @@ fn json_schema(schema: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_too_long_is_not_read() {
+        for (text, is_read) in [
+            ("[]".to_owned(), true),
+            (format!("\"{}\"", "x".repeat(MAX_BYTES)), false),
+            (format!("[{}0]", "0,".repeat(json::MAX_VALUES)), false),
+        ] {
+            let answer = Json::parse(&text).unwrap();
+            assert_eq!(check_size(&answer, "list").is_ok(), is_read);
+        }
+        let tools: Vec<Value> = (0..=MAX_TOOLS)
+            .map(|number| json!({"name": format!("t{number}")}))
+            .collect();
+        let info = json!({"agents": {"a": {"tools": [{"functionDeclarations": tools}]}}});
+        assert_eq!(read(&info).tools.len(), MAX_TOOLS);
+    }
 
     #[test]
     fn tools_of_all_agents_are_read() {

@@ -51,7 +51,7 @@ const MAX_LOOK_BYTES: usize = 1024 * 1024;
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One app of one server, and how to reach it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct AdkClient {
     http: reqwest::Client,
     base: Url,
@@ -61,17 +61,19 @@ pub(super) struct AdkClient {
     headers: HeaderMap,
     /// The token of every request.
     tokens: Option<Arc<Tokens>>,
+    /// On whose behalf it asks, where users bring their own tokens.
+    user: Option<UserId>,
     /// Where artifacts are asked for, if that is a method of an engine.
     pub(super) artifact_method: Option<Url>,
     /// Whether the connection of a run is left to it: a server that closes it when the run fails, without saying so before,
     /// would lose the next request.
     pub(super) closes_after_runs: bool,
     /// Whether the model has refused to answer with text in a live conversation.
-    pub(super) only_speaks: AtomicBool,
+    pub(super) only_speaks: Arc<AtomicBool>,
     /// What was found out about the server since it was last away.
-    found: Mutex<Option<ServerTraits>>,
+    found: Arc<Mutex<Option<ServerTraits>>>,
     /// Held while that is found out, so that it is asked for once.
-    finding: tokio::sync::Mutex<()>,
+    finding: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// An answer that shows what a server is.
@@ -148,12 +150,31 @@ impl AdkClient {
             app: settings.app,
             headers,
             tokens: settings.tokens,
+            user: None,
             artifact_method: None,
             closes_after_runs: false,
-            only_speaks: AtomicBool::new(false),
-            found: Mutex::default(),
-            finding: tokio::sync::Mutex::default(),
+            only_speaks: Arc::default(),
+            found: Arc::default(),
+            finding: Arc::default(),
         })
+    }
+
+    /// The client that asks on behalf of this user; both share what is known of the server.
+    pub(super) fn for_user(self: &Arc<Self>, user: &UserId) -> Arc<Self> {
+        match self.user_tokens() {
+            None => self.clone(),
+            Some(_) => Arc::new(Self {
+                user: Some(user.clone()),
+                ..(**self).clone()
+            }),
+        }
+    }
+
+    /// Its tokens, if users bring their own.
+    pub(super) fn user_tokens(&self) -> Option<&Tokens> {
+        self.tokens
+            .as_deref()
+            .filter(|tokens| tokens.are_of_users())
     }
 
     pub(super) fn app(&self) -> &str {
@@ -264,12 +285,12 @@ impl AdkClient {
 
     /// Sends a GET; the answer is JSON.
     pub(super) async fn get(&self, path: &[&str]) -> Result<Json, Failure> {
-        let response = self.send(Method::GET, self.url(path), None, true).await?;
+        let response = self.send(Method::GET, self.url(path)?, None, true).await?;
         self.json(response).await
     }
 
     pub(super) async fn post(&self, path: &[&str], body: &impl Serialize) -> Result<Json, Failure> {
-        self.post_to(&self.url(path), body).await
+        self.post_to(&self.url(path)?, body).await
     }
 
     pub(super) async fn post_to(&self, url: &Url, body: &impl Serialize) -> Result<Json, Failure> {
@@ -279,7 +300,7 @@ impl AdkClient {
     }
 
     pub(super) async fn delete(&self, path: &[&str]) -> Result<(), Failure> {
-        let sent = self.send(Method::DELETE, self.url(path), None, true);
+        let sent = self.send(Method::DELETE, self.url(path)?, None, true);
         sent.await.map(drop)
     }
 
@@ -290,7 +311,7 @@ impl AdkClient {
         body: &impl Serialize,
         silence: Duration,
     ) -> Result<reqwest::Response, Failure> {
-        let response = self.stream_from(&self.url(path), body, silence).await?;
+        let response = self.stream_from(&self.url(path)?, body, silence).await?;
         let kind = response.headers().get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if kind.is_empty() || kind.starts_with("text/event-stream") {
@@ -323,15 +344,16 @@ impl AdkClient {
         match &self.tokens {
             None => Ok(None),
             Some(tokens) => {
-                let token = tokens.token().await;
-                Ok(Some(token.map_err(TokenError::into_agent_error)?))
+                let token = tokens.token(self.user.as_ref()).await;
+                token.map_err(TokenError::into_agent_error)
             }
         }
     }
 
     /// Another token than one that was refused, if there is one.
     pub(super) async fn instead_of(&self, refused: Option<&Token>) -> Option<Token> {
-        self.tokens.as_ref()?.instead_of(refused?).await
+        let tokens = self.tokens.as_ref()?;
+        tokens.instead_of(refused?, self.user.as_ref()).await
     }
 
     /// The handshake of `/run_live`.
@@ -342,7 +364,7 @@ impl AdkClient {
         modality: Modality,
         token: Option<&Token>,
     ) -> Result<tungstenite::handshake::client::Request, ConnectError> {
-        let mut url = self.url(&["run_live"]);
+        let mut url = self.below(&self.with_prefix(&["run_live"]));
         let modality = match modality {
             Modality::Audio => "AUDIO",
             Modality::Text => "TEXT",
@@ -405,11 +427,11 @@ impl AdkClient {
         )
     }
 
-    /// The key of the configuration that says who the bridge is to this server.
-    pub(super) fn credentials(&self) -> &'static str {
-        match self.tokens {
-            Some(_) => "agent.token",
-            None => "agent.headers",
+    /// What to do where the server does not let the bridge in.
+    pub(super) fn advice(&self) -> &'static str {
+        match &self.tokens {
+            Some(tokens) => tokens.advice(),
+            None => "see agent.headers",
         }
     }
 
@@ -476,11 +498,21 @@ impl AdkClient {
         request.headers(headers)
     }
 
-    /// An endpoint of the server, wherever it has them.
-    fn url(&self, path: &[&str]) -> Url {
+    /// An endpoint of the server, wherever it has them. What users, apps, sessions and artifacts are called is part of it:
+    /// a path of dots, or nothing, would be another endpoint.
+    fn url(&self, path: &[&str]) -> Result<Url, Failure> {
+        if path.iter().any(|name| matches!(*name, "" | "." | "..")) {
+            return Err(Failure::Other(AgentError::rejected(
+                "the ADK server cannot be asked for this: a user, session, app or artifact is named \"\", \".\" or \"..\"",
+                self.shown.clone(),
+            )));
+        }
+        Ok(self.below(&self.with_prefix(path)))
+    }
+
+    fn with_prefix<'p>(&self, path: &[&'p str]) -> Vec<&'p str> {
         let prefix = self.found().as_ref().and_then(ServerTraits::prefix);
-        let path: Vec<&str> = prefix.into_iter().chain(path.iter().copied()).collect();
-        self.below(&path)
+        prefix.into_iter().chain(path.iter().copied()).collect()
     }
 
     fn below(&self, path: &[&str]) -> Url {
@@ -543,8 +575,8 @@ impl AdkClient {
         let message = match status.as_u16() {
             401 | 403 => {
                 format!(
-                    "the ADK server refuses the bridge: {words}; see {}",
-                    self.credentials()
+                    "the ADK server refuses the bridge: {words}; {}",
+                    self.advice()
                 )
             }
             300..=399 => {

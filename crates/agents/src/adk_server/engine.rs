@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::json_text::Json;
 use reqwest::Url;
 use serde::{Deserialize as _, Serialize};
@@ -32,6 +33,7 @@ use crate::agent::{
     Starting,
 };
 use crate::error::AgentError;
+use crate::token::Tokens;
 pub(super) use lines::EngineLines;
 
 /// The part of a resource's path that names engines.
@@ -113,6 +115,17 @@ impl AgentEngine {
 
     /// Asks the agent. Dropping the future, or the run, stops it.
     async fn run(self, request: SessionRequest) -> Result<AdkRun, AgentError> {
+        let this = self.for_user(&request.chat.user);
+        this.run_in_session(request).await
+    }
+
+    /// The engine that is asked on behalf of this user.
+    fn for_user(self, user: &UserId) -> Self {
+        let client = self.client.for_user(user);
+        Self { client, ..self }
+    }
+
+    async fn run_in_session(self, request: SessionRequest) -> Result<AdkRun, AgentError> {
         if let Some(session) = session::known(&self.client, &*request.store).await? {
             let start = new_message(&request.input, &session, Vec::new(), &BTreeMap::new());
             let mut asked = self.ask(&request, &session.id, &start).await;
@@ -303,8 +316,12 @@ impl Agent for AgentEngine {
         Box::pin(async { self.client.token().await.map(drop) })
     }
 
+    fn user_tokens(&self) -> Option<&Tokens> {
+        self.client.user_tokens()
+    }
+
     fn forget(&self, DeletedChat { chat, sessions }: DeletedChat) -> BoxFuture<'static, ()> {
-        let engine = self.clone();
+        let engine = self.clone().for_user(&chat.user);
         Box::pin(async move {
             for session in sessions {
                 let Ok(session) = Session::deserialize(&session) else {

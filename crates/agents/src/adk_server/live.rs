@@ -98,7 +98,7 @@ impl AdkServer {
         request: SessionRequest,
         modality: Modality,
     ) -> Result<AdkConnection, ConnectError> {
-        let client = self.client;
+        let client = self.client.for_user(&request.chat.user);
         // A server that cannot be reached is reported by what follows.
         let _ = client.traits().await;
         let (session, answers_history) = match in_session(&client, &request).await {
@@ -390,8 +390,8 @@ fn refused(client: &AdkClient, error: &Error) -> ConnectError {
     let detail = format!("{}: {status}", client.shown());
     let message = match status.as_u16() {
         401 | 403 => {
-            let see = client.credentials();
-            format!("the ADK server refuses a live connection ({status}); see {see}")
+            let advice = client.advice();
+            format!("the ADK server refuses a live connection ({status}); {advice}")
         }
         404 | 405 | 501 => "the ADK server does not support speech; send text instead".to_owned(),
         _ => format!("the ADK server refused a live connection: {status}"),

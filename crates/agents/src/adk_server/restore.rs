@@ -4,8 +4,9 @@
 //! own calls (`adk_request_*`), and may run a call without a result when the session continues. So only the content is
 //! kept, the state is collected, ADK's own calls are left out, and every call gets a result.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
+use adk_bridge_protocol::credentials::asker_of;
 use adk_bridge_protocol::event::{REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, REQUEST_INPUT};
 use adk_bridge_protocol::history::{UNANSWERED, contents};
 use adk_bridge_protocol::json_text::Json;
@@ -69,6 +70,8 @@ struct SessionWriter {
     invocation: String,
     /// Calls that have no result yet: id and name.
     open: Vec<(String, String)>,
+    /// The names of all calls.
+    names: HashMap<String, String>,
 }
 
 impl SessionWriter {
@@ -123,7 +126,16 @@ impl SessionWriter {
             );
             let is_call = kind == "functionCall";
             match name.as_str() {
-                REQUEST_CREDENTIAL => return None,
+                REQUEST_CREDENTIAL => {
+                    match is_call {
+                        true => self
+                            .restored
+                            .lost
+                            .insert(id.clone(), self.asker(&id, &call)),
+                        false => self.restored.lost.remove(&id),
+                    };
+                    return None;
+                }
                 REQUEST_CONFIRMATION => {
                     match original(&call).filter(|_| is_call) {
                         Some(original) => self.restored.lost.insert(id, original),
@@ -146,6 +158,7 @@ impl SessionWriter {
                 _ => {}
             }
             if is_call {
+                self.names.insert(id.clone(), name.clone());
                 let name = if name == REQUEST_INPUT {
                     INPUT.to_owned()
                 } else {
@@ -157,6 +170,14 @@ impl SessionWriter {
             }
         }
         Some(part)
+    }
+
+    /// The call that waits for credentials. A toolset asks for all of its tools: then it has no name.
+    fn asker(&self, id: &str, request: &Json) -> Original {
+        let asker = request.get("args").as_ref().and_then(asker_of);
+        let known = asker.and_then(|asker| Some((self.names.get(&asker)?.clone(), asker)));
+        let (name, id) = known.unwrap_or_else(|| (String::new(), id.to_owned()));
+        Original { id, name }
     }
 
     /// Gives every call a result, except those whose result is about to be sent.
@@ -351,6 +372,39 @@ mod tests {
             "app",
         );
         assert!(restored.lost.is_empty() && restored.events.is_empty());
+    }
+
+    #[test]
+    fn a_lost_question_for_access_names_the_call_that_waits() {
+        let asks = |args: Value| call("r", REQUEST_CREDENTIAL, args);
+        let waits = [
+            call("m", "read_mail", json!({})),
+            result("m", "read_mail", json!({"pending": true})),
+        ];
+        for (args, id, name) in [
+            (json!({"functionCallId": "m"}), "m", "read_mail"),
+            (json!({"function_call_id": "m"}), "m", "read_mail"),
+            (json!({"functionCallId": "_adk_toolset_auth_x"}), "r", ""),
+            (json!({"kind": "oauth2"}), "r", ""),
+        ] {
+            let events = [said(&waits), said(&[asks(args)])];
+            let responses = [Response {
+                id: "r".into(),
+                name: REQUEST_CREDENTIAL.into(),
+                response: Json::empty(),
+            }];
+            let restored = restore(&[past("assistant", "", &events)], Some(&responses), "app");
+            let lost = Original {
+                id: id.into(),
+                name: name.into(),
+            };
+            assert_eq!(restored.lost["r"], lost);
+            assert!(
+                !json!(parts_of(&restored))
+                    .to_string()
+                    .contains("adk_request")
+            );
+        }
     }
 
     #[test]

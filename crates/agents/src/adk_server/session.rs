@@ -16,6 +16,9 @@ use crate::error::{AgentError, AgentErrorKind};
 /// The user and the session that show whether a server makes sessions by itself.
 const PROBE: &str = "adk-bridge-probe";
 
+/// The longest id of a session: it becomes part of URLs.
+const MAX_ID_BYTES: usize = 1024;
+
 /// A chat's session on the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Session {
@@ -145,6 +148,7 @@ pub(super) async fn open(
     let past_events = std::mem::take(&mut restored.events);
     // The first session of a chat has the chat's id, so that people find it; after a cut the server chooses the id.
     let wanted = id.or_else(|| (request.generation == 0).then_some(request.chat.id.as_str()));
+    let wanted = wanted.filter(|id| is_usable(id));
     let creation = Creation {
         client,
         user: &request.chat.user,
@@ -347,6 +351,10 @@ impl Creation<'_> {
         let events = events.and_then(|events| Some(events.items()?.len()));
         let given = made.get("id");
         match (given.as_ref().and_then(Json::as_str), id) {
+            (Some(given), _) if !is_usable(&given) => Err(Failure::Other(AgentError::broken(
+                "the ADK server made a session whose id cannot be part of a URL",
+                client.shown(),
+            ))),
             (Some(given), _) => Ok(CreatedSession {
                 id: given.into_owned(),
                 events,
@@ -375,6 +383,11 @@ impl Creation<'_> {
             Look::Lost | Look::Unclear => false,
         }
     }
+}
+
+/// Whether the id of a session can be part of a URL, in which dots mean another place.
+fn is_usable(id: &str) -> bool {
+    id.len() <= MAX_ID_BYTES && !matches!(id, "" | "." | "..")
 }
 
 fn forgotten(client: &AdkClient, error: String) -> AgentError {

@@ -10,7 +10,6 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::generation::Generation;
-use crate::gemini::Settings;
 use crate::live::{Activity, LiveSetup, Modality};
 
 /// A call may only follow a user's turn; this one explains why an old call comes up again.
@@ -20,14 +19,16 @@ const EARLIER_CALL: &str = "Here is the result of a call that you made earlier."
 const RESULT_COMES_LATER: &str =
     "There is no result yet, and the user has gone on speaking. If it comes, you will get it.";
 
+/// `model`: as a URL names it.
 pub(super) fn setup(
-    settings: &Settings,
+    model: &str,
+    instruction: Option<&str>,
     generation: Generation,
     setup: &LiveSetup<'_>,
     modality: Modality,
 ) -> Vec<u8> {
     let mut fields = json!({
-        "model": format!("models/{}", settings.model.trim_start_matches("models/")),
+        "model": model,
         "generationConfig": {"responseModalities": [match modality {
             Modality::Audio => "AUDIO",
             Modality::Text => "TEXT",
@@ -45,7 +46,7 @@ pub(super) fn setup(
     if modality == Modality::Audio {
         fields["outputAudioTranscription"] = json!({});
     }
-    if let Some(instruction) = &settings.instruction {
+    if let Some(instruction) = instruction {
         fields["systemInstruction"] = json!({"parts": [{"text": instruction}]});
     }
     if !setup.tools.is_empty() {
@@ -194,12 +195,6 @@ mod tests {
     #[test]
     fn a_setup_says_what_its_generation_takes() {
         let tools = [ToolSpec::server("a", "A tool.", json!({"type": "object"}))];
-        let settings = Settings {
-            base_url: String::new(),
-            model: "models/some-model".into(),
-            api_key: String::new(),
-            instruction: None,
-        };
         for (generation, behavior, thinking, history) in [
             (Generation::Second, Value::Null, Value::Null, Value::Null),
             (
@@ -222,6 +217,7 @@ mod tests {
             ),
         ] {
             let begin = LiveSetup {
+                user: "ann".into(),
                 contents: vec![Content::new("user", vec![Part::text("hi")])],
                 answer: true,
                 modality: Modality::Audio,
@@ -229,7 +225,13 @@ mod tests {
                 tools: &tools,
                 handle: None,
             };
-            let sent = setup(&settings, generation, &begin, Modality::Audio);
+            let sent = setup(
+                "models/some-model",
+                None,
+                generation,
+                &begin,
+                Modality::Audio,
+            );
             let sent: Value = serde_json::from_slice(&sent).unwrap_or_default();
             let sent = &sent["setup"];
             assert_eq!(sent["model"], "models/some-model");

@@ -36,6 +36,14 @@ pub(super) struct Refused {
     pub(super) names_usage: bool,
 }
 
+/// What a refused request said of who the bridge is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Credential {
+    None,
+    Key,
+    Token { advice: &'static str },
+}
+
 impl Refusal {
     /// Reads the body of an answer with this content type.
     pub(super) fn read(text: &str, kind: &str) -> Self {
@@ -116,7 +124,7 @@ impl Refusal {
         status: StatusCode,
         retry_after: Option<Duration>,
         model: &str,
-        has_key: bool,
+        credential: Credential,
     ) -> Refused {
         let code = status.as_u16();
         let said = self.message.as_deref();
@@ -131,10 +139,15 @@ impl Refusal {
             300..=399 => format!(
                 "the model's server redirects the request ({words}); correct agent.base_url"
             ),
-            401 | 403 if !has_key => format!(
-                "the model's server wants an API key: {words}; name the variable that contains it with agent.api_key_env"
-            ),
-            401 | 403 => format!("the model refuses the API key: {words}"),
+            401 | 403 => match credential {
+                Credential::None => format!(
+                    "the model's server wants an API key: {words}; name the variable that contains it with agent.api_key_env"
+                ),
+                Credential::Key => format!("the model refuses the API key: {words}"),
+                Credential::Token { advice } => {
+                    format!("the model refuses the token: {words}; {advice}")
+                }
+            },
             404 if self.is_from_the_model() => format!(
                 "the model {model:?} is unknown there: {words}; set agent.model to one that exists"
             ),

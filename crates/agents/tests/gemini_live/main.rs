@@ -89,6 +89,7 @@ fn settings(url: &str, model: &str) -> Settings {
 
 fn setup(modality: Modality, tools: &[ToolSpec]) -> LiveSetup<'_> {
     LiveSetup {
+        user: "ann".into(),
         contents: Vec::new(),
         answer: false,
         modality,

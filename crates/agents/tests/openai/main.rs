@@ -35,6 +35,7 @@ fn agent_with(stand_in: &StandIn, change: impl FnOnce(&mut Settings)) -> OpenAi 
     let mut settings = Settings {
         base_url: format!("http://{}/v1", stand_in.address),
         model: "m".into(),
+        tokens: None,
         api_key: Some(KEY.into()),
         headers: Vec::new(),
         instruction: None,

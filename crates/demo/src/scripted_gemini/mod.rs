@@ -125,6 +125,7 @@ pub fn router(options: Options) -> Router {
             post(post_vertex_model),
         )
         .route("/ws/{service}", get(live::connect))
+        .route("/ws/{service}/{method}", get(live::connect_vertex))
         .fallback(async || ApiError::of_code(404))
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .with_state(scripted)

@@ -122,6 +122,7 @@ async fn run(tools: &[Arc<dyn ServerTool>], call: &Value, state: &Arc<State>) ->
         call_id: "call".into(),
         input: call["args"].clone().into(),
         state: state.clone(),
+        user_link: std::sync::Arc::new(adk_bridge_agents::tool::Nobody),
     };
     match tool.run(call).await {
         Outcome::Output { value, .. } => value.to_value(),

@@ -63,7 +63,7 @@ async fn in_vertex(agent: &config::Agent, vertex: &config::Vertex) -> Result<Gem
         tokens,
     };
     let settings = settings(agent, base_url, String::new());
-    Ok(Gemini::on_vertex(settings, place)?)
+    Ok(Gemini::on_vertex(settings, place)?.with_live_model(&agent.live_model))
 }
 
 fn settings(agent: &config::Agent, base_url: &str, api_key: String) -> Settings {

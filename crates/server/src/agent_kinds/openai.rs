@@ -6,7 +6,7 @@ use adk_bridge_agents::agent::Agent;
 use adk_bridge_agents::gemini::Storing;
 use adk_bridge_agents::openai::{OPENAI, OpenAi, Settings};
 
-use super::refused;
+use super::{refused, tokens, try_token};
 use crate::config::{self, Config};
 use crate::server::StartError;
 
@@ -21,10 +21,17 @@ pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> 
             "name the model, as its server calls it; GET /v1/models there lists them",
         ));
     };
+    let base_url = settings.base_url.as_deref().unwrap_or(OPENAI);
+    let tokens = tokens(settings.token.as_ref(), base_url)?;
+    try_token(tokens.as_deref()).await?;
     let mut openai = OpenAi::new(Settings {
-        base_url: settings.base_url.clone().unwrap_or_else(|| OPENAI.into()),
+        base_url: base_url.to_owned(),
         model,
-        api_key: api_key(settings)?,
+        api_key: match tokens {
+            Some(_) => None,
+            None => api_key(settings)?,
+        },
+        tokens,
         headers: settings.headers.pairs(),
         instruction: settings.instruction.clone(),
         store: store(settings),

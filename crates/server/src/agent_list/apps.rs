@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use adk_bridge_agents::adk_server::AdkServer;
-use adk_bridge_agents::error::AgentError;
+use adk_bridge_agents::error::{AgentError, shortened};
 use tokio::time::{Instant, timeout};
 
 use super::{Assembly, NoAgent, ServedAgent, is_agent_id};
@@ -24,6 +24,8 @@ const RETRY: Duration = Duration::from_secs(2);
 const FRESH: Duration = Duration::from_millis(500);
 /// How many apps of one server become agents; a longer list is cut, and that is said.
 const MAX_APPS: usize = 200;
+/// How many of the apps that become no agents are named: a list may be a megabyte of them.
+const MAX_NAMED: usize = 8;
 /// Artifacts are fetched while the run continues.
 pub(super) const DESCRIPTORS_PER_TURN: usize = 2;
 
@@ -149,7 +151,8 @@ impl Apps {
                 }
                 continue;
             }
-            let problem = if !is_agent_id(&id) {
+            // An app whose name is a path of dots would be looked for elsewhere.
+            let problem = if !is_agent_id(&id) || !is_agent_id(&app) {
                 "its id could not stand in a URL".to_owned()
             } else if !ids.insert(id.clone()) {
                 "another agent has its id".to_owned()
@@ -162,7 +165,12 @@ impl Apps {
                     Err(error) => error.to_string(),
                 }
             };
-            left_out.push(format!("{app:?} ({problem})"));
+            left_out.push(format!("{:?} ({problem})", shortened(&app)));
+        }
+        let unnamed = left_out.len().saturating_sub(MAX_NAMED);
+        left_out.truncate(MAX_NAMED);
+        if unnamed > 0 {
+            left_out.push(format!("{unnamed} more"));
         }
         if is_cut {
             left_out.push(format!("all after the first {MAX_APPS}"));

@@ -1,6 +1,5 @@
 //! API keys: `Authorization: Bearer KEY`, with a user for every key.
 
-use adk_bridge_protocol::id::UserId;
 use std::fmt;
 
 use axum::http::request::Parts;
@@ -9,7 +8,7 @@ use futures_util::future::{BoxFuture, ready};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
-use super::{Authenticator, Identity, Refusal};
+use super::{Authenticator, Claims, Identity, Refusal};
 
 const VIA: &str = "api_key";
 const HELP: &str = "a valid key is needed: Authorization: Bearer KEY";
@@ -24,15 +23,22 @@ pub struct ApiKeys {
 struct Key {
     /// All digests have the same length, so comparing them does not even reveal the length of a key.
     digest: [u8; 32],
-    user: UserId,
+    identity: Identity,
 }
 
 impl ApiKeys {
     /// Takes pairs of a key and its user.
     pub fn new<K: AsRef<str>, U: AsRef<str>>(keys: impl IntoIterator<Item = (K, U)>) -> Self {
-        let keys = keys.into_iter().map(|(key, user)| Key {
+        Self::with_claims((keys.into_iter()).map(|(key, user)| (key, user, Claims::default())))
+    }
+
+    /// Takes keys, their users, and what is known of these.
+    pub fn with_claims<K: AsRef<str>, U: AsRef<str>>(
+        keys: impl IntoIterator<Item = (K, U, Claims)>,
+    ) -> Self {
+        let keys = keys.into_iter().map(|(key, user, claims)| Key {
             digest: Sha256::digest(key.as_ref()).into(),
-            user: user.as_ref().into(),
+            identity: Identity::new(user.as_ref(), VIA).with_claims(claims),
         });
         Self {
             keys: keys.collect(),
@@ -61,7 +67,7 @@ impl ApiKeys {
         let given = Sha256::digest(given);
         let mut keys = self.keys.iter();
         match keys.find(|key| key.digest.ct_eq(given.as_slice()).into()) {
-            Some(key) => Ok(Identity::new(key.user.clone(), VIA)),
+            Some(key) => Ok(key.identity.clone()),
             None => Err(Refusal::WrongCredentials(HELP.into())),
         }
     }

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 use super::request::HandedInFields;
 use crate::agent_list::ServedAgent;
+use crate::auth::Claims;
+use crate::config::SessionState as Configured;
 use crate::store::{ChatRef, Store, StoreError};
 
 /// The key of it in the chat's state.
@@ -57,6 +59,9 @@ pub(super) struct SessionState {
     /// What no run has brought to the agent yet.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     delta: BTreeMap<String, Json>,
+    /// The claims of the user that the configuration names, for runs while the user is not there.
+    #[serde(skip_serializing_if = "Claims::is_empty")]
+    claims: Claims,
     /// For the runs that the last request causes.
     #[serde(skip)]
     custom_metadata: Option<Json>,
@@ -136,6 +141,19 @@ impl SessionState {
         Ok(is_news)
     }
 
+    /// Notes what is known of the user, as far as the configuration names it. Returns whether that must be stored.
+    pub(super) fn note_claims(&mut self, configured: &Configured, claims: &Claims) -> bool {
+        let names = configured.claims();
+        let named = claims.named(names.iter().map(String::as_str));
+        let is_news = named != self.claims;
+        self.claims = named;
+        is_news
+    }
+
+    pub(super) fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
     pub(super) fn forget_marks(&mut self) {
         self.custom_metadata = None;
     }
@@ -211,4 +229,24 @@ fn keys(
         keys.insert(key, Json::read_raw(value).unwrap_or_default());
     }
     Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_are_kept_for_runs_without_their_user() {
+        let configured: Configured =
+            serde_json::from_value(json!({"mail": "{claims.email}"})).unwrap();
+        let claims = Claims::new([("email", "ann@x"), ("phone", "1")]).unwrap();
+        let mut state = SessionState::default();
+        assert!(state.note_claims(&configured, &claims));
+        assert!(!state.note_claims(&configured, &claims));
+        let stored = json!(state);
+        assert_eq!(stored, json!({"claims": {"email": "ann@x"}}));
+        let stored: SessionState = serde_json::from_value(stored).unwrap();
+        let filled = configured.of(&"ann".into(), stored.claims());
+        assert_eq!(json!(filled), json!({"mail": "ann@x"}));
+    }
 }

@@ -1,6 +1,6 @@
-//! `agent.state`: what the configuration sets in the session of every chat, with the user's name where it says so.
+//! `agent.state`: what the configuration sets in the session of every chat, with the user's name and claims where it says so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::json_text::Json;
@@ -8,13 +8,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ConfigError;
+use crate::auth::Claims;
 
 /// The placeholder for the user who was authenticated.
 const USER: &str = "user";
+/// What begins the placeholder for a claim of the user, before its name.
+const CLAIM: &str = "claims.";
 /// Scopes of ADK's state that no session may set: that of all users, and that of a single run.
 const FOREIGN_SCOPES: [&str; 2] = ["app:", "temp:"];
 
-/// Keys and values; texts may contain `{user}`, and `{{` or `}}` for a brace.
+/// Keys and values; texts may contain `{user}` and `{claims.NAME}`, and `{{` or `}}` for a brace.
+///
+/// A key whose value names a claim that the user does not have is left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionState(BTreeMap<String, Value>);
@@ -29,13 +34,32 @@ impl SessionState {
     }
 
     /// The state of this user's sessions.
-    pub fn of(&self, user: &UserId) -> BTreeMap<String, Json> {
-        let filled = self.0.iter().map(|(key, value)| {
-            // Checked at start.
-            let value = filled(value, user.as_str()).unwrap_or_default();
-            (key.clone(), value.into())
+    pub fn of(&self, user: &UserId, claims: &Claims) -> BTreeMap<String, Json> {
+        let mut find = |placeholder: &Placeholder<'_>| match placeholder {
+            Placeholder::User => Some(Value::from(user.as_str())),
+            Placeholder::Claim(name) => claims.get(name).cloned(),
+        };
+        let filled = self.0.iter().filter_map(|(key, value)| {
+            let value = filled(value, &mut find).ok()?;
+            Some((key.clone(), value.into()))
         });
         filled.collect()
+    }
+
+    /// The claims that it names.
+    pub fn claims(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        let mut note = |placeholder: &Placeholder<'_>| {
+            if let Placeholder::Claim(name) = placeholder {
+                names.insert((*name).to_owned());
+            }
+            Some(Value::from(""))
+        };
+        for value in self.0.values() {
+            // Checked at start.
+            let _ = filled(value, &mut note);
+        }
+        names
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {
@@ -47,7 +71,8 @@ impl SessionState {
                      all users belongs into the ADK agent"
                 ));
             }
-            if let Err(problem) = filled(value, "") {
+            if let Err(FillError::BadText(problem)) = filled(value, &mut |_| Some(Value::from("")))
+            {
                 return bad(format!("{key}: {problem}"));
             }
         }
@@ -55,23 +80,51 @@ impl SessionState {
     }
 }
 
+/// What a text may name.
+enum Placeholder<'t> {
+    User,
+    Claim(&'t str),
+}
+
+impl<'t> Placeholder<'t> {
+    fn read(name: &'t str) -> Option<Self> {
+        match (name, name.strip_prefix(CLAIM)) {
+            (USER, _) => Some(Self::User),
+            (_, Some(name)) if !name.is_empty() && !name.contains('{') => Some(Self::Claim(name)),
+            _ => None,
+        }
+    }
+}
+
+/// Why a value has no form for a user.
+enum FillError {
+    /// The user does not have a claim that it names.
+    Absent,
+    BadText(String),
+}
+
+/// What a placeholder stands for; nothing if the user does not have it.
+type Find<'f> = &'f mut dyn FnMut(&Placeholder<'_>) -> Option<Value>;
+
 /// A value with its placeholders replaced.
-fn filled(value: &Value, user: &str) -> Result<Value, String> {
+fn filled(value: &Value, find: Find<'_>) -> Result<Value, FillError> {
     Ok(match value {
-        Value::String(text) => Value::String(filled_text(text, user)?),
+        Value::String(text) => filled_text(text, find)?,
         Value::Array(items) => {
-            Value::Array((items.iter().map(|item| filled(item, user))).collect::<Result<_, _>>()?)
+            let items = items.iter().map(|item| filled(item, find));
+            Value::Array(items.collect::<Result<_, _>>()?)
         }
         Value::Object(fields) => {
             let fields = fields.iter();
-            let fields = fields.map(|(key, value)| Ok((key.clone(), filled(value, user)?)));
-            Value::Object(fields.collect::<Result<_, String>>()?)
+            let fields = fields.map(|(key, value)| Ok((key.clone(), filled(value, find)?)));
+            Value::Object(fields.collect::<Result<_, FillError>>()?)
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     })
 }
 
-fn filled_text(text: &str, user: &str) -> Result<String, String> {
+/// A text that is nothing but a placeholder becomes what that stands for, of whatever type; others stay texts.
+fn filled_text(text: &str, find: Find<'_>) -> Result<Value, FillError> {
     let mut written = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['{', '}']) {
@@ -81,18 +134,25 @@ fn filled_text(text: &str, user: &str) -> Result<String, String> {
             written.push_str(brace);
             after
         } else if brace == "{"
-            && let Some((USER, after)) = after.split_once('}')
+            && let Some((name, after)) = after.split_once('}')
+            && let Some(placeholder) = Placeholder::read(name)
         {
-            written.push_str(user);
+            let value = find(&placeholder).ok_or(FillError::Absent)?;
+            match value {
+                whole if name.len() + 2 == text.len() => return Ok(whole),
+                Value::String(part) => written.push_str(&part),
+                part => written.push_str(&part.to_string()),
+            }
             after
         } else {
-            return Err(format!(
-                "{text:?} has a brace that does not belong to a placeholder; write {{user}}, or {{{{ and }}}} for braces"
-            ));
+            return Err(FillError::BadText(format!(
+                "{text:?} has a brace that does not belong to a placeholder; write {{user}} or {{claims.NAME}}, or {{{{ and \
+                 }}}} for braces"
+            )));
         };
     }
     written.push_str(rest);
-    Ok(written)
+    Ok(Value::String(written))
 }
 
 #[cfg(test)]
@@ -112,7 +172,7 @@ mod tests {
             "plan": {"tier": 2, "of": ["{user}", true]},
         }));
         state.check().unwrap();
-        let filled = state.of(&UserId::from("ann {user}"));
+        let filled = state.of(&UserId::from("ann {user}"), &Claims::default());
         assert_eq!(
             json!(filled),
             json!({
@@ -123,12 +183,43 @@ mod tests {
     }
 
     #[test]
+    fn what_names_a_claim_is_there_if_the_user_has_it() {
+        let state = state(json!({
+            "mail": "{claims.email}", "all": "{user} <{claims.email}> {claims.age}",
+            "groups": "{claims.https://x.example/groups}", "deep": {"of": ["{claims.absent}"]}, "none": "{claims.empty}",
+        }));
+        state.check().unwrap();
+        let names = [
+            "absent",
+            "age",
+            "email",
+            "empty",
+            "https://x.example/groups",
+        ];
+        assert_eq!(state.claims(), names.map(str::to_owned).into());
+        let claims = Claims::new([
+            ("email", json!("{user}@x")),
+            ("age", json!(7)),
+            ("https://x.example/groups", json!(["a", "b"])),
+            ("empty", Value::Null),
+        ]);
+        let ann = UserId::from("ann");
+        assert_eq!(
+            json!(state.of(&ann, &claims.unwrap())),
+            json!({"mail": "{user}@x", "all": "ann <{user}@x> 7", "groups": ["a", "b"]})
+        );
+        assert_eq!(json!(state.of(&ann, &Claims::default())), json!({}));
+    }
+
+    #[test]
     fn what_cannot_be_set_is_refused_by_name() {
         for (value, word) in [
             (json!({"app:motto": "x"}), "app:motto"),
             (json!({"temp:x": 1}), "temp:x"),
             (json!({"": 1}), "\"\""),
             (json!({"a": "{name}"}), "{name}"),
+            (json!({"a": "{claims.}"}), "{claims.}"),
+            (json!({"a": "{claims.{user}}"}), "{claims."),
             (json!({"a": "{user"}), "{user"),
             (json!({"a": "user}"}), "user}"),
             (json!({"a": {"b": ["{"]}}), "a:"),

@@ -23,6 +23,9 @@ pub struct Token {
     /// The file that holds the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
+    /// The header of users' requests that holds their tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
     /// The header that carries it, after the word `Bearer`; by default `authorization`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
@@ -34,6 +37,8 @@ pub enum TokenKind {
     GoogleIdToken,
     GoogleAccessToken,
     File,
+    /// The user's own.
+    User,
 }
 
 impl Token {
@@ -44,6 +49,7 @@ impl Token {
             audience: None,
             scopes: Vec::new(),
             path: None,
+            from: None,
             header: None,
         }
     }
@@ -51,6 +57,9 @@ impl Token {
     /// The source, for an agent at this URL.
     pub fn source(&self, base_url: &str) -> Result<TokenSource, ConfigError> {
         Ok(match (self.kind, &self.path) {
+            (TokenKind::User, _) => TokenSource::User {
+                from: self.from().ok_or_else(|| refused(NO_SOURCE))?,
+            },
             (TokenKind::GoogleIdToken, _) => TokenSource::GoogleIdToken {
                 audience: match &self.audience {
                     Some(audience) => audience.clone(),
@@ -67,6 +76,11 @@ impl Token {
         })
     }
 
+    /// The header of users' requests that holds their tokens.
+    pub(super) fn from(&self) -> Option<HeaderName> {
+        self.from.as_deref()?.parse().ok()
+    }
+
     /// The header that carries it, unless it is the usual one.
     pub fn header(&self) -> Option<HeaderName> {
         self.header.as_deref()?.parse().ok()
@@ -78,6 +92,8 @@ impl Token {
             "kind = \"demo\" needs no token; remove this key"
         } else if agent.kind == "gemini" && agent.vertex.is_none() {
             "kind = \"gemini\" takes a token only with agent.vertex; otherwise it takes a key (agent.api_key_env)"
+        } else if agent.kind == "openai" && agent.api_key_env.is_some() {
+            "kind = \"openai\" takes a token or a key (agent.api_key_env); remove one of them"
         } else if self.audience.as_deref().is_some_and(str::is_empty) {
             "the audience is empty; name one, or leave it out"
         } else if self.audience.is_some() && !has(TokenKind::GoogleIdToken) {
@@ -86,6 +102,10 @@ impl Token {
             "only kind = \"google-access-token\" has scopes"
         } else if self.path.is_some() != has(TokenKind::File) {
             "kind = \"file\" needs a path, and no other kind has one"
+        } else if self.from().is_some() != has(TokenKind::User)
+            || self.from.is_some() != has(TokenKind::User)
+        {
+            NO_SOURCE
         } else if self.header.is_some() && self.header().is_none() {
             "this is not the name of a header"
         } else if agent.headers.has(&self.header().unwrap_or(AUTHORIZATION)) {
@@ -98,6 +118,10 @@ impl Token {
         Err(refused(problem))
     }
 }
+
+/// What is wrong with `from`.
+const NO_SOURCE: &str = "kind = \"user\" needs the name of the header that holds the user's token, such as \
+                         from = \"x-forwarded-access-token\", and no other kind has one";
 
 fn refused(problem: &str) -> ConfigError {
     ConfigError::value("agent.token", problem)

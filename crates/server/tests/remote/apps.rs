@@ -214,6 +214,18 @@ async fn lists_that_are_none_make_no_agents() {
             200
         );
     }
+    // An id in front of a name does not make it another one; and a long list is not repeated.
+    let mut odd = vec!["ok".to_owned(), ".".to_owned(), "..".to_owned()];
+    odd.extend((0..100).map(|n| format!("{n} {}", "x".repeat(5_000))));
+    let listed = Listed::new(Mutex::new(ok(&json!(odd))));
+    let server = StandIn::start(listing(&listed)).await;
+    let bridge = Bridge::configured(&toml(&server, "id = \"shop\"\n"));
+    until_listed(&bridge, &["shop.ok"]).await;
+    let log = bridge.log();
+    assert!(log.contains("\"..\" (its id could not stand"), "{log}");
+    assert!(log.contains("94 more"), "{log}");
+    assert!(log.len() < 20_000, "{}", log.len());
+
     let listed = Listed::new(Mutex::new(ok(&json!(many))));
     let server = StandIn::start(listing(&listed)).await;
     let bridge = Bridge::configured(&toml(&server, ""));

@@ -63,6 +63,31 @@ fn forgetful(forgot: Arc<AtomicBool>) -> impl Fn(&ReceivedRequest) -> Vec<u8> + 
     }
 }
 
+/// The claims of a key stand where the configuration names them. A key whose claim is missing is left out, and no front end can
+/// set it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_begins_with_the_claims_of_its_user() {
+    let stand_in = StandIn::start(well).await;
+    let keys = "[[auth.api_keys]]\nkey = \"key-of-ann-0123456789\"\nuser = \"ann\"\n\
+                claims = { email = \"ann@x.example\", groups = [\"a\", \"b\"], secret = \"unnamed-claim\" }\n";
+    let state = "state = { mail = \"{user} <{claims.email}>\", in = \"{claims.groups}\", boss = \"{claims.boss}\" }\n";
+    let bridge = Bridge::configured(&format!("{}{state}{keys}", stand_in.toml()));
+    ask(&bridge, &asking("c", "one")).await;
+    let (created, runs) = told(&stand_in);
+    assert_eq!(
+        created,
+        [json!({"mail": "ann <ann@x.example>", "in": ["a", "b"]})]
+    );
+    assert_eq!(runs, [run(Value::Null, Value::Null)]);
+    let request = with(asking("c", "two"), json!({"state": {"boss": "me"}}));
+    let headers = [JSON, ANN];
+    let refused = bridge
+        .send("POST", "/api/chat", &headers, request.to_string())
+        .await;
+    assert_eq!(refused.status, 422, "{refused:?}");
+    assert!(!format!("{:?}", stand_in.asked("/")).contains("unnamed-claim"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_begins_with_the_state_of_configuration_and_request() {
     let forgot = Arc::new(AtomicBool::new(false));

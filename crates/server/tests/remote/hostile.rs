@@ -3,14 +3,15 @@
 //! The seed is fixed, so a failure comes again; it is named with the stream in the failure's message.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use adk_bridge_testkit::Random;
 use adk_bridge_testkit::fixtures::recordings_in;
 use serde_json::{Value, json};
 
 use crate::stand_in::{StandIn, events, fine, ok, refused, text_of, well};
-use crate::support::{Bridge, folded, text_of as text_of_message, types};
+use crate::support::{Bridge, folded, text_of as text_of_message, types, within};
 
 const SEED: u64 = 0x0ad4_5eed;
 const LANES: usize = 4;
@@ -147,6 +148,72 @@ async fn events_that_nobody_knows_are_passed_over() {
         (text_of_message(&message).as_str(), errors.len()),
         ("fine", 0)
     );
+}
+
+/// Ids of sessions become parts of URLs.
+#[tokio::test]
+async fn sessions_with_impossible_ids() {
+    let given = Arc::new(Mutex::new(json!("")));
+    let next = given.clone();
+    let stand_in = StandIn::start(move |asked| match asked.path.as_str() {
+        path if path.ends_with("/sessions") => match &*next.lock().unwrap() {
+            Value::Null => well(asked),
+            id => ok(&json!({"id": id, "events": []})),
+        },
+        _ => well(asked),
+    })
+    .await;
+    let bridge = Bridge::configured(&stand_in.toml());
+    for (number, id) in ["", ".", "..", &"x".repeat(2_000)].iter().enumerate() {
+        *given.lock().unwrap() = json!(id);
+        let chat = format!("c{number}");
+        let said = bridge.ask(&chat, "hello").await.events().await.concat();
+        assert!(said.contains("cannot be part of a URL"), "{id}: {said}");
+        *given.lock().unwrap() = Value::Null;
+        assert_usable(&bridge, &chat).await;
+    }
+    // Odd letters are only letters.
+    *given.lock().unwrap() = json!("../a b?c#d%2e\u{1}");
+    bridge.ask("odd", "hello").await.events().await;
+    assert_usable(&bridge, "odd").await;
+    bridge.send("DELETE", "/api/chats/odd", &[], "").await;
+    let path = "/apps/app/users/local/sessions/..%2Fa%20b%3Fc%23d%252e%01";
+    within(async {
+        while stand_in.asked(path).is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+/// Every question is stored before it is asked; those that come at once are stored at once, whatever the message holds.
+#[tokio::test]
+async fn a_burst_of_questions_takes_little_memory() {
+    let text = "x".repeat(1 << 20);
+    let said = json!({"author": "app", "content": {"role": "model", "parts": [{"text": text}]}});
+    let question = |number: usize| {
+        let call = json!({"id": format!("c{number}"), "name": "rm", "args": {}});
+        let args = json!({"originalFunctionCall": call, "toolConfirmation": {"confirmed": false}});
+        let asks =
+            json!({"id": format!("q{number}"), "name": "adk_request_confirmation", "args": args});
+        let asks = json!({"author": "app", "content": {"parts": [{"functionCall": asks}]}});
+        format!("data: {asks}\n\n")
+    };
+    let questions: String = (0..400).map(question).collect();
+    let stand_in = server(vec![events(format!("data: {said}\n\n{questions}"))]).await;
+    let bridge = Bridge::configured(&stand_in.toml());
+    assert_usable(&bridge, "before").await;
+    let before = bridge.memory();
+    bridge.forget_peak();
+    let (message, errors) = ask(&bridge, "c0", 0).await;
+    assert_eq!(errors, [""; 0]);
+    let parts = message["parts"].as_array().unwrap();
+    let asked = parts
+        .iter()
+        .filter(|part| part["state"] == "approval-requested");
+    assert_eq!(asked.count(), 400);
+    let grown = bridge.peak().saturating_sub(before);
+    assert!(grown < 100 << 20, "{} MB", grown >> 20);
 }
 
 #[derive(Debug, Default)]

@@ -11,6 +11,7 @@
 //! | `handed_in` | the state that front ends and the configuration hand in |
 //! | `later` | results of tools that come after the turn |
 //! | `leaks` | agents that quote what they were sent |
+//! | `lies` | agents that ask about another call than they made |
 //! | `silence` | agents that do not come to an end |
 //! | `streaming` | when the words of an agent reach a client |
 //! | `history` | histories that front ends change, and what the model is sent of them |
@@ -18,6 +19,7 @@
 //! | `shown` | reasons, names and agents that a user must see |
 //! | `engine` | agents in Agent Engine |
 //! | `tokens` | agents that want a token which expires |
+//! | `user_tokens` | agents that are asked with the token of each user |
 //! | `requests` | what the bridge sends, and what it does not |
 //! | `widgets` | results that an app of an MCP server shows |
 
@@ -37,6 +39,7 @@ mod history;
 mod hostile;
 mod later;
 mod leaks;
+mod lies;
 mod openai;
 mod requests;
 mod servers;
@@ -44,4 +47,5 @@ mod shown;
 mod silence;
 mod streaming;
 mod tokens;
+mod user_tokens;
 mod widgets;

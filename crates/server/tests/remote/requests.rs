@@ -241,6 +241,10 @@ fn settings_that_cannot_be_are_refused_at_the_start() {
         ("base_url = \"somewhere\"", "agent.base_url"),
         ("base_url = \"ftp://x/\"", "agent.base_url"),
         ("headers = { \"a b\" = \"c\" }", "agent.headers"),
+        (
+            "headers = { Content-Length = \"1\" }",
+            "agent.headers: content-length belongs to the connection",
+        ),
         ("headers = { a = \"s3cret\\u0000\" }", "agent.headers"),
     ] {
         let said = refused_to_start(&format!("{adk}{toml}\n"), |_| {});

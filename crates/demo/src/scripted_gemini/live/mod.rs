@@ -27,10 +27,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::error::ApiError;
 use super::script::Line;
-use super::{Scripted, VERSIONS};
+use super::{Scripted, VERSIONS, VERTEX_VERSIONS};
 pub(super) use handles::Handles;
 use session::{Effect, Session};
-use setup::{INTERNAL, INVALID, Refusal, Setup};
+use setup::{INTERNAL, INVALID, Interface, Refusal, Setup};
 
 /// How long a connection lasts at Google.
 pub const CONNECTION_LIMIT: Duration = Duration::from_secs(600);
@@ -71,14 +71,52 @@ pub(super) async fn connect(
         Ok(upgrade) => upgrade,
         Err(refusal) => return refusal.into_response(),
     };
+    // Google accepts every connection and only then closes those that are not allowed.
     let admitted = scripted.admit(&version, &headers, &parameters);
+    serve(
+        upgrade,
+        admitted,
+        scripted,
+        (Interface::Developers, version),
+    )
+}
+
+/// The same in Vertex AI, which refuses a handshake without a token.
+pub(super) async fn connect_vertex(
+    State(scripted): State<Arc<Scripted>>,
+    Path((service, method)): Path<(String, String)>,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
+) -> Response {
+    let version = service
+        .strip_prefix("google.cloud.aiplatform.")
+        .and_then(|rest| rest.strip_suffix(".LlmBidiService"))
+        .filter(|version| VERTEX_VERSIONS.contains(version));
+    let Some(version) = version.filter(|_| method == "BidiGenerateContent") else {
+        return ApiError::of_code(404).into_response();
+    };
+    if let Err(error) = scripted.admit_token(&headers) {
+        return error.into_response();
+    }
+    let version = (Interface::Vertex, version.to_owned());
+    match upgrade {
+        Ok(upgrade) => serve(upgrade, Ok(()), scripted, version),
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+fn serve(
+    upgrade: WebSocketUpgrade,
+    admitted: Result<(), ApiError>,
+    scripted: Arc<Scripted>,
+    version: (Interface, String),
+) -> Response {
     upgrade
         .max_message_size(MAX_MESSAGE_BYTES)
         .read_buffer_size(READ_BUFFER_BYTES)
         .on_upgrade(async move |mut socket| {
             let ending = match admitted {
                 Ok(()) => converse(&mut socket, scripted, &version).await,
-                // Google accepts every connection and only then closes those that are not allowed.
                 Err(error) => Ending::Close(error.into()),
             };
             end(socket, ending).await;
@@ -92,7 +130,11 @@ enum Ending {
     Drop,
 }
 
-async fn converse(socket: &mut WebSocket, scripted: Arc<Scripted>, version: &str) -> Ending {
+async fn converse(
+    socket: &mut WebSocket,
+    scripted: Arc<Scripted>,
+    version: &(Interface, String),
+) -> Ending {
     let opened = Instant::now();
     let mut session = match timeout(SETUP_TIMEOUT, open(socket, &scripted, version)).await {
         Ok(Ok(session)) => session,
@@ -168,7 +210,7 @@ async fn converse(socket: &mut WebSocket, scripted: Arc<Scripted>, version: &str
 async fn open(
     socket: &mut WebSocket,
     scripted: &Arc<Scripted>,
-    version: &str,
+    (interface, version): &(Interface, String),
 ) -> Result<Session, Ending> {
     let message = receive(socket).await?;
     let message = fields::client_message(&message).map_err(|error| Ending::Close(error.into()))?;
@@ -177,7 +219,7 @@ async fn open(
         let reason = "setup must be the first message and only the first.";
         return Err(Ending::Close(Refusal::new(INVALID, reason)));
     };
-    Setup::read(version, &setup.to_value())
+    Setup::read(*interface, version, &setup.to_value())
         .and_then(|setup| Session::open(Arc::clone(scripted), setup))
         .map_err(Ending::Close)
 }

@@ -18,6 +18,28 @@ pub(super) struct Refusal {
     pub(super) reason: String,
 }
 
+/// The interface that a connection belongs to: both have the same messages, and other names of models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interface {
+    Developers,
+    Vertex,
+}
+
+impl Interface {
+    /// The model that a setup names.
+    fn model(self, named: &str) -> Option<&str> {
+        match self {
+            Self::Developers => named.strip_prefix("models/"),
+            Self::Vertex => {
+                let (project, rest) = named.strip_prefix("projects/")?.split_once("/locations/")?;
+                let (location, model) = rest.split_once("/publishers/google/models/")?;
+                let is_name = |name: &str| !name.is_empty() && !name.contains('/');
+                (is_name(project) && is_name(location)).then_some(model)
+            }
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) generation: Generation,
@@ -56,9 +78,13 @@ impl From<ApiError> for Refusal {
 
 impl Setup {
     /// Reads a checked setup.
-    pub(super) fn read(version: &str, setup: &Value) -> Result<Self, Refusal> {
+    pub(super) fn read(
+        interface: Interface,
+        version: &str,
+        setup: &Value,
+    ) -> Result<Self, Refusal> {
         let named = setup["model"].as_str().unwrap_or_default();
-        let model = named.strip_prefix("models/").unwrap_or_default().to_owned();
+        let model = interface.model(named).unwrap_or_default().to_owned();
         if !models::is_known(&model) {
             let shown = named.strip_prefix("models/").unwrap_or(named);
             let missing = ApiError::no_model(version, shown, "bidiGenerateContent");
