@@ -25,6 +25,14 @@ const confirmation = (state: string, rest: object = {}) => ({
   ...rest,
 });
 
+const access = (errorText: string) => ({
+  type: 'tool-adk_request_credential',
+  toolCallId: 'r1',
+  state: 'output-error',
+  input: { kind: 'oauth2' },
+  errorText,
+});
+
 const cases: [string, Parts, string, string | undefined][] = [
   ['running', [call('input-available')], 'running', undefined],
   ['native, asked', [call('approval-requested', { id: 'a' })], 'waiting', 'a'],
@@ -32,6 +40,8 @@ const cases: [string, Parts, string, string | undefined][] = [
   ['native, denied', [call('approval-responded', { id: 'a', approved: false })], 'denied', 'a'],
   ['native, done', [call('output-available', { id: 'a' })], 'done', 'a'],
   ['native, denied by the server', [call('output-denied', { id: 'a' })], 'denied', 'a'],
+  ['access, refused', [access('denied: the user did not grant access')], 'denied', undefined],
+  ['access, expired', [access('expired: access was not granted in time')], 'failed', undefined],
   ['adk, asked', [call('input-available'), confirmation('approval-requested')], 'waiting', 'q1'],
   [
     'adk, approved',

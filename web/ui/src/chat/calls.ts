@@ -2,6 +2,9 @@
 import { CONFIRMATION_TOOL, CREDENTIAL_TOOL, type CredentialRequest } from '@adk-bridge/client';
 import { type DynamicToolUIPart, getToolName, isToolUIPart, type ToolUIPart, type UIMessage } from 'ai';
 
+/** Under this name ADK's agents and MCP servers ask for input; the arguments hold the question and the schema of the answer. */
+export const INPUT_TOOL = 'adk_request_input';
+
 export type ToolPart = ToolUIPart | DynamicToolUIPart;
 
 export interface Approval {
@@ -42,7 +45,7 @@ export function callOf(part: ToolPart, message: UIMessage): Call | undefined {
   const name = getToolName(part);
   if (name === CONFIRMATION_TOOL) return undefined;
   const approval = ownApproval(part, message) ?? confirmationOf(part.toolCallId, message);
-  return { id: part.toolCallId, name, part, approval, state: awaitsAccess(part, message) ? 'running' : stateOf(part, approval) };
+  return { id: part.toolCallId, name, part, approval, state: awaitsUser(part, message) ? 'running' : stateOf(part, approval) };
 }
 
 /** The calls of a message that wait for the user's answer. */
@@ -58,7 +61,7 @@ export function waitingCalls(message: UIMessage | undefined): Call[] {
 export function hasOpenCalls(message: UIMessage): boolean {
   return message.parts.some((part) => {
     const call = isToolUIPart(part) ? callOf(part, message) : undefined;
-    return call !== undefined && (!call.part.state.startsWith('output-') || awaitsAccess(call.part, message));
+    return call !== undefined && (!call.part.state.startsWith('output-') || awaitsUser(call.part, message));
   });
 }
 
@@ -99,15 +102,28 @@ function decided(part: ToolPart): boolean | undefined {
   return state === 'output-available' && getToolName(part) !== CONFIRMATION_TOOL ? true : undefined;
 }
 
-/** Whether a call waits for what the user is asked to grant: its output only says so, and another one comes. */
-export function awaitsAccess({ toolCallId, state }: ToolPart, { parts }: UIMessage): boolean {
+/**
+ * Whether a call waits for the user, who is asked to grant something or what its tool wants to know: its output only says so,
+ * and another one comes. Calls of a tool may show it a little longer than the question does.
+ */
+export function awaitsUser(part: ToolPart, { parts }: UIMessage): boolean {
+  const { state, output } = part as Loose;
+  if (state !== 'output-available') return false;
   return (
-    state === 'output-available' &&
-    parts.some((part) => {
-      if (!isToolUIPart(part) || getToolName(part) !== CREDENTIAL_TOOL || part.state !== 'input-available') return false;
-      return (part.input as CredentialRequest | undefined)?.functionCallId === toolCallId;
-    })
+    (output as { pending?: unknown } | undefined)?.pending === true &&
+    parts.some((other) => isToolUIPart(other) && isQuestion(other))
   );
+}
+
+/** Whether a call asks the user something for another one. */
+function isQuestion(part: ToolPart): boolean {
+  if (![CREDENTIAL_TOOL, INPUT_TOOL].includes(getToolName(part))) return false;
+  return (part.input as CredentialRequest | undefined)?.functionCallId !== undefined;
+}
+
+/** Whether the user, or the provider on the user's behalf, has refused what an agent wanted to be granted: nothing has failed. */
+function isRefused(part: ToolPart): boolean {
+  return getToolName(part) === CREDENTIAL_TOOL && part.errorText?.startsWith('denied:') === true;
 }
 
 function stateOf(part: ToolPart, approval: Approval | undefined): Call['state'] {
@@ -115,7 +131,7 @@ function stateOf(part: ToolPart, approval: Approval | undefined): Call['state'] 
     case 'output-available':
       return 'done';
     case 'output-error':
-      return 'failed';
+      return isRefused(part) ? 'denied' : 'failed';
     case 'output-denied':
       return 'denied';
     case 'input-streaming':

@@ -146,10 +146,12 @@ function CallCard({
   const asked = calls.filter((other) => other.approval !== undefined && !other.part.state.startsWith('output-'));
   const place = { index: asked.indexOf(call) + 1, count: asked.length };
   const id = call.approval?.id;
+  const progress = useStore(session.progress).get(call.id);
   return (
     <ToolCard
       call={call}
       record={record}
+      progress={progress}
       place={place}
       isAsked={isAsked}
       onAnswer={(outcome) => void session.answer(call, outcome)}

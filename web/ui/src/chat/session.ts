@@ -10,7 +10,14 @@
  * A session outlives the component that shows it, so that a chat goes on while another one is open.
  */
 import { Chat } from '@ai-sdk/react';
-import { followServerTurns, type LiveChatTransport, transcriptionOf, withTranscription } from '@adk-bridge/client';
+import {
+  followServerTurns,
+  type LiveChatTransport,
+  progressOf,
+  type ToolProgress,
+  transcriptionOf,
+  withTranscription,
+} from '@adk-bridge/client';
 import type { FileUIPart, UIMessage } from 'ai';
 
 import { api, type AuditRow } from '../lib/api';
@@ -51,6 +58,8 @@ const RECOVERY_PAUSE_MS = 1_000;
 export class ChatSession {
   readonly chat: Chat<UIMessage>;
   readonly state;
+  /** How far running tools are, by the id of their call. */
+  readonly progress = createStore<ReadonlyMap<string, ToolProgress>>(new Map());
   /** The connection of mode `live`. */
   readonly live: LiveChatTransport | undefined;
   readonly #subscriptions: (() => void)[];
@@ -303,8 +312,12 @@ export class ChatSession {
     ];
   }
 
-  /** What the user said, as the server understood it, becomes the user's message. */
+  /** What the user said, as the server understood it, becomes the user's message. What tools tell is shown on their cards. */
   #heard(part: { type: string; data?: unknown }): void {
+    const progress = progressOf(part);
+    if (progress !== undefined) {
+      return this.progress.set(new Map(this.progress.get()).set(progress.toolCallId, progress));
+    }
     const spoken = transcriptionOf(part);
     if (spoken === undefined) return;
     this.chat.messages = withTranscription(this.chat.messages, spoken, this.live?.currentMessageId);

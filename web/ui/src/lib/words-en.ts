@@ -168,6 +168,8 @@ export const en = {
   formAnswer: 'Answer',
   formSend: 'Send answer',
   formDecline: 'Decline',
+  toolProgress: 'Progress of the tool',
+  formServer: 'The tool server “{server}” asks this. Do not enter passwords or other secrets.',
   formDeclined: 'the user declined to answer',
   formJson: 'Write the answer as JSON',
   formAnnounce: 'Your answer is needed: {tool}',

@@ -169,6 +169,8 @@ export const ja: Words = {
   formAnswer: '回答',
   formSend: '回答を送る',
   formDecline: '辞退',
+  toolProgress: 'ツールの進行状況',
+  formServer: 'ツールサーバー「{server}」からの質問です。パスワードなどの秘密情報は入力しないでください。',
   formDeclined: 'ユーザーは回答を辞退しました',
   formJson: '回答を JSON で書く',
   formAnnounce: '回答が必要です: {tool}',

@@ -11,7 +11,18 @@ import { Button } from '../ui/button';
 import { questionOf, titleOf } from './asked';
 import { focusNextQuestion, useFocusAfter } from './focus-next';
 import { ReasonInput } from './reason-input';
-import { type Entered, type Entries, type Field, fieldsOf, type Problem, readEntries, readJson, wordsField } from './schema-fields';
+import {
+  type Entered,
+  type Entries,
+  type Field,
+  fieldsOf,
+  placesOf,
+  type Problem,
+  readEntries,
+  readJson,
+  withChoice,
+  wordsField,
+} from './schema-fields';
 
 export type Outcome = { output: unknown } | { errorText: string };
 
@@ -29,7 +40,7 @@ const WHOLE = 'json';
 
 export default function AnswerForm({ call, onAnswer }: { call: Call; onAnswer: (outcome: Outcome) => void }) {
   const t = useTranslate();
-  const { message, schema } = useMemo(() => questionOf(call), [call]);
+  const { message, schema, server } = useMemo(() => questionOf(call), [call]);
   const fields = useMemo(() => fieldsOf(schema) ?? [wordsField()], [schema]);
   const [entries, setEntries] = useState<Entries>(() => keptForm(call.id).entries);
   const [json, setJson] = useState<string | undefined>(() => keptForm(call.id).json);
@@ -90,6 +101,11 @@ export default function AnswerForm({ call, onAnswer }: { call: Call; onAnswer: (
         </button>
       </div>
       {message === undefined && <p className="text-sm text-muted-foreground">{t('formHint')}</p>}
+      {server !== undefined && (
+        <p className="mt-1 text-sm text-muted-foreground" data-testid="answer-server">
+          {t('formServer', { server })}
+        </p>
+      )}
       <div className="mt-2.5 grid gap-3">
         {json === undefined ? (
           fields.map((field) => (
@@ -156,6 +172,32 @@ function FieldInput({ field, entered, problem, onChange }: FieldProps) {
     className: clsx(INPUT, problem ? 'border-danger' : 'border-input'),
   };
   const isChecked = field.kind === 'boolean';
+  if (field.kind === 'choices') {
+    return (
+      <fieldset aria-describedby={about['aria-describedby']}>
+        <legend className="mb-1 text-sm text-muted-foreground">
+          {label}
+          {!field.isRequired && ` (${t('fieldOptional')})`}
+        </legend>
+        <div className="flex flex-wrap gap-x-4 gap-y-1.5">
+          {field.titles.map((title, place) => (
+            <label key={place} className="flex items-center gap-2 text-sm">
+              <input
+                type="checkbox"
+                data-field={place === 0 ? field.key : undefined}
+                data-testid={`${about['data-testid']}-${place}`}
+                checked={placesOf(entered).includes(place)}
+                onChange={(event) => onChange(withChoice(field, entered, place, event.target.checked))}
+                className="size-4 accent-(--primary)"
+              />
+              {title}
+            </label>
+          ))}
+        </div>
+        <FieldNotes id={id} hint={hint} problem={problem} />
+      </fieldset>
+    );
+  }
   return (
     <div>
       <label htmlFor={id} className={clsx('text-sm', isChecked ? 'flex items-center gap-2' : 'mb-1 block text-muted-foreground')}>
@@ -172,6 +214,15 @@ function FieldInput({ field, entered, problem, onChange }: FieldProps) {
         {!field.isRequired && !isChecked && ` (${t('fieldOptional')})`}
       </label>
       {!isChecked && <Control field={field} text={String(entered)} about={about} onChange={onChange} />}
+      <FieldNotes id={id} hint={hint} problem={problem} />
+    </div>
+  );
+}
+
+function FieldNotes({ id, hint, problem }: { id: string; hint: string; problem: Problem | undefined }) {
+  const t = useTranslate();
+  return (
+    <>
       {hint !== '' && (
         <p id={`${id}-hint`} className="mt-1 text-xs text-muted-foreground">
           {hint}
@@ -182,7 +233,7 @@ function FieldInput({ field, entered, problem, onChange }: FieldProps) {
           {t(PROBLEMS[problem])}
         </p>
       )}
-    </div>
+    </>
   );
 }
 
@@ -200,9 +251,9 @@ function Control({ field, text, about, onChange }: ControlProps) {
       return (
         <select {...about} value={text} onChange={(event) => onChange(event.target.value)}>
           <option value="">{t('fieldChoose')}</option>
-          {field.choices.map((choice, index) => (
+          {field.titles.map((title, index) => (
             <option key={index} value={String(index)}>
-              {typeof choice === 'string' ? choice : JSON.stringify(choice)}
+              {title}
             </option>
           ))}
         </select>

@@ -2,7 +2,7 @@
 import { CREDENTIAL_TOOL, type CredentialRequest } from '@adk-bridge/client';
 import { getToolName, isToolUIPart, type UIMessage } from 'ai';
 
-import { awaitsAccess, type Call, callOf } from '../chat/calls';
+import { awaitsUser, type Call, callOf, INPUT_TOOL } from '../chat/calls';
 import type { AgentTool, ChatRow } from '../lib/api';
 import { agent } from '../lib/agents';
 import { agents } from '../lib/connection';
@@ -10,14 +10,13 @@ import { humanName } from '../lib/human-name';
 import type { Translate } from '../lib/i18n';
 import { clientTools } from './client-tools';
 
-/** Under this name ADK's agents ask for input; the arguments hold the question and the schema of the answer. */
-const INPUT_TOOL = 'adk_request_input';
-
 export interface Question {
   /** In the agent's own words, where it has some. */
   message: string | undefined;
   /** Of the answer; `undefined` where nobody tells. */
   schema: unknown;
+  /** The MCP server that asks, if one does. */
+  server?: string;
 }
 
 /** Tools that were answered here although the server did not list them. */
@@ -44,7 +43,7 @@ export function askedCalls(message: UIMessage | undefined): Call[] {
   if (message?.role !== 'assistant' || hasEnded(message)) return [];
   return message.parts
     .filter(isToolUIPart)
-    .filter((part) => !clientTools.names.has(getToolName(part)) && part.providerExecuted !== true && !awaitsAccess(part, message))
+    .filter((part) => !clientTools.names.has(getToolName(part)) && part.providerExecuted !== true && !awaitsUser(part, message))
     .flatMap((part) => callOf(part, message) ?? [])
     .filter(({ name, state }) => (state === 'running' || state === 'approved') && !runsOnServer(name));
 }
@@ -56,8 +55,12 @@ export function questionsIn({ pendingApprovals, pendingOutputs }: ChatRow): numb
 
 export function questionOf({ name, part }: Pick<Call, 'name' | 'part'>): Question {
   if (name !== INPUT_TOOL) return { message: undefined, schema: toolNamed(name)?.outputSchema };
-  const { message, response_schema: schema, responseSchema } = (part.input ?? {}) as Record<string, unknown>;
-  return { message: typeof message === 'string' ? message : undefined, schema: schema ?? responseSchema };
+  const { message, response_schema: schema, responseSchema, server } = (part.input ?? {}) as Record<string, unknown>;
+  return {
+    message: typeof message === 'string' ? message : undefined,
+    schema: schema ?? responseSchema,
+    ...(typeof server === 'string' && { server }),
+  };
 }
 
 /** What to call a tool on the page: ADK's own questions have names that only programs understand. */

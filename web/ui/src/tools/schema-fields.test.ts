@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 
-import { enteredOf, type Field, fieldsOf, readEntries } from './schema-fields';
+import { enteredOf, type Field, fieldsOf, readEntries, withChoice } from './schema-fields';
 
 const shown = (fields: Field[] | undefined) =>
   fields?.map(({ path, kind, isRequired }) => `${path.join('.')}:${kind}${isRequired ? '!' : ''}`);
@@ -46,6 +46,19 @@ const cases: [string, unknown, string[] | undefined][] = [
     ['to.zip:text!', 'raw:json'],
   ],
   ['choices one by one', { oneOf: [{ const: 1 }, { const: 'two' }] }, [':choice!']],
+  [
+    'what MCP servers ask for',
+    {
+      type: 'object',
+      properties: {
+        hero: { type: 'string', oneOf: [{ const: 'h1', title: 'Superman' }, { const: 'h2', title: 'Wonder Woman' }] },
+        tunes: { type: 'array', items: { type: 'string', enum: ['Guitar', 'Bass'] } },
+        fish: { type: 'array', items: { anyOf: [{ const: 'f1', title: 'Tuna' }, { const: 'f2', title: 'Trout' }] } },
+      },
+    },
+    ['hero:choice', 'tunes:choices', 'fish:choices'],
+  ],
+  ['a yes or a no', { type: 'object', properties: {} }, []],
   ['a schema that names itself', { $ref: '#' }, undefined],
 ];
 
@@ -116,4 +129,17 @@ it('takes any schema without harm', () => {
       readEntries(fields, {});
     }),
   );
+});
+
+it('takes several choices by their titles', () => {
+  const items = { anyOf: [{ const: 'f1', title: 'Tuna' }, { const: 'f2', title: 'Trout' }, { const: 'f3', title: 'Salmon' }] };
+  const schema = { type: 'object', properties: { fish: { type: 'array', items, minItems: 1, maxItems: 2, default: ['f2'] } } };
+  const [fish] = fieldsOf(schema) ?? [];
+  if (fish === undefined) throw new Error('no field');
+  expect(fish.titles).toEqual(['Tuna', 'Trout', 'Salmon']);
+  const both = withChoice(fish, fish.initial, 0, true);
+  expect(readEntries([fish], { [fish.key]: both })).toEqual({ value: { fish: ['f1', 'f2'] } });
+  const all = withChoice(fish, both, 2, true);
+  expect(readEntries([fish], { [fish.key]: all })).toEqual({ problems: { [fish.key]: 'limits' } });
+  expect(readEntries([fish], { [fish.key]: withChoice(fish, fish.initial, 1, false) })).toEqual({ value: {} });
 });

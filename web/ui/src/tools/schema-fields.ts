@@ -16,9 +16,11 @@ export interface Field {
   path: readonly string[];
   label: string;
   hint: string | undefined;
-  kind: 'text' | 'number' | 'integer' | 'boolean' | 'choice' | 'lines' | 'json';
+  kind: 'text' | 'number' | 'integer' | 'boolean' | 'choice' | 'choices' | 'lines' | 'json';
   isRequired: boolean;
   choices: readonly unknown[];
+  /** What the choices are called. */
+  titles: readonly string[];
   /** What kind of text it is, as `<input type>` knows it. */
   inputType: string;
   schema: Schema;
@@ -48,6 +50,8 @@ const INPUT_TYPES: Readonly<Record<string, string>> = {
 /** The fields for a value of this schema; nothing where the schema does not tell what is wanted. */
 export function fieldsOf(schema: unknown): Field[] | undefined {
   const fields = isSchema(schema) ? collect(schema, schema, [], true, 0) : [];
+  // A form without fields is answered with a yes or a no.
+  if (fields.length === 0 && isSchema(schema)) return [];
   const tells = fields.length > 0 && fields.length <= MAX_FIELDS;
   return tells && !(fields.length === 1 && fields[0]?.kind === 'json') ? fields : undefined;
 }
@@ -81,6 +85,8 @@ export function enteredOf(field: Field, value: unknown): Entered {
       const index = field.choices.findIndex((choice) => JSON.stringify(choice) === JSON.stringify(value));
       return index === -1 ? '' : String(index);
     }
+    case 'choices':
+      return Array.isArray(value) ? chosen(field, (choice) => value.includes(choice)) : '';
     case 'lines':
       return Array.isArray(value) ? value.map(String).join('\n') : '';
     case 'json':
@@ -88,6 +94,22 @@ export function enteredOf(field: Field, value: unknown): Entered {
     default:
       return value === undefined || value === null ? '' : String(value);
   }
+}
+
+/** Several choices, as they are entered: their places. */
+function chosen({ choices }: Pick<Field, 'choices'>, isChosen: (choice: unknown, index: number) => boolean): string {
+  return choices.flatMap((choice, index) => (isChosen(choice, index) ? [index] : [])).join(',');
+}
+
+/** The places of the choices that are entered. */
+export function placesOf(entered: Entered): number[] {
+  return typeof entered === 'string' && entered !== '' ? entered.split(',').map(Number) : [];
+}
+
+/** What is entered when a choice is made, or made no more. */
+export function withChoice(field: Field, entered: Entered, place: number, isMade: boolean): Entered {
+  const before = placesOf(entered);
+  return chosen(field, (_, index) => (index === place ? isMade : before.includes(index)));
 }
 
 function collect(schema: Schema, root: Schema, path: readonly string[], isRequired: boolean, depth: number): Field[] {
@@ -118,7 +140,8 @@ function settled(schema: Schema, root: Schema, depth: number): Schema {
   const others = all?.filter((option) => !isSchema(option) || typeOf(option) !== 'null');
   if (others?.length === 1) return next(others[0]);
   if (others !== undefined && others.every((option) => isSchema(option) && 'const' in option)) {
-    return { ...own, enum: others.map((option) => (option as Schema)['const']) };
+    const titles = others.map((option) => (option as Schema)['title']);
+    return { ...own, enum: others.map((option) => (option as Schema)['const']), enumNames: titles };
   }
   if (Array.isArray(allOf) && allOf.length === 1) return next(allOf[0]);
   return own;
@@ -140,7 +163,11 @@ function typeOf(schema: Schema): string | undefined {
 }
 
 function fieldOf(schema: Schema, path: readonly string[], isRequired: boolean): Field {
-  const choices = Array.isArray(schema['enum']) ? schema['enum'] : 'const' in schema ? [schema['const']] : [];
+  const items = typeOf(schema) === 'array' && isSchema(schema['items']) ? settled(schema['items'], schema, 0) : undefined;
+  const source = Array.isArray(items?.['enum']) ? items : schema;
+  const all: unknown[] = Array.isArray(source['enum']) ? source['enum'] : 'const' in source ? [source['const']] : [];
+  const names: unknown[] = Array.isArray(source['enumNames']) ? source['enumNames'] : [];
+  const shown = all.map((choice, index) => [choice, names[index]] as const).filter(([choice]) => choice !== null);
   const { title, description, format, default: preset } = schema;
   const own = typeof title === 'string' && title !== '' ? title : humanName(path.at(-1) ?? '');
   const field: Omit<Field, 'initial'> = {
@@ -148,9 +175,10 @@ function fieldOf(schema: Schema, path: readonly string[], isRequired: boolean): 
     path,
     label: [...path.slice(0, -1).map(humanName), own].filter((word) => word !== '').join(' › '),
     hint: typeof description === 'string' ? description : undefined,
-    kind: kindOf(schema, choices),
+    kind: source === items ? 'choices' : kindOf(schema, all),
     isRequired,
-    choices: choices.filter((choice) => choice !== null),
+    choices: shown.map(([choice]) => choice),
+    titles: shown.map(([choice, name]) => (typeof name === 'string' ? name : titleOf(choice))),
     inputType: (typeof format === 'string' ? INPUT_TYPES[format] : undefined) ?? 'text',
     schema,
   };
@@ -176,6 +204,10 @@ function kindOf(schema: Schema, choices: readonly unknown[]): Field['kind'] {
   }
 }
 
+function titleOf(choice: unknown): string {
+  return typeof choice === 'string' ? choice : JSON.stringify(choice);
+}
+
 type One = { value: unknown } | { problem: Problem };
 
 function readOne(field: Field, entered: Entered): One {
@@ -188,6 +220,8 @@ function readOne(field: Field, entered: Entered): One {
     case 'number':
     case 'integer':
       return readNumber(field, Number(entered.trim()));
+    case 'choices':
+      return readChoices(field, placesOf(entered).map((place) => field.choices[place]));
     case 'lines':
       return { value: entered.split('\n').filter((line) => line.trim() !== '') };
     case 'json':
@@ -209,12 +243,21 @@ function readNumber({ kind, schema }: Field, value: number): One {
   return isOutside ? { problem: 'limits' } : { value };
 }
 
-function readText({ schema }: Field, text: string): One {
+function readChoices({ schema }: Field, value: unknown[]): One {
+  const { minItems, maxItems } = schema;
+  const isOutside =
+    (typeof minItems === 'number' && value.length < minItems) || (typeof maxItems === 'number' && value.length > maxItems);
+  return isOutside ? { problem: 'limits' } : { value };
+}
+
+function readText({ schema, inputType }: Field, text: string): One {
   const { minLength, maxLength, pattern } = schema;
   const length = [...text].length;
   if (typeof minLength === 'number' && length < minLength) return { problem: 'limits' };
   if (typeof maxLength === 'number' && length > maxLength) return { problem: 'limits' };
   if (typeof pattern === 'string' && !fits(pattern, text)) return { problem: 'format' };
+  // The browser gives the user's own time, without its zone.
+  if (inputType === 'datetime-local' && !Number.isNaN(Date.parse(text))) return { value: new Date(text).toISOString() };
   return { value: text };
 }
 

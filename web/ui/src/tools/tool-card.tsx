@@ -1,5 +1,5 @@
 /** One tool call: what it is, how far it is, what went in and what came out. */
-import { CREDENTIAL_TOOL } from '@adk-bridge/client';
+import { CREDENTIAL_TOOL, type ToolProgress } from '@adk-bridge/client';
 import clsx from 'clsx';
 import {
   Camera,
@@ -37,6 +37,8 @@ import { ValueView } from './value-view';
 interface Props {
   call: Call;
   record: CallRecord | undefined;
+  /** How far it is, as it last reported. */
+  progress: ToolProgress | undefined;
   place: { index: number; count: number };
   /** It waits for the user's own answer. */
   isAsked: boolean;
@@ -76,7 +78,7 @@ const STATES: Record<Call['state'] | 'asked', { word: Key; icon: LucideIcon; loo
   failed: { word: 'toolFailed', icon: CircleAlert, look: 'text-danger' },
 };
 
-export function ToolCard({ call, record, place, isAsked, onAnswer, onRespond, onExpired }: Props) {
+export function ToolCard({ call, record, progress, place, isAsked, onAnswer, onRespond, onExpired }: Props) {
   const t = useTranslate();
   const details = useId();
   const [choice, setChoice] = useState<boolean>();
@@ -130,6 +132,7 @@ export function ToolCard({ call, record, place, isAsked, onAnswer, onRespond, on
           aria-hidden
         />
       </button>
+      {progress !== undefined && (shown === 'running' || shown === 'approved') && <Progress {...progress} />}
       {isOpen && (
         <div id={details} className="border-t px-3.5 pt-2.5 pb-3.5">
           {/* A question in words is the title of its form. */}
@@ -162,6 +165,31 @@ export function ToolCard({ call, record, place, isAsked, onAnswer, onRespond, on
         </Suspense>
       )}
     </section>
+  );
+}
+
+/** A bar where the end is known, and what the tool says. */
+function Progress({ progress, total, message }: ToolProgress) {
+  const t = useTranslate();
+  const done = Math.min(Math.max(progress, 0), total ?? progress);
+  return (
+    <div className="px-3.5 pb-2.5 text-xs text-muted-foreground" data-testid="tool-progress">
+      {total !== undefined && total > 0 && (
+        <div
+          role="progressbar"
+          aria-label={t('toolProgress')}
+          aria-valuemin={0}
+          aria-valuemax={total}
+          aria-valuenow={done}
+          className="h-1.5 overflow-hidden rounded-full bg-muted"
+        >
+          <div className="h-full bg-primary transition-[width]" style={{ width: `${(100 * done) / total}%` }} />
+        </div>
+      )}
+      <p className="mt-1 truncate tabular-nums">
+        {message ?? (total === undefined ? progress : `${progress} / ${total}`)}
+      </p>
+    </div>
   );
 }
 
