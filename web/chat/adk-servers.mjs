@@ -22,7 +22,7 @@ export const SERVERS = [
     restoring: 'events',
     start: () => startAdkServer(PYTHON, 'memory://', ['--auto_create_session']),
   },
-  { name: '@google/adk 2.0.0', shown: 'ADK for TypeScript 2.0.0', voice: false, restoring: 'message', start: typeScript },
+  { name: '@google/adk 2.0.0', shown: 'ADK for TypeScript 2.0.0', voice: false, restoring: 'message', start: () => typeScript() },
 ];
 
 /** Sessions are in memory; the oldest version has no name for that, and does it unless it is told otherwise. */
@@ -30,13 +30,15 @@ function python(interpreter, sessions = 'memory://') {
   return startAdkServer(interpreter, sessions);
 }
 
-async function typeScript() {
+/** `env` is added to its environment. */
+export async function typeScript(env = {}) {
   const program = join(TYPESCRIPT, 'node_modules/@google/adk-devtools/dist/esm/cli_entrypoint.js');
   const launch = (port) =>
     startProcess(
       process.execPath,
       [program, 'api_server', join(TYPESCRIPT, 'agents'), '--host', '127.0.0.1', '--port', port, '--compile', 'false', '--bundle', 'false'],
       TYPESCRIPT_READY,
+      { env: { ...process.env, ...env } },
     );
   let running = await launch('0');
   const { url } = running;

@@ -53,6 +53,29 @@ export const agentTests = [
     assert.match(session.text, /That was all\./);
     await session.check();
   }],
+  ...['native', 'adk'].flatMap((dialect) =>
+    [
+      ['approved', PAY, (session) => session.answer('pay', true), { pay: 'output-available' }, /"paid": 50/],
+      ['denied', PAY, (session) => session.answer('pay', false), { pay: 'output-denied' }, /rejected/],
+      ['supplied', PICK, (session) => session.output('pick_color', { color: 'red' }), { pick_color: 'output-available' }, /red/],
+    ].map(([what, ask, answer, states, said]) => [
+      `what an agent of another server asks over A2A is ${what}, in dialect ${dialect}`,
+      async (kit, { near }) => {
+        const session = new Session(near, kit, { dialect: dialect === 'native' ? undefined : dialect });
+        await session.say(ask);
+        await answer(session);
+        await session.rest();
+        // In dialect adk an output alone is sent by the page.
+        if (dialect === 'adk' && ask === PICK) {
+          void session.chat.sendMessage();
+          await session.rest();
+        }
+        for (const [tool, state] of Object.entries(states)) assert.equal(session.tool(tool).state, state, show(session.message));
+        assert.match(session.text, said, show(session.message));
+        await session.check({ posts: 2 });
+      },
+    ]),
+  ),
   ['a workflow asks its user, and its result is the answer', async (kit, { flow }) => {
     const session = new Session(flow, kit);
     await session.say('count');

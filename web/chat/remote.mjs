@@ -496,9 +496,11 @@ async function answerAll([yes, no, pick, both, input, plain]) {
 
 /** Fills `servers` with what the tests share; `ends` stop what was started. */
 export async function startShared(binary, python, servers, ends) {
-  const adk = await startAdkServer(python);
+  const adk = await startAdkServer(python, 'memory://', ['--a2a']);
   ends.push(() => adk.kill());
   servers.adk = adk;
+  const other = await startAdkServer(python, 'memory://', [], { FAR_URL: adk.url });
+  ends.push(() => other.kill());
   const start = async (name, agent, toml = '') => {
     servers[name] = await startServer(binary, toml, agent);
     ends.push(servers[name].stop);
@@ -514,6 +516,7 @@ export async function startShared(binary, python, servers, ends) {
   await start('team', of('team'));
   await start('line', of('line'));
   await start('flow', of('flow'));
+  await start('near', agentOf(other.url, 'near'));
   await start('greeter', `${of('greeter')}state = { user_name = "{user}" }\n`);
   await start('vault', of('vault'));
   await start('guarded', of('scripted'), '[approval]\ntools = ["get_weather", "pick_color"]\n');

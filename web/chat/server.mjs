@@ -25,6 +25,8 @@ export async function startServer(binary, toml = '', agent = DEMO, env = {}) {
   const { url } = running;
   return {
     url,
+    /** Where it keeps everything. */
+    data: join(directory, 'data'),
     log: () => earlier + running.log(),
     stop: async () => {
       await running.kill();

@@ -84,9 +84,10 @@ export const credentialTests = [
       await visit.say('call read_mail');
       const popup = await opened(visit);
       await refuse(popup);
-      await visit.cardIs(TOOL, 'failed');
+      await visit.cardIs(TOOL, 'denied');
       await visit.sees('the user did not grant the access that it needs');
       await visit.answered();
+      await visit.picture('credential-refused');
       assert.equal(await errorOf(visit), DENIED);
       await keepsSecrets(visit, provider);
     },
@@ -103,7 +104,7 @@ export const credentialTests = [
       const again = await opened(visit);
       await again.locator('form').first().waitFor();
       await visit.get('credential-refuse').click();
-      await visit.cardIs(TOOL, 'failed');
+      await visit.cardIs(TOOL, 'denied');
       await visit.answered();
       assert.equal(await errorOf(visit), DENIED);
     },

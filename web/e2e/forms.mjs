@@ -2,14 +2,25 @@
 
 import assert from 'node:assert/strict';
 
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
 import { accessible } from './look.mjs';
 import { PHONE } from './browser.mjs';
 
+const here = dirname(fileURLToPath(import.meta.url));
+const EVERYTHING = join(here, '../mcp/node_modules/@modelcontextprotocol/server-everything/dist/index.js');
+const ELICIT = 'ts__trigger-elicitation-request';
+
 const DIALECTS = { native: '', adk: '?dialect=adk' };
 
-/** A server whose agent has tools that the page knows nothing about. */
+/** A server whose agent has tools that the page knows nothing about, and those of an MCP server. */
 export const FORMS = `[demo]
 pace = "0ms"
+[[tools.mcp]]
+name = "ts"
+command = ${JSON.stringify(process.execPath)}
+args = [${JSON.stringify(EVERYTHING)}]
 [[agent.client_tools]]
 name = "ask_colleague"
 description = "Asks somebody who knows."
@@ -111,6 +122,29 @@ const everywhere = Object.entries(DIALECTS).flatMap(([dialect, query]) => [
     },
   ],
   [
+    `forms: a tool server asks while its tool runs, in ${dialect}`,
+    async (open, { servers }) => {
+      const visit = await open({ server: servers.forms, query });
+      await visit.say(`call ${ELICIT} {}`);
+      await visit.get('approve').click();
+      await visit.cardIs('adk_request_input', 'asked');
+      await visit.get('answer-server').getByText('“ts”').waitFor();
+      await visit.page.reload();
+      await visit.get('answer-field-name').fill('Ada');
+      await visit.get('answer-field-integer').fill('7');
+      await visit.get('answer-field-titledMultipleSelectEnum-2').check();
+      if (dialect === 'native') {
+        await visit.picture('tool-server');
+        await accessible(visit, 'a question of a tool server');
+      }
+      await visit.get('answer-send').click();
+      await visit.cardIs(ELICIT, 'done');
+      await visit.answered();
+      const [, answer] = await visit.messages();
+      assert.match(JSON.stringify(outputOf(answer, ELICIT)), /Ada.*fish-3/s);
+    },
+  ],
+  [
     `forms: an ADK agent asks for input and gets it, in ${dialect}`,
     async (open, { servers }) => {
       const visit = await open({ server: servers.adk, query });
@@ -135,6 +169,15 @@ const everywhere = Object.entries(DIALECTS).flatMap(([dialect, query]) => [
 
 export const formTests = [
   ...everywhere,
+  [
+    'forms: a tool says how far it is',
+    async (open, { servers }) => {
+      const visit = await open({ server: servers.forms });
+      await visit.say('call ts__trigger-long-running-operation {"duration":8,"steps":8}');
+      await visit.get('tool-progress').getByRole('progressbar').waitFor();
+      await visit.picture('tool-progress');
+    },
+  ],
   [
     'forms: a long-running tool of an ADK agent is answered as JSON, which is checked',
     async (open, { servers }) => {

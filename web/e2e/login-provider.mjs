@@ -7,8 +7,8 @@ import Provider from 'oidc-provider';
 /** Secrets that are planted, and must not be found anywhere but between the provider and the ADK server. */
 export const CLIENT_SECRET = 'PLANTED-CLIENT-SECRET-4711';
 
-/** Starts it; `allow` names the bridges that it may send users back to. */
-export async function startProvider() {
+/** Starts it; `allow` names the bridges that it may send users back to, `client` is how the agent's server differs as a client. */
+export async function startProvider(client = {}) {
   let handle = (_request, response) => response.writeHead(503).end();
   const server = createServer((request, response) => handle(request, response));
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -26,6 +26,7 @@ export async function startProvider() {
             client_id: 'vault',
             client_secret: CLIENT_SECRET,
             redirect_uris: bridges.map((bridge) => `${bridge}/api/oauth/callback`),
+            ...client,
           },
         ],
         scopes: ['openid', 'offline_access', 'mail'],

@@ -6,7 +6,7 @@ import { z } from 'zod';
 
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGP4z8DwHwAFAAH/iZk9HQAAAABJRU5ErkJggg==';
 
-class ScriptedModel extends BaseLlm {
+export class ScriptedModel extends BaseLlm {
   constructor() {
     super({ model: 'scripted' });
   }
@@ -74,7 +74,7 @@ function shortOf({ text, functionCall, functionResponse, inlineData }) {
   return inlineData?.mimeType ?? 'nothing';
 }
 
-const tool = (name, description, parameters, execute, more = {}) =>
+export const tool = (name, description, parameters, execute, more = {}) =>
   new FunctionTool({ name, description, parameters: z.object(parameters), execute, ...more });
 
 const getWeather = tool('get_weather', 'The weather of a city.', { city: z.string() }, ({ city }) => ({ city, weather: 'sunny' }));

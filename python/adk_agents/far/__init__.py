@@ -1,0 +1,3 @@
+"""The scripted agent, for agents of other servers."""
+
+from . import agent

@@ -1,0 +1,3 @@
+"""An agent that is the one of another server."""
+
+from . import agent

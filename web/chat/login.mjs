@@ -1,0 +1,55 @@
+// A user of the provider of `web/e2e/login-provider.mjs`, without a browser: follows links, keeps cookies, sends forms.
+
+import assert from 'node:assert/strict';
+
+// A login has some ten steps.
+const STEP_LIMIT = 30;
+
+export class Visitor {
+  #cookies = new Map();
+
+  /** `publicUrl` is the name by which the provider knows the bridge at `url`. */
+  constructor({ url, publicUrl }) {
+    this.place = (address) => address.replace(publicUrl, url);
+  }
+
+  /** Goes from the bridge's link to its callback; returns that page. The user consents, or leaves by the provider's own link. */
+  async follow(link, { user = 'alice', consents = true } = {}) {
+    let [address, options] = [this.place(link), {}];
+    for (let step = 0; step < STEP_LIMIT; step += 1) {
+      const response = await this.#fetch(address, options);
+      options = {};
+      const next = response.headers.get('location');
+      if (next !== null) {
+        address = this.place(new URL(next, address).href);
+        continue;
+      }
+      const page = await response.text();
+      if (new URL(address).pathname === '/api/oauth/callback') return { status: response.status, page };
+      assert.equal(response.status, 200, page);
+      const prompt = /name="prompt" value="(\w+)"/.exec(page)?.[1];
+      assert.ok(prompt, page);
+      if (prompt === 'consent' && !consents) {
+        address = new URL(/href="([^"]*\/abort)"/.exec(page)[1], address).href;
+        continue;
+      }
+      address = new URL(/action="([^"]*)"/.exec(page)[1], address).href;
+      const login = prompt === 'login' ? { login: user, password: 'PLANTED-PROVIDER-PASSWORD' } : {};
+      options = { method: 'POST', body: new URLSearchParams({ prompt, ...login }) };
+    }
+    throw new Error(`the login does not end: ${address}`);
+  }
+
+  async #fetch(address, options) {
+    const host = new URL(address).host;
+    const cookies = this.#cookies.get(host) ?? new Map();
+    this.#cookies.set(host, cookies);
+    const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ');
+    const response = await fetch(address, { ...options, redirect: 'manual', headers: { cookie } });
+    for (const set of response.headers.getSetCookie()) {
+      const [, name, value] = /^([^=]+)=([^;]*)/.exec(set);
+      cookies.set(name, value);
+    }
+    return response;
+  }
+}
