@@ -2,10 +2,12 @@
 
 import type { ChatTransport, UIMessage } from 'ai';
 
+import { loadMessages } from './bridge-requests.js';
 import type { ChunkLog } from './chunk-log.js';
 import { ClientTools } from './client-tools.js';
 import { guarded } from './guarded-transport.js';
 import { LiveChatTransport, type LiveChatTransportOptions } from './live/live-chat-transport.js';
+import { resumed } from './resumed-stream.js';
 import { createSendAutomaticallyWhen, type SendAutomaticallyWhen } from './send-automatically-when.js';
 import { createSseChatTransport, type SseChatTransportOptions } from './sse-chat-transport.js';
 import type { ToolNames } from './tool-parts.js';
@@ -75,7 +77,7 @@ export function buildUseChatOptions<Message extends UIMessage = UIMessage>(
     live.takeOlderAnswers = (messages) => predicate.takeOlderAnswers({ messages });
     log?.follow(live);
   }
-  const transport = live ?? createSseChatTransport<Message>({ ...(options as SseOptions<Message>), tools });
+  const transport = live ?? sseTransport<Message>({ ...(options as SseOptions<Message>), tools });
   return {
     ...(id !== undefined && { id }),
     ...(messages !== undefined && { messages }),
@@ -83,4 +85,12 @@ export function buildUseChatOptions<Message extends UIMessage = UIMessage>(
     sendAutomaticallyWhen: predicate,
     ...(live !== undefined && { live }),
   };
+}
+
+/** Requests over HTTP, whose answers go on by themselves where their connection breaks. */
+function sseTransport<Message extends UIMessage>(options: SseOptions<Message>): ChatTransport<Message> {
+  return resumed(createSseChatTransport<Message>(options), {
+    sdk: options.sdk,
+    load: (chatId) => loadMessages<Message>(options, chatId, options.dialect),
+  });
 }

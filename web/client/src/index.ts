@@ -77,6 +77,7 @@ export {
   type ModelAudio,
 } from './live/live-chat-transport.js';
 export type { ConnectionState } from './live/live-socket.js';
+export { progressOf, type ToolProgress } from './tool-progress.js';
 export { transcriptionOf, withTranscription, type SpokenMessage, type Transcription } from './live/transcription.js';
 export type { SdkVersion } from './sdk-version.js';
 export {

@@ -10,3 +10,8 @@ export const DEFAULT_SDK: SdkVersion = 6;
 export function readsApprovalResponses(sdk: SdkVersion): boolean {
   return sdk >= 7;
 }
+
+/** Whether a chat knows that a step can be begun again: `reset-step`. */
+export function takesStepsBack(sdk: SdkVersion): boolean {
+  return sdk >= 7;
+}

@@ -3,6 +3,7 @@
 import type { UIMessage, UITools } from 'ai';
 
 import type { Transcription } from './live/transcription.js';
+import type { ToolProgress } from './tool-progress.js';
 
 /** Tokens of all model calls of a reply together. */
 export interface BridgeUsage {
@@ -38,6 +39,8 @@ export type BridgeDataParts = {
   pcm: { chunk: string; sampleRate: number; turn: number };
   /** The user's speech as text; transient. */
   transcription: Transcription;
+  /** How far a running tool is; transient. */
+  'tool-progress': ToolProgress;
   'executable-code': { code?: string; language?: string };
   'code-execution-result': { outcome?: string; output?: string };
   /** Dialect `adk` only. */
@@ -54,9 +57,9 @@ export type BridgeTools = {
     };
     output: { confirmed: boolean; payload?: unknown };
   };
-  /** An ADK agent asks its user for something. */
+  /** An ADK agent asks its user for something, or an MCP server (`server`) whose tool runs for a call (`functionCallId`). */
   adk_request_input: {
-    input: { message?: string; response_schema?: unknown };
+    input: { message?: string; response_schema?: unknown; server?: string; functionCallId?: string };
     output: unknown;
   };
 };

@@ -80,6 +80,24 @@ function through(delivered: DeliveredMessage, chunks: UIMessageChunk[], repeats?
   return chunks.flatMap((chunk) => delivered.take(chunk));
 }
 
+function renamed(chunk: UIMessageChunk): UIMessageChunk {
+  const { toolCallId, approvalId } = chunk as { toolCallId?: string; approvalId?: string };
+  return {
+    ...chunk,
+    ...(toolCallId !== undefined && { toolCallId: `new-${toolCallId}` }),
+    ...(approvalId !== undefined && { approvalId: `new-${approvalId}` }),
+  } as UIMessageChunk;
+}
+
+/** What `reset-step` of v7 does, so that v6 can fold it as well. */
+function takenBack(chunks: UIMessageChunk[]): UIMessageChunk[] {
+  return chunks.reduce<UIMessageChunk[]>((kept, chunk) => {
+    if ((chunk.type as string) !== 'reset-step') return [...kept, chunk];
+    const step = kept.findLastIndex(({ type }) => type === 'start-step');
+    return kept.slice(0, step + 1);
+  }, []);
+}
+
 const sizes = fc.tuple(fc.integer({ min: 1, max: 5 }), fc.integer({ min: 1, max: 15 }), fc.integer({ min: 1, max: 15 }));
 
 describe('DeliveredMessage', () => {
@@ -129,6 +147,54 @@ describe('DeliveredMessage', () => {
       }),
       { numRuns: 60 },
     );
+  });
+});
+
+describe('a step that is begun again', () => {
+  /** All but the last step are the same; of that one the chat has a part, whatever it said. */
+  it('is taken back, and told from its beginning', async () => {
+    await fc.assert(
+      fc.asyncProperty(steps, steps, sizes, fc.nat(), fc.nat(), async (all, others, [first, second, third], cut, again) => {
+        const last = others[0] as Item[];
+        const before = all.slice(0, -1);
+        const sent = stream(all, first);
+        const settled = stream(before, first).length - 1;
+        const delivered = new DeliveredMessage(undefined, 7);
+        // It breaks in the last step: what is before it is settled.
+        const broken = sent.slice(0, settled + 1 + (cut % (sent.length - settled - 2)));
+        const isSettled = ({ type }: UIMessageChunk) => /^tool-(output|approval)/.test(type);
+        const got = through(delivered, broken.filter((chunk, at) => at < settled || !isSettled(chunk)));
+        // Its calls have other ids.
+        const whole = (size: number) => {
+          const from = stream(before, size).length - 1;
+          return stream([...before, last], size).map((chunk, at) => (at < from ? chunk : renamed(chunk)));
+        };
+        const anew = whole(second);
+        got.push(...through(delivered, anew.slice(0, again % (anew.length + 1)), true));
+        got.push(...through(delivered, whole(third), true), ...delivered.end());
+        expect(await fold(takenBack(got))).toEqual(await fold(anew));
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  it('a repetition tells the metadata that came meanwhile', () => {
+    const delivered = new DeliveredMessage();
+    const sent = stream([[{ kind: 'text', text: 'one' }]], 2);
+    const got = through(delivered, sent.slice(0, 4));
+    const [start, ...rest] = sent;
+    const whole = [{ ...start, messageMetadata: { ended: 'stopped' } } as UIMessageChunk, ...rest];
+    got.push(...through(delivered, whole, true), ...delivered.end());
+    expect(got.filter(({ type }) => type === 'message-metadata')).toEqual([
+      { type: 'message-metadata', messageMetadata: { ended: 'stopped' } },
+    ]);
+  });
+
+  it('is an error where the chat cannot take it back', () => {
+    const delivered = new DeliveredMessage(undefined, 6);
+    const of = (text: string) => stream([[{ kind: 'text', text }]], 2);
+    through(delivered, of('one answer').slice(0, 5));
+    expect(() => through(delivered, of('another'), true)).toThrow(/begun again/);
   });
 });
 

@@ -30,6 +30,7 @@ const USAGE: Record<keyof BridgeUsage, true> = {
 const DATA_PARTS: Record<keyof BridgeDataParts, true> = {
   pcm: true,
   transcription: true,
+  'tool-progress': true,
   'executable-code': true,
   'code-execution-result': true,
   image: true,

@@ -219,7 +219,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     const isAnswer = trigger === 'submit-message' && continues?.role === 'assistant';
     // The bridge takes the last message: for an answer that is the one which was answered.
     const messages = isAnswer ? request.messages.slice(0, request.messages.indexOf(continues) + 1) : request.messages;
-    const stream = new TurnStream(isAnswer ? continues : undefined);
+    const stream = new TurnStream(isAnswer ? continues : undefined, this.#options.sdk ?? DEFAULT_SDK);
     const requestId = `${++this.#requests}`;
     const send: PendingSend = {
       requestId,

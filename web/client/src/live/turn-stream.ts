@@ -16,8 +16,8 @@ export class TurnStream {
   #hasBegun = false;
 
   /** `message` is the one that the chat folds this stream onto. */
-  constructor(message?: UIMessage) {
-    this.#delivered = new DeliveredMessage(message);
+  constructor(message?: UIMessage, sdk?: SdkVersion) {
+    this.#delivered = new DeliveredMessage(message, sdk);
     this.readable = new ReadableStream({
       start: (controller) => {
         this.#controller = controller;
@@ -44,7 +44,11 @@ export class TurnStream {
   }
 
   push(chunk: UIMessageChunk): void {
-    this.#enqueue(this.#delivered.take(chunk));
+    try {
+      this.#enqueue(this.#delivered.take(chunk));
+    } catch (error) {
+      this.fail(error as Error);
+    }
   }
 
   end(): void {
@@ -88,10 +92,10 @@ export class ServerTurn {
     this.messageId = messageId;
     this.#seed = seed;
     this.#sdk = sdk;
-    this.#probe = new DeliveredMessage(seed);
+    this.#probe = new DeliveredMessage(seed, 7);
     this.#probe.begin(isPast ? true : undefined);
     this.#isDecided = seed === undefined || isPast;
-    this.stream = new TurnStream();
+    this.stream = new TurnStream(undefined, sdk);
     this.stream.messageId = messageId;
     this.stream.begin();
   }
