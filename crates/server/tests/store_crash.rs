@@ -160,6 +160,7 @@ fn audit(number: u64) -> AuditEntry {
         connection_id: None,
         transport: None,
         dialect: None,
+        replica: None,
         audit: Audit {
             kind: AuditKind::ToolStarted,
             call_id: None,

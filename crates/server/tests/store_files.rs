@@ -7,6 +7,7 @@
 )]
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,8 +16,10 @@ use adk_bridge::store::sqlite::SqliteStore;
 use adk_bridge::store::{ChatRef, DataDir, Store, StoreError};
 use adk_bridge_protocol::id::{ChatId, UserId};
 use adk_bridge_protocol::time::Timestamp;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
 use tempfile::TempDir;
-use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 const CHAT: ChatRef<'static> = ChatRef {
     user: &UserId::literal("alice"),
@@ -83,7 +86,8 @@ async fn what_is_saved_is_read_by_its_owner() {
         media_type: Some("text/html"),
         name: Some("../cat.png"),
     };
-    let row = files.save(CHAT, described, &*content, at(5)).await.unwrap();
+    let sent = pieces(&content);
+    let row = files.save(CHAT, described, sent, at(5)).await.unwrap();
     assert_eq!(row.bytes, LIMIT);
     assert_eq!(
         (row.media_type.as_str(), row.name.as_deref()),
@@ -94,12 +98,10 @@ async fn what_is_saved_is_read_by_its_owner() {
         ("alice", "chat-1", at(5))
     );
 
-    let (found, mut file) = files
-        .read(&UserId::literal("alice"), &row.id)
+    let (found, read) = files
+        .content(&UserId::literal("alice"), &row.id)
         .await
         .unwrap();
-    let mut read = Vec::new();
-    file.read_to_end(&mut read).await.unwrap();
     assert!(found == row && read == content);
     let expected = place
         .dir
@@ -114,7 +116,7 @@ async fn what_is_saved_is_read_by_its_owner() {
         ("alice", "../lock"),
         ("alice", ""),
     ] {
-        let refused = files.read(&user.into(), id).await;
+        let refused = files.content(&user.into(), id).await;
         assert!(
             matches!(refused, Err(FileError::Store(StoreError::NotFound(_)))),
             "{id}"
@@ -126,7 +128,7 @@ async fn what_is_saved_is_read_by_its_owner() {
 async fn what_is_refused_leaves_nothing() {
     let place = Place::new();
     let Opened { files, store } = place.open().await;
-    let save = async |chat, media_type, content: &mut (dyn AsyncRead + Send + Unpin)| {
+    let save = async |chat, media_type, content: BoxStream<'static, io::Result<Bytes>>| {
         let described = FileDescription {
             media_type: Some(media_type),
             name: None,
@@ -144,19 +146,19 @@ async fn what_is_refused_leaves_nothing() {
     let error = save(
         CHAT,
         "image/png",
-        &mut &*[PNG, &vec![7; LIMIT as usize]].concat(),
+        pieces(&[PNG, &vec![7; LIMIT as usize]].concat()),
     )
     .await;
     assert!(
         matches!(error, FileError::TooLarge { limit: LIMIT }),
         "{error:?}"
     );
-    let error = save(CHAT, "image/svg+xml", &mut &b"<svg/>"[..]).await;
+    let error = save(CHAT, "image/svg+xml", pieces(b"<svg/>")).await;
     assert!(
         matches!(&error, FileError::MediaType { found } if found == "image/svg+xml"),
         "{error:?}"
     );
-    let error = save(foreign, "image/png", &mut &*PNG).await;
+    let error = save(foreign, "image/png", pieces(PNG)).await;
     assert!(
         matches!(error, FileError::Store(StoreError::NotFound(_))),
         "{error:?}"
@@ -164,7 +166,12 @@ async fn what_is_refused_leaves_nothing() {
     // The sender goes away after the head, and before it.
     for sent in [0, 50_000] {
         let head = [PNG, &vec![7; sent]].concat();
-        let error = save(CHAT, "image/png", &mut head.chain(Broken)).await;
+        let error = save(
+            CHAT,
+            "image/png",
+            pieces(&head).chain(stream::iter([gone()])).boxed(),
+        )
+        .await;
         assert!(matches!(error, FileError::Incomplete(_)), "{error:?}");
     }
     assert_eq!(place.on_disk(), BTreeSet::new());
@@ -184,7 +191,7 @@ async fn a_deleted_chat_takes_its_files_along() {
     for chat in [CHAT, CHAT, other] {
         ids.push(
             files
-                .save(chat, FileDescription::default(), PNG, at(1))
+                .save(chat, FileDescription::default(), pieces(PNG), at(1))
                 .await
                 .unwrap()
                 .id,
@@ -202,11 +209,11 @@ async fn a_deleted_chat_takes_its_files_along() {
     files.delete_chat(CHAT).await.unwrap();
     assert_eq!(place.on_disk().len(), 1);
     files
-        .read(&UserId::literal("alice"), &ids[2])
+        .content(&UserId::literal("alice"), &ids[2])
         .await
         .unwrap();
     files
-        .read(&UserId::literal("alice"), &ids[0])
+        .content(&UserId::literal("alice"), &ids[0])
         .await
         .unwrap_err();
 }
@@ -216,12 +223,12 @@ async fn a_start_puts_aside_what_nobody_knows() {
     let place = Place::new();
     let Opened { files, store } = place.open().await;
     let kept = files
-        .save(CHAT, FileDescription::default(), PNG, at(1))
+        .save(CHAT, FileDescription::default(), pieces(PNG), at(1))
         .await
         .unwrap();
     // A crash between content and row, one between row and content, one in the middle of an upload.
     let lost = files
-        .save(CHAT, FileDescription::default(), PNG, at(1))
+        .save(CHAT, FileDescription::default(), pieces(PNG), at(1))
         .await
         .unwrap();
     let other = ChatRef {
@@ -230,7 +237,7 @@ async fn a_start_puts_aside_what_nobody_knows() {
     };
     store.create_chat(other, at(1)).await.unwrap();
     let deleted = files
-        .save(other, FileDescription::default(), PNG, at(1))
+        .save(other, FileDescription::default(), pieces(PNG), at(1))
         .await
         .unwrap();
     store.delete_chat(other).await.unwrap();
@@ -254,11 +261,11 @@ async fn a_start_puts_aside_what_nobody_knows() {
         .join(orphan.file_name().unwrap());
     assert_eq!(place.in_dir("lost-files"), [aside.clone()].into());
     files
-        .read(&UserId::literal("alice"), &kept.id)
+        .content(&UserId::literal("alice"), &kept.id)
         .await
         .unwrap();
     files
-        .read(&UserId::literal("alice"), &deleted.id)
+        .content(&UserId::literal("alice"), &deleted.id)
         .await
         .unwrap_err();
     assert_eq!(store.deleted_files().await.unwrap(), Vec::<String>::new());
@@ -275,7 +282,7 @@ async fn a_start_puts_aside_what_nobody_knows() {
     drop((files, store));
     let Opened { files, .. } = place.open().await;
     assert_eq!(place.in_dir("lost-files"), BTreeSet::new());
-    files.read(&UserId::literal("alice"), &id).await.unwrap();
+    files.content(&UserId::literal("alice"), &id).await.unwrap();
 }
 
 /// What a row names and nobody can find is not there; it is no failure of the store.
@@ -284,13 +291,13 @@ async fn content_that_is_gone_is_not_found() {
     let place = Place::new();
     let Opened { files, .. } = place.open().await;
     let row = files
-        .save(CHAT, FileDescription::default(), PNG, at(1))
+        .save(CHAT, FileDescription::default(), pieces(PNG), at(1))
         .await
         .unwrap();
     for path in place.on_disk() {
         std::fs::remove_file(path).unwrap();
     }
-    let missing = files.read(&UserId::literal("alice"), &row.id).await;
+    let missing = files.content(&UserId::literal("alice"), &row.id).await;
     assert!(
         matches!(missing, Err(FileError::Store(StoreError::NotFound(_)))),
         "{missing:?}"
@@ -306,15 +313,13 @@ fn write(path: &Path) {
     std::fs::write(path, PNG).unwrap();
 }
 
-/// A sender that goes away.
-struct Broken;
+/// Content as it arrives.
+fn pieces(content: &[u8]) -> BoxStream<'static, io::Result<Bytes>> {
+    let pieces = content.chunks(30_000).map(Bytes::copy_from_slice).map(Ok);
+    stream::iter(pieces.collect::<Vec<_>>()).boxed()
+}
 
-impl AsyncRead for Broken {
-    fn poll_read(
-        self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-        _: &mut tokio::io::ReadBuf<'_>,
-    ) -> std::task::Poll<std::io::Result<()>> {
-        std::task::Poll::Ready(Err(std::io::ErrorKind::ConnectionReset.into()))
-    }
+/// A sender that goes away.
+fn gone() -> io::Result<Bytes> {
+    Err(io::ErrorKind::ConnectionReset.into())
 }

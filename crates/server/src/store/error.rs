@@ -18,9 +18,15 @@ pub enum StoreError {
     /// The client has to send less.
     #[error("{bytes} bytes are too many; at most {limit} can be stored")]
     TooLarge { bytes: usize, limit: usize },
+    /// The chat has another owner, or this replica is dead to the others: whoever gets this lets go of the chat.
+    #[error("this chat has another owner now; load it again")]
+    Fenced,
     /// Trying again later may succeed.
     #[error("the store is busy; try again in a moment")]
     Busy,
+    /// Nothing is known about what was asked last; trying again later may succeed.
+    #[error("the database cannot be reached ({why}); try again in a moment")]
+    Unreachable { why: Box<dyn Error + Send + Sync> },
     /// Nothing can be written until the operator, or another process, acts.
     #[error("{0}")]
     Unwritable(WriteProblem),
@@ -60,6 +66,12 @@ pub enum StoreError {
     /// The operator has named a database of another program.
     #[error("{} is not a database of adk-bridge; name another one", database.display())]
     NotOurs { database: PathBuf },
+    /// The operator has not finished moving a store here.
+    #[error(
+        "a store is being moved to {} and is not there yet; run adk-bridge migrate-store again until it has finished",
+        database.display()
+    )]
+    Unfinished { database: PathBuf },
     /// The operator has to restore the data.
     #[error("{what} cannot be read; restore it from a backup, or move it away")]
     Corrupt { what: String },

@@ -2,8 +2,8 @@
 //!
 //! Everything in it belongs to a chat, and every chat to one user.
 //!
-//! [`Store`] is the trait that the rest of the server knows, [`sqlite`] its implementation; `tests/store_suite` tests
-//! what every store must do. For every method, a chat of another user does not exist.
+//! [`Store`] is the trait that the rest of the server knows, [`sqlite`] and [`postgres`] implement it; `tests/store_suite`
+//! tests what every store must do, and [`transfer`] moves one into the other. For every method, a chat of another user does not exist.
 //!
 //! ```text
 //!   chat ──┬─ messages ── cut ones are kept and not shown
@@ -16,14 +16,19 @@
 
 mod chat_state;
 mod data_dir;
+mod encoded;
 mod error;
+mod page;
+pub mod postgres;
 pub mod sqlite;
 mod title;
+pub mod transfer;
 
 use std::collections::HashSet;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use adk_bridge_protocol::id::{ApprovalId, CallId, ChatId, MessageId, UserId};
 use adk_bridge_protocol::message::Message;
@@ -32,6 +37,8 @@ use adk_bridge_protocol::reply::Record;
 use adk_bridge_protocol::time::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::cluster::Epoch;
 
 pub use chat_state::StoreChatState;
 pub use data_dir::DataDir;
@@ -212,14 +219,24 @@ pub trait Store: Send + Sync {
     /// Forgets deleted files whose content is gone.
     fn forget_deleted_files<'a>(&'a self, ids: &'a [String]) -> Pending<'a, ()>;
 
-    /// How many bytes of files, messages and agents' events each user has, counted once at start.
+    /// Whether several processes may use this store at once.
+    fn is_shared(&self) -> bool;
+
+    /// How many bytes of files, messages and agents' events each user has. Reads the whole store.
     fn stored_bytes(&self) -> Pending<'_, Vec<(UserId, u64)>>;
+
+    /// The same for one user. Asked for every upload if the store is shared.
+    fn stored_bytes_of<'a>(&'a self, user: &'a UserId) -> Pending<'a, u64>;
 
     /// Which store this is.
     fn identity(&self) -> Pending<'_, Identity>;
 
     /// Writes a little, to check whether that is possible. Does not wait long.
     fn try_write(&self, now: Timestamp) -> Pending<'_, ()>;
+
+    /// This store for the owner of a chat: what it would write to this chat is refused with [`StoreError::Fenced`] once the
+    /// chat has another epoch. A store that has one process is not shared, and returns itself.
+    fn fenced(self: Arc<Self>, chat: ChatRef<'_>, epoch: Epoch) -> Arc<dyn Store>;
 
     /// Writes everything to disk and releases the data.
     fn close(&self) -> Pending<'_, ()>;
@@ -400,6 +417,8 @@ pub struct AuditEntry {
     pub connection_id: Option<String>,
     pub transport: Option<String>,
     pub dialect: Option<String>,
+    /// The name of the replica, in a cluster.
+    pub replica: Option<String>,
     pub audit: Audit,
 }
 
@@ -439,6 +458,9 @@ pub struct AuditRow {
     pub dialect: Option<String>,
     pub reason: Option<String>,
     pub input_hash: Option<String>,
+    /// The name of the replica, in a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replica: Option<String>,
 }
 
 /// An event of a remote agent, as it came.

@@ -485,6 +485,93 @@ pub(crate) async fn hold_long_histories(home: &impl Home) {
     assert_eq!(shown(&*store).await[321..], ["r1"]);
 }
 
+/// Databases differ in what they take for text. JSON may have every character, and so may ids.
+pub(crate) async fn hold_any_text(home: &impl Home) {
+    let store = home.open().await.unwrap();
+    for (number, odd) in [
+        "\0",
+        "\u{10FFFE}0\0",
+        "'\\\"$1",
+        "\u{7f}\u{2028}\u{FFFD}é🎈",
+    ]
+    .iter()
+    .enumerate()
+    {
+        let (user_id, id) = (UserId::from(*odd), ChatId::from(format!("chat {odd}")));
+        let chat = ChatRef {
+            user: &user_id,
+            id: &id,
+        };
+        let mut record = asking(&format!("m{odd}"), &[odd]);
+        record.message = message(json!({
+            "id": format!("m{odd}"), "role": "assistant", "parts": [{"type": "text", "text": odd, "state": "done"}],
+        }));
+        let mut entry = audit(AuditKind::AnswerRefused, odd);
+        entry.audit.call_id = Some((*odd).into());
+        entry.transport = Some((*odd).to_owned());
+        let question = [user(odd, odd)];
+        let opening = Opening {
+            messages: &question,
+            cut: Cut::Nothing,
+            heard: false,
+            agent: Some(odd),
+        };
+        let begun = store
+            .begin(chat, opening, &record, std::slice::from_ref(&entry), at(1))
+            .await
+            .unwrap();
+        assert_eq!(
+            (begun.id, begun.agent.as_deref()),
+            (id.clone(), Some(*odd)),
+            "{odd:?}"
+        );
+        store.set_title(chat, odd).await.unwrap();
+        store
+            .append_events(chat, 0, M1, vec![(*odd).to_owned()])
+            .await
+            .unwrap();
+        let put = store.update_state(
+            chat,
+            odd,
+            Box::new(|before| (Some(json!({"was": before, "is": odd})), json!(odd))),
+        );
+        assert_eq!(put.await.unwrap(), json!(odd));
+        let row = FileRow {
+            name: Some((*odd).to_owned()),
+            ..file(&format!("0{number}"), chat)
+        };
+        store.add_file(&row).await.unwrap();
+
+        let listed = store.list_chats(&user_id, 10, None).await.unwrap();
+        assert_eq!(listed.len(), 1, "{odd:?}");
+        assert_eq!(
+            (listed[0].chat.title.as_deref(), listed[0].waiting),
+            (Some(*odd), 1)
+        );
+        let messages: Vec<_> = store
+            .messages(chat)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|stored| stored.message)
+            .collect();
+        assert_eq!(messages, [question[0].clone(), record.message.clone()]);
+        assert_eq!(store.open_replies_of(chat).await.unwrap(), [record]);
+        assert_eq!(store.events(chat, 0).await.unwrap()[0].body, *odd);
+        assert_eq!(
+            store.state(chat, odd).await.unwrap(),
+            Some(json!({"was": null, "is": odd}))
+        );
+        assert_eq!(store.any_file(&row.id).await.unwrap(), Some(row));
+        assert!(store.has_refused(chat, &entry.audit).await.unwrap());
+        let shown = store.audit(chat, AuditPage::default()).await.unwrap();
+        assert_eq!(
+            (shown[0].reason.as_deref(), shown[0].transport.as_deref()),
+            (Some(*odd), Some(*odd))
+        );
+    }
+}
+
 pub(crate) async fn begin_with_a_question_and_its_reply(home: &impl Home) {
     let store = home.open().await.unwrap();
     let question = [user("m1", "hi there")];

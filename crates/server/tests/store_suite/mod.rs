@@ -44,6 +44,7 @@ macro_rules! store_suite {
                 hold_a_message_once
                 hold_long_messages
                 hold_long_histories
+                hold_any_text
                 begin_with_a_question_and_its_reply
                 begin_whole_or_not_at_all
                 keep_their_first_agent
@@ -89,7 +90,7 @@ macro_rules! store_suite {
                 $(
                     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
                     async fn $case() {
-                        super::store_suite::$group::$case(&$home).await;
+                        crate::store_suite::$group::$case(&$home).await;
                     }
                 )*
             }
@@ -202,6 +203,7 @@ pub(crate) fn audit(kind: AuditKind, reason: &str) -> AuditEntry {
         connection_id: None,
         transport: Some("sse".to_owned()),
         dialect: Some("native".to_owned()),
+        replica: Some("bridge-1".to_owned()),
         audit: Audit {
             kind,
             call_id: Some("call-1".into()),

@@ -42,6 +42,7 @@ pub(crate) async fn audit_is_shown_oldest_first(home: &impl Home) {
             "connectionId": "connection-1", "kind": "answer.refused", "toolCallId": "call-1",
             "toolName": "process_payment", "approvalId": "approval-call-1", "user": "alice",
             "transport": "sse", "dialect": "native", "reason": "three", "inputHash": "hash",
+            "replica": "bridge-1",
         })
         .to_string()
     );

@@ -109,8 +109,12 @@ pub(crate) async fn of_each_user_are_known_at_start(home: &impl Home) {
     counted.sort();
     let expected = [("alice".into(), bytes + 1_000), ("bob".into(), bytes)];
     assert_eq!(counted, expected);
+    for (user, bytes) in &expected {
+        assert_eq!(store.stored_bytes_of(user).await.unwrap(), *bytes);
+    }
     store.delete_chat(CHAT).await.unwrap();
     assert_eq!(store.stored_bytes().await.unwrap(), expected[1..]);
+    assert_eq!(store.stored_bytes_of(CHAT.user).await.unwrap(), 0);
 }
 
 pub(crate) async fn of_pages_are_bounded(home: &impl Home) {

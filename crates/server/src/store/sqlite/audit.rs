@@ -6,7 +6,8 @@ use adk_bridge_protocol::time::Timestamp;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
-use super::{chats, from_sql, to_sql};
+use super::chats;
+use crate::store::encoded::{from_sql, to_sql};
 use crate::store::{AuditEntry, AuditPage, AuditRow, ChatRef, MAX_AUDIT_ROWS, StoreError};
 
 pub(super) async fn append(
@@ -28,8 +29,8 @@ pub(super) async fn insert(
         let audit = &entry.audit;
         sqlx::query(
             "INSERT INTO audit (at, user, chat_id, turn_id, connection_id, kind, tool_call_id,
-                                tool_name, approval_id, transport, dialect, reason, input_hash)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                                tool_name, approval_id, transport, dialect, reason, input_hash, replica)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         )
         .bind(to_sql(entry.at.as_millis()))
         .bind(chat.user.as_str())
@@ -44,6 +45,7 @@ pub(super) async fn insert(
         .bind(&entry.dialect)
         .bind(&audit.reason)
         .bind(&audit.input_hash)
+        .bind(&entry.replica)
         .execute(&mut *connection)
         .await?;
     }
@@ -57,7 +59,7 @@ pub(super) async fn list(
 ) -> Result<Vec<AuditRow>, StoreError> {
     let rows = sqlx::query(
         "SELECT id, at, chat_id, turn_id, connection_id, kind, tool_call_id, tool_name,
-                approval_id, user, transport, dialect, reason, input_hash
+                approval_id, user, transport, dialect, reason, input_hash, replica
          FROM audit WHERE user = ?1 AND chat_id = ?2 AND id > ?3 ORDER BY id LIMIT ?4",
     )
     .bind(chat.user.as_str())
@@ -110,5 +112,6 @@ fn read_row(row: &SqliteRow) -> Result<AuditRow, StoreError> {
         dialect: row.try_get("dialect")?,
         reason: row.try_get("reason")?,
         input_hash: row.try_get("input_hash")?,
+        replica: row.try_get("replica")?,
     })
 }

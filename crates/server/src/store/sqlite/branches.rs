@@ -4,9 +4,9 @@ use adk_bridge_protocol::id::MessageId;
 use adk_bridge_protocol::message::Message;
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
-use super::messages::decode_message;
+use super::chats;
 use super::statement_batch::StatementBatch;
-use super::{chats, from_sql, to_sql};
+use crate::store::encoded::{decode_message, from_sql, to_sql};
 use crate::store::{ChatRef, Conflict, MessageState, OutlineEntry, StoreError};
 
 /// Whether a client has had a message: it sent it, or is known to have got it.

@@ -5,9 +5,8 @@ use adk_bridge_protocol::time::Timestamp;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
-use super::messages::decode;
 use super::statement_batch::{StatementBatch, StatementResult};
-use super::{from_sql, to_sql};
+use crate::store::encoded::{decode, from_sql, to_sql};
 use crate::store::{Chat, ChatCursor, ChatRef, Entity, ListedChat, MAX_LISTED, StoreError};
 
 /// How many rows of a hidden chat are deleted at once. Each may be a page of the log, which has to fit into the room that

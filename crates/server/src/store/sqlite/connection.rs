@@ -21,7 +21,8 @@ use super::credentials::{self, Cleaning};
 use super::look::directory_of;
 use super::reserve::Reserve;
 use super::sync::Sync;
-use super::{to_sql, with_suffix};
+use super::with_suffix;
+use crate::store::encoded::to_sql;
 
 use crate::failpoint::failpoint;
 use crate::store::{MAX_BODY_BYTES, StoreError, WriteProblem};
@@ -573,6 +574,11 @@ fn migrations() -> Migrator {
             "state bytes",
             include_str!("../../../migrations/0011_state_bytes.sql"),
         ),
+        migration(
+            12,
+            "replica",
+            include_str!("../../../migrations/0012_replica.sql"),
+        ),
     ])
 }
 
@@ -588,6 +594,7 @@ mod tests {
         let mut files: Vec<String> = std::fs::read_dir(directory)
             .unwrap()
             .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.ends_with(".sql"))
             .collect();
         files.sort();
         let known: Vec<String> = migrations()

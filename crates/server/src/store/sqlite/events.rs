@@ -3,8 +3,8 @@
 use adk_bridge_protocol::id::MessageId;
 use sqlx::{Row as _, SqliteConnection};
 
-use super::messages::fits;
-use super::{chats, to_sql};
+use super::chats;
+use crate::store::encoded::{fits, to_sql};
 use crate::store::{ChatRef, StoreError, StoredEvent};
 
 pub(super) async fn append(

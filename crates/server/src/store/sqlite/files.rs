@@ -4,7 +4,8 @@ use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::time::Timestamp;
 use sqlx::{Row as _, SqliteConnection};
 
-use super::{chats, from_sql, to_sql};
+use super::chats;
+use crate::store::encoded::{from_sql, to_sql};
 use crate::store::{ChatRef, FileRow, StoreError};
 
 pub(super) async fn add(

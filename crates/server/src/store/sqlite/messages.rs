@@ -5,8 +5,6 @@ use std::sync::Arc;
 use adk_bridge_protocol::id::MessageId;
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::time::Timestamp;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
@@ -14,34 +12,17 @@ use super::branches::SEEN;
 use super::chats::{Addition, FoundChat};
 use super::replies::{NewReply, constraint, is_constraint};
 use super::statement_batch::{StatementBatch, StatementResult};
-use super::{branches, chats, from_sql, to_sql};
-use crate::parsing::{self, ParsingError, Room};
+use super::{branches, chats};
+use crate::store::encoded::{UnparsedMessage, count, decode_message, encode, from_sql, to_sql};
+use crate::store::page::{PAGE_MESSAGES, Places};
 use crate::store::{
-    Chat, ChatOverview, ChatRef, Conflict, Cut, Entity, HistorySize, MAX_BODY_BYTES, MessagePage,
-    MessageState, Opening, StoreError, StoredMessage, title_of,
+    Chat, ChatOverview, ChatRef, Conflict, Cut, Entity, HistorySize, MessagePage, Opening,
+    StoreError, title_of,
 };
 
 /// How many messages are stored by one statement. A question is one; SQLite would take ten thousand, but it caches the
 /// texts of statements.
 const TOGETHER: usize = 50;
-
-/// How many messages a page has at most, to bound the overhead of small ones.
-const PAGE_MESSAGES: i64 = 1_000;
-
-/// A message that has not been parsed.
-pub(super) struct Row {
-    place: u64,
-    state: String,
-    body: String,
-    seen: bool,
-}
-
-/// The first and the last message of a page, and the size of the page.
-pub(super) struct Places {
-    first: i64,
-    last: i64,
-    pub(super) bytes: usize,
-}
 
 /// The size of a chat.
 pub(super) async fn size(
@@ -82,7 +63,7 @@ pub(super) async fn overview(
 pub(super) async fn rows(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
-) -> Result<Vec<Row>, StoreError> {
+) -> Result<Vec<UnparsedMessage>, StoreError> {
     // A chat without messages is one row without a body; a chat that does not exist has no row.
     let rows = sqlx::query(AssertSqlSafe(format!(
         "SELECT seq, state, body, {SEEN}
@@ -115,32 +96,17 @@ pub(super) async fn places(
     .bind(PAGE_MESSAGES)
     .fetch_all(connection)
     .await?;
-    let mut found: Option<Places> = None;
-    for row in rows {
-        let (seq, bytes) = (row.try_get(0)?, count(row.try_get(1)?));
-        match &mut found {
-            None => {
-                found = Some(Places {
-                    first: seq,
-                    last: seq,
-                    bytes,
-                });
-            }
-            Some(places) if places.bytes.saturating_add(bytes) <= page.max_bytes => {
-                places.last = seq;
-                places.bytes += bytes;
-            }
-            Some(_) => break,
-        }
-    }
-    Ok(found)
+    let sizes = rows
+        .iter()
+        .map(|row| Ok((row.try_get(0)?, count(row.try_get(1)?))));
+    Places::fitting(page, sizes)
 }
 
 pub(super) async fn rows_at(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
     places: &Places,
-) -> Result<Vec<Row>, StoreError> {
+) -> Result<Vec<UnparsedMessage>, StoreError> {
     let rows = sqlx::query(AssertSqlSafe(format!(
         "SELECT seq, state, body, {SEEN}
          FROM chats JOIN messages ON messages.chat = chats.key AND cut_in IS NULL
@@ -156,13 +122,13 @@ pub(super) async fn rows_at(
 }
 
 /// The messages in rows; the row of a chat without messages has none.
-fn unparsed(rows: Vec<SqliteRow>) -> Result<Vec<Row>, StoreError> {
+fn unparsed(rows: Vec<SqliteRow>) -> Result<Vec<UnparsedMessage>, StoreError> {
     rows.into_iter()
         .filter_map(|row| {
             let read = || {
                 Ok(match row.try_get(2)? {
                     None => None,
-                    Some(body) => Some(Row {
+                    Some(body) => Some(UnparsedMessage {
                         place: from_sql(row.try_get(0)?),
                         state: row.try_get(1)?,
                         body,
@@ -173,38 +139,6 @@ fn unparsed(rows: Vec<SqliteRow>) -> Result<Vec<Row>, StoreError> {
             read().transpose()
         })
         .collect()
-}
-
-/// Parses a history; a large one in the memory that was reserved for it.
-pub(super) async fn parse(rows: Vec<Row>, room: Room) -> Result<Vec<StoredMessage>, StoreError> {
-    let parse = |rows: Vec<Row>| {
-        rows.into_iter()
-            .map(|row| {
-                Ok(StoredMessage {
-                    place: row.place,
-                    message: decode_message(&row.body, "a stored message")?,
-                    state: MessageState::from_word(&row.state)?,
-                    seen: row.seen,
-                })
-            })
-            .collect()
-    };
-    if room.is_some() {
-        return parsing::read_in(room, move || parse(rows))
-            .await
-            .map_err(unread)?;
-    }
-    let cost = parsing::cost(rows.iter().map(|row| row.body.as_bytes()));
-    parsing::read(cost, move || parse(rows))
-        .await
-        .map_err(unread)?
-}
-
-pub(super) fn unread(error: ParsingError) -> StoreError {
-    StoreError::Io {
-        doing: "parsing the history",
-        why: Box::new(error),
-    }
 }
 
 /// Overwrites a message that is not a reply.
@@ -530,68 +464,4 @@ async fn cut(
         return Ok(None);
     }
     branches::next_generation(connection, &key).await.map(Some)
-}
-
-impl MessageState {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Waiting => "waiting",
-            Self::Running => "running",
-        }
-    }
-
-    pub(super) fn from_word(word: &str) -> Result<Self, StoreError> {
-        [Self::Done, Self::Waiting, Self::Running]
-            .into_iter()
-            .find(|state| state.word() == word)
-            .ok_or_else(|| StoreError::Corrupt {
-                what: format!("the state {word} of a stored message"),
-            })
-    }
-}
-
-/// Serialises a value for one column.
-pub(super) fn encode(value: &impl Serialize) -> Result<String, StoreError> {
-    let json = serde_json::to_string(value).map_err(|error| StoreError::Io {
-        doing: "writing JSON",
-        why: Box::new(error),
-    })?;
-    fits(json.len())?;
-    Ok(json)
-}
-
-/// Reads stored JSON; `what` names it in an error. Depth was limited when the value came in: inside a message it is
-/// nested deeper than in the request.
-pub(super) fn decode<T: DeserializeOwned>(json: &str, what: &str) -> Result<T, StoreError> {
-    let mut reader = serde_json::Deserializer::from_str(json);
-    reader.disable_recursion_limit();
-    T::deserialize(&mut reader)
-        .and_then(|value| reader.end().map(|()| value))
-        .map_err(|error| StoreError::Corrupt {
-            what: format!("{what} ({error})"),
-        })
-}
-
-/// The same for a message, without copying anything twice.
-pub(super) fn decode_message(json: &str, what: &str) -> Result<Message, StoreError> {
-    Message::from_stored(json).map_err(|error| StoreError::Corrupt {
-        what: format!("{what} ({error})"),
-    })
-}
-
-/// Counts are never negative.
-fn count(number: i64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
-
-/// Refuses values that are too large for one column.
-pub(super) fn fits(bytes: usize) -> Result<(), StoreError> {
-    if bytes > MAX_BODY_BYTES {
-        return Err(StoreError::TooLarge {
-            bytes,
-            limit: MAX_BODY_BYTES,
-        });
-    }
-    Ok(())
 }

@@ -26,8 +26,10 @@ use adk_bridge_protocol::reply::Record;
 use adk_bridge_protocol::time::Timestamp;
 use serde_json::Value;
 
+use crate::cluster::Epoch;
 use crate::parsing::{self, Room};
 
+use super::encoded::{self, EncodedRecord};
 use super::{
     AuditEntry, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatOverview, ChatRef,
     CommittedSize, Cut, DataDir, FileRow, HistorySize, Identity, ListedChat, MessagePage,
@@ -36,7 +38,7 @@ use super::{
 };
 use connection::{Durability, Readers, STORE, Writer};
 use messages::EncodedOpening;
-use replies::{EncodedRecord, NewReply};
+use replies::NewReply;
 use reserve::{Released, Reserve, log_pages};
 
 /// The name of the database in the data directory.
@@ -248,11 +250,11 @@ impl Store for SqliteStore {
             if parsing::is_large(bytes) {
                 // Other reads continue while it waits.
                 reading.end(Ok(()))?;
-                room = parsing::room_for(bytes).await.map_err(messages::unread)?;
+                room = parsing::room_for(bytes).await.map_err(encoded::unread)?;
                 reading = self.readers.begin().await?;
             }
             let rows = messages::rows(reading.connection(), chat).await;
-            messages::parse(reading.end(rows)?, room).await
+            encoded::parse(reading.end(rows)?, room).await
         })
     }
 
@@ -273,11 +275,11 @@ impl Store for SqliteStore {
                 reading.end(Ok(()))?;
                 room = parsing::room_for(places.bytes)
                     .await
-                    .map_err(messages::unread)?;
+                    .map_err(encoded::unread)?;
                 reading = self.readers.begin().await?;
             }
             let rows = messages::rows_at(reading.connection(), chat, &places).await;
-            messages::parse(reading.end(rows)?, room).await
+            encoded::parse(reading.end(rows)?, room).await
         })
     }
 
@@ -333,7 +335,7 @@ impl Store for SqliteStore {
             let opening = EncodedOpening::new(opening, reply)?;
             let mut writing = self.writer.turn(chat.user, durable(record, audit)).await?;
             let connection = writing.connection();
-            if replies::is_plain(record, audit) {
+            if encoded::is_plain(record, audit) {
                 let done = messages::begin_at_once(connection, chat, &opening, now).await;
                 if let Some(done) = done.transpose() {
                     return writing.release_after(done);
@@ -356,7 +358,7 @@ impl Store for SqliteStore {
             // Long messages are serialised before the writer is taken.
             let encoded = EncodedRecord::new(record)?;
             let mut writing = self.writer.turn(chat.user, durable(record, audit)).await?;
-            if replies::is_plain(record, audit) {
+            if encoded::is_plain(record, audit) {
                 let connection = writing.connection();
                 let done = replies::overwrite(connection, chat, record, &encoded, Some(now)).await;
                 if let Some(done) = done.transpose() {
@@ -503,8 +505,22 @@ impl Store for SqliteStore {
         })
     }
 
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn stored_bytes(&self) -> Pending<'_, Vec<(UserId, u64)>> {
         read!(self, |connection| whole_store::stored_bytes(connection))
+    }
+
+    fn stored_bytes_of<'a>(&'a self, user: &'a UserId) -> Pending<'a, u64> {
+        read!(self, |connection| whole_store::stored_bytes_of(
+            connection, user
+        ))
+    }
+
+    fn fenced(self: Arc<Self>, _: ChatRef<'_>, _: Epoch) -> Arc<dyn Store> {
+        self
     }
 
     fn close(&self) -> Pending<'_, ()> {
@@ -518,7 +534,7 @@ impl Store for SqliteStore {
 
 /// Decisions and running tools are on the disk before anything follows; text may be a moment behind.
 fn durable(record: &Record, audit: &[AuditEntry]) -> Durability {
-    if replies::must_last(record, audit) {
+    if encoded::must_last(record, audit) {
         Durability::Machine
     } else {
         Durability::Process
@@ -530,14 +546,4 @@ fn with_suffix(database: &Path, suffix: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(suffix);
     name.into()
-}
-
-/// Times are far below the largest signed number; a larger one is not genuine.
-fn to_sql(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// Nothing negative is stored.
-fn from_sql(number: i64) -> u64 {
-    number.try_into().unwrap_or(0)
 }

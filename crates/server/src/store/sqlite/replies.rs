@@ -1,81 +1,25 @@
 //! Replies: a record with its message, approvals, tool runs and audit, written together or not at all.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use adk_bridge_protocol::approval::{Approval, ApprovalState};
-use adk_bridge_protocol::calls::{Call, CallState, Calls, RunsOn, Settlement};
+use adk_bridge_protocol::approval::Approval;
+use adk_bridge_protocol::calls::{Call, CallState, RunsOn};
 use adk_bridge_protocol::id::MessageId;
-use adk_bridge_protocol::reply::{EndReason, Record};
+use adk_bridge_protocol::reply::Record;
 use adk_bridge_protocol::time::Timestamp;
-use serde::{Deserialize, Serialize};
 use sqlx::error::ErrorKind;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
-use super::messages::{EncodedOpening, IfTaken, decode, decode_message, encode};
+use super::messages::{EncodedOpening, IfTaken};
 use super::statement_batch::StatementBatch;
-use super::{audit, chats, from_sql, messages, to_sql};
+use super::{audit, chats, messages};
+use crate::store::encoded::{
+    EncodedRecord, approval_word, decode_record, encode, is_open, outcome_word, state_of, to_sql,
+};
 use crate::store::{
     AuditEntry, Chat, ChatRef, CommittedSize, Conflict, Entity, MessageState, OpenReply, StoreError,
 };
-
-/// A record as it is stored.
-pub(super) struct EncodedRecord {
-    /// Shared with the statements that store it.
-    body: Arc<str>,
-    reply: Arc<str>,
-}
-
-/// A record without its message, which is stored with the other messages of the chat.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RecordFields<'r> {
-    calls: Cow<'r, Calls>,
-    asking: bool,
-    steps: u32,
-    retried: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    ended: Option<EndReason>,
-}
-
-impl EncodedRecord {
-    pub(super) fn new(record: &Record) -> Result<Self, StoreError> {
-        // Named one by one, so that a new field is not forgotten here.
-        let Record {
-            message,
-            calls,
-            asking,
-            steps,
-            retried,
-            ended,
-        } = record;
-        Ok(Self {
-            body: encode(message)?.into(),
-            reply: encode(&RecordFields {
-                calls: Cow::Borrowed(calls),
-                asking: *asking,
-                steps: *steps,
-                retried: *retried,
-                ended: *ended,
-            })?
-            .into(),
-        })
-    }
-
-    fn bytes(&self) -> usize {
-        self.body.len() + self.reply.len()
-    }
-
-    /// What was committed; the first column of the row is how much is kept of the chat.
-    fn committed(&self, row: &SqliteRow) -> Result<CommittedSize, StoreError> {
-        Ok(CommittedSize {
-            message: self.body.len(),
-            kept: from_sql(row.try_get(0)?),
-        })
-    }
-}
 
 /// The rows of a stored reply; the parameter is its id.
 const STORED: &str = "FROM messages
@@ -136,11 +80,6 @@ impl<'r> NewReply<'r> {
     }
 }
 
-/// Whether something was decided, has run or is about to run.
-pub(super) fn must_last(record: &Record, audit: &[AuditEntry]) -> bool {
-    !audit.is_empty() || record.calls.iter().any(is_running)
-}
-
 /// Begins a transaction and writes everything that begins a reply into it.
 pub(super) async fn begin(
     connection: &mut SqliteConnection,
@@ -155,12 +94,6 @@ pub(super) async fn begin(
     journal_runs(connection, &found.key, record, now).await?;
     audit::insert(connection, chat, audit).await?;
     Ok(found.chat)
-}
-
-/// Whether only the message and its state have to be stored.
-pub(super) fn is_plain(record: &Record, audit: &[AuditEntry]) -> bool {
-    let bare = |call: &Call| call.approval.is_none() && call.runs_on != RunsOn::Server;
-    audit.is_empty() && record.calls.iter().all(bare)
 }
 
 /// Overwrites a plain reply that is stored already, and marks its chat as changed at a time, in one batch. Returns `None`,
@@ -195,7 +128,9 @@ pub(super) async fn overwrite(
         .await
         .map_err(constraint)?;
     let counted = done.get(1).and_then(|done| done.rows.first());
-    counted.map(|row| encoded.committed(row)).transpose()
+    counted
+        .map(|row| Ok(encoded.committed(row.try_get(0)?)))
+        .transpose()
 }
 
 /// Begins a transaction and writes into it.
@@ -226,7 +161,7 @@ pub(super) async fn commit(
     let touched = done.get(1).and_then(|done| done.rows.first());
     let touched = touched.ok_or(StoreError::NotFound(Entity::Chat))?;
     let key: &str = touched.try_get(1)?;
-    let committed = encoded.committed(touched)?;
+    let committed = encoded.committed(touched.try_get(0)?);
     if done.get(2).is_none_or(|updated| updated.changed == 0) {
         insert(connection, chat, key, record, encoded).await?;
     }
@@ -311,15 +246,7 @@ fn record_of(row: Option<SqliteRow>) -> Result<Option<Record>, StoreError> {
     let Some(rest) = row.try_get(0)? else {
         return Ok(None);
     };
-    let rest: RecordFields<'_> = decode(rest, "the record of a reply")?;
-    Ok(Some(Record {
-        message: decode_message(row.try_get(1)?, "the message of a reply")?,
-        calls: rest.calls.into_owned(),
-        asking: rest.asking,
-        steps: rest.steps,
-        retried: rest.retried,
-        ended: rest.ended,
-    }))
+    decode_record(rest, row.try_get(1)?).map(Some)
 }
 
 /// Adds a statement that overwrites a stored reply; it changes nothing if there is no such reply or chat.
@@ -516,31 +443,6 @@ async fn journal_runs(
     Ok(())
 }
 
-fn state_of(record: &Record) -> MessageState {
-    if record.ended.is_some() {
-        MessageState::Done
-    } else if record.asking || record.calls.iter().any(is_running_here) {
-        MessageState::Running
-    } else if record.calls.iter().any(Call::waits_for_client) {
-        MessageState::Waiting
-    } else {
-        MessageState::Running
-    }
-}
-
-fn is_open(record: &Record) -> bool {
-    record.ended.is_none() || record.calls.iter().any(is_running)
-}
-
-fn is_running(call: &Call) -> bool {
-    call.state == CallState::Running
-}
-
-/// A remote agent's call does not go on between its runs, whatever it waits for.
-fn is_running_here(call: &Call) -> bool {
-    is_running(call) && call.runs_on == RunsOn::Server
-}
-
 fn contradiction(approval: &Approval, stored: &str) -> Conflict {
     Conflict::Approval {
         id: approval.id.clone(),
@@ -563,27 +465,5 @@ pub(super) fn constraint(error: sqlx::Error) -> StoreError {
             StoreError::NotFound(Entity::Chat)
         }
         _ => error.into(),
-    }
-}
-
-fn approval_word(state: &ApprovalState) -> &'static str {
-    match state {
-        ApprovalState::Requested => "requested",
-        ApprovalState::Approved { .. } => "approved",
-        ApprovalState::Denied { .. } => "denied",
-        ApprovalState::Expired => "expired",
-        ApprovalState::Superseded => "superseded",
-    }
-}
-
-fn outcome_word(how: Settlement) -> &'static str {
-    match how {
-        // A server tool has no interim output.
-        Settlement::Output | Settlement::Interim => "output",
-        Settlement::Error => "error",
-        Settlement::Denied => "denied",
-        Settlement::Expired => "expired",
-        Settlement::Superseded => "superseded",
-        Settlement::Unknown => "unknown",
     }
 }

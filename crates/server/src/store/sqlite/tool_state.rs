@@ -4,7 +4,7 @@ use serde_json::Value;
 use sqlx::SqliteConnection;
 
 use super::chats;
-use super::messages::{decode, encode};
+use crate::store::encoded::{decode, encode};
 use crate::store::{Change, ChatRef, StoreError};
 
 pub(super) async fn get(

@@ -3,8 +3,8 @@
 use adk_bridge_protocol::id::UserId;
 use sqlx::{Row as _, SqliteConnection};
 
-use super::from_sql;
 use crate::store::StoreError;
+use crate::store::encoded::from_sql;
 
 /// The id of the database, and whether it has no chats.
 pub(super) async fn identity(
@@ -55,4 +55,18 @@ pub(super) async fn stored_bytes(
         ))
     })
     .collect()
+}
+
+pub(super) async fn stored_bytes_of(
+    connection: &mut SqliteConnection,
+    user: &UserId,
+) -> Result<u64, StoreError> {
+    let bytes = sqlx::query_scalar(
+        "SELECT coalesce((SELECT sum(bytes) FROM chats WHERE user = ?1), 0)
+             + coalesce((SELECT sum(files.bytes) FROM files JOIN chats ON key = files.chat WHERE user = ?1), 0)",
+    )
+    .bind(user.as_str())
+    .fetch_one(connection)
+    .await?;
+    Ok(from_sql(bytes))
 }

@@ -1,0 +1,174 @@
+//! Which replica owns which chat, in PostgreSQL.
+
+use std::time::Duration;
+
+use adk_bridge_protocol::time::Timestamp;
+use sqlx::Row as _;
+use sqlx::postgres::PgRow;
+use url::Url;
+
+use super::PostgresStore;
+use super::connection::PATIENCE;
+use super::text::{loaded, stored};
+use crate::cluster::{Claim, Epoch, Heartbeat, Joined, Orphan, Ownership, Peer, Replica};
+use crate::store::encoded::{from_sql, to_sql};
+use crate::store::{ChatRef, Pending, StoreError};
+
+impl Ownership for PostgresStore {
+    fn join<'a>(&'a self, me: &'a Replica) -> Pending<'a, Joined> {
+        Box::pin(async move {
+            let rows = self.write(|| {
+                sqlx::query(
+                    "SELECT now_at, name, address, silent, lease
+                     FROM adk_bridge.join_replica($1, $2, $3, make_interval(secs => $4))",
+                )
+                .bind(stored(&me.peer.name))
+                .bind(me.instance.as_str())
+                .bind(me.peer.address.as_str())
+                .bind(me.lease.as_secs_f64())
+            });
+            let rows = rows.await?;
+            let row = rows.first().ok_or(StoreError::Busy)?;
+            Ok(match peer(row, "name")? {
+                None => Joined::Member { now: now_in(row)? },
+                Some(by) => Joined::NameTaken {
+                    by,
+                    silent: millis(row.try_get("silent")?),
+                    lease: millis(row.try_get("lease")?),
+                },
+            })
+        })
+    }
+
+    fn heartbeat<'a>(&'a self, me: &'a Replica, draining: bool) -> Pending<'a, Heartbeat> {
+        Box::pin(async move {
+            let beat = sqlx::query(
+                "SELECT now_at, name, address FROM adk_bridge.heartbeat($1, make_interval(secs => $2), $3)",
+            )
+            .bind(me.instance.as_str())
+            .bind(me.lease.as_secs_f64())
+            .bind(draining);
+            // Once: whoever asks knows since when, and asks again.
+            let heartbeats = &self.shared.heartbeats;
+            let rows = heartbeats.fetch_once(beat, PATIENCE).await?;
+            let Some(row) = rows.first() else {
+                return Ok(Heartbeat::Dead);
+            };
+            let peers = rows.iter().filter_map(|row| peer(row, "name").transpose());
+            Ok(Heartbeat::Alive {
+                now: now_in(row)?,
+                peers: peers.collect::<Result<_, _>>()?,
+            })
+        })
+    }
+
+    fn leave<'a>(&'a self, me: &'a Replica) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let done = self.write(|| {
+                sqlx::query("SELECT adk_bridge.leave_replica($1)").bind(me.instance.as_str())
+            });
+            done.await.map(|_| ())
+        })
+    }
+
+    fn take<'a>(&'a self, chat: ChatRef<'a>, me: &'a Replica) -> Pending<'a, Claim> {
+        Box::pin(async move {
+            let rows = self.write(|| {
+                sqlx::query(
+                    "SELECT epoch, name, address
+                     FROM adk_bridge.take_chat($1, $2, $3, make_interval(secs => $4))",
+                )
+                .bind(stored(chat.user.as_str()))
+                .bind(stored(chat.id.as_str()))
+                .bind(me.instance.as_str())
+                .bind(me.lease.as_secs_f64())
+            });
+            let rows = rows.await?;
+            let row = rows.first().ok_or(StoreError::Busy)?;
+            Ok(match peer(row, "name")? {
+                Some(owner) => Claim::OwnedBy(owner),
+                None => Claim::Mine(Epoch::new(from_sql(row.try_get("epoch")?))),
+            })
+        })
+    }
+
+    fn release<'a>(&'a self, chat: ChatRef<'a>, epoch: Epoch, me: &'a Replica) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let done = self.write(|| {
+                sqlx::query(
+                    "DELETE FROM adk_bridge.ownership
+                     WHERE user_id = $1 AND chat_id = $2 AND epoch = $3 AND owner = $4",
+                )
+                .bind(stored(chat.user.as_str()))
+                .bind(stored(chat.id.as_str()))
+                .bind(to_sql(epoch.get()))
+                .bind(me.instance.as_str())
+            });
+            done.await.map(|_| ())
+        })
+    }
+
+    fn orphans<'a>(&'a self, me: &'a Replica, limit: u32) -> Pending<'a, Vec<Orphan>> {
+        Box::pin(async move {
+            let rows = self.write(|| {
+                sqlx::query(
+                    "SELECT user_id, chat_id, silent FROM adk_bridge.orphans(make_interval(secs => $1), $2)",
+                )
+                .bind(me.lease.as_secs_f64())
+                .bind(i64::from(limit))
+            });
+            let orphan = |row: &PgRow| {
+                let silent: Option<i64> = row.try_get("silent")?;
+                Ok(Orphan {
+                    user: loaded(row.try_get("user_id")?).into(),
+                    chat_id: loaded(row.try_get("chat_id")?).into(),
+                    silent: silent.map(millis),
+                })
+            };
+            rows.await?.iter().map(orphan).collect()
+        })
+    }
+
+    fn owner<'a>(&'a self, chat: ChatRef<'a>, me: &'a Replica) -> Pending<'a, Option<Peer>> {
+        Box::pin(async move {
+            let rows = self.read(|| {
+                sqlx::query(
+                    "SELECT r.name, r.address FROM adk_bridge.ownership o
+                     JOIN adk_bridge.replicas r ON r.instance = o.owner
+                     WHERE o.user_id = $1 AND o.chat_id = $2
+                       AND r.heartbeat > clock_timestamp() - make_interval(secs => $3)",
+                )
+                .bind(stored(chat.user.as_str()))
+                .bind(stored(chat.id.as_str()))
+                .bind(me.lease.as_secs_f64())
+            });
+            let rows = rows.await?;
+            let owner = rows.first().map(|row| peer(row, "name")).transpose()?;
+            Ok(owner.flatten())
+        })
+    }
+}
+
+/// The replica in a row, if there is one.
+fn peer(row: &PgRow, column: &str) -> Result<Option<Peer>, StoreError> {
+    let name: Option<String> = row.try_get(column)?;
+    let Some(name) = name else {
+        return Ok(None);
+    };
+    let address: String = row.try_get("address")?;
+    let address = Url::parse(&address).map_err(|_| StoreError::Corrupt {
+        what: format!("the address {address:?} of a replica"),
+    })?;
+    Ok(Some(Peer {
+        name: loaded(name),
+        address,
+    }))
+}
+
+fn now_in(row: &PgRow) -> Result<Timestamp, StoreError> {
+    Ok(Timestamp::from_millis(from_sql(row.try_get("now_at")?)))
+}
+
+fn millis(millis: i64) -> Duration {
+    Duration::from_millis(from_sql(millis))
+}

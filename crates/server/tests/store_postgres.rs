@@ -1,0 +1,572 @@
+//! The store in PostgreSQL: the suite of all stores, directly and through pgbouncer, and what only a shared database can
+//! show.
+
+#![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[path = "store_postgres/interleavings.rs"]
+mod interleavings;
+#[macro_use]
+mod store_suite;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use adk_bridge::cluster::{Claim, Heartbeat, Instance, Joined, Ownership as _, Peer, Replica};
+use adk_bridge::store::postgres::{PostgresConfig, PostgresStore};
+use adk_bridge::store::{AuditPage, ChatRef, Cut, FileRow, Opening, Pending, Store, StoreError};
+use adk_bridge_protocol::id::ChatId;
+use adk_bridge_protocol::outbox::AuditKind;
+use adk_bridge_testkit::postgres::{Pgbouncer, Postgres, database_of};
+use serde_json::json;
+use store_suite::{CHAT, Home, M2, at, audit, finished, reply, user};
+
+mod direct {
+    use super::*;
+
+    store_suite!(Shared::new());
+}
+
+mod pooled {
+    use super::*;
+
+    store_suite!(Shared::pooled());
+}
+
+/// A database of the server that all tests share.
+struct Shared {
+    url: String,
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self {
+            url: Postgres::shared().database(),
+        }
+    }
+
+    /// The same through pgbouncer.
+    fn pooled() -> Self {
+        let direct = Self::new();
+        Self {
+            url: Pgbouncer::shared().url(database_of(&direct.url)),
+        }
+    }
+}
+
+impl Home for Shared {
+    fn open(&self) -> Pending<'_, Arc<dyn Store>> {
+        Box::pin(async { Ok(open(&self.url).await? as Arc<dyn Store>) })
+    }
+}
+
+async fn open(url: &str) -> Result<Arc<PostgresStore>, StoreError> {
+    let config = PostgresConfig {
+        url,
+        connections: 8,
+        prepared_statements: None,
+    };
+    Ok(Arc::new(PostgresStore::open(config).await?))
+}
+
+/// A replica whose lease never runs out while a test runs: tests make it dead.
+fn replica(name: &str) -> Replica {
+    Replica {
+        peer: Peer {
+            name: name.to_owned(),
+            address: format!("http://{name}:8080").parse().unwrap(),
+        },
+        instance: Instance::new(),
+        lease: Duration::from_secs(3_600),
+    }
+}
+
+/// Makes a replica dead to the others, whatever its process does.
+fn bury(url: &str, replica: &Replica) {
+    let sql = format!(
+        "UPDATE adk_bridge.replicas SET heartbeat = heartbeat - interval '2 hours' WHERE instance = '{}'",
+        replica.instance.as_str()
+    );
+    Postgres::shared().sql(database_of(url), &sql);
+}
+
+async fn joined(store: &PostgresStore, name: &str) -> Replica {
+    let replica = replica(name);
+    let joined = store.join(&replica).await.unwrap();
+    assert!(matches!(joined, Joined::Member { .. }), "{joined:?}");
+    replica
+}
+
+#[tokio::test]
+async fn a_chat_has_one_owner() {
+    let home = Shared::new();
+    let (one, two) = (
+        open(&home.url).await.unwrap(),
+        open(&home.url).await.unwrap(),
+    );
+    let (a, b) = (joined(&one, "a").await, joined(&two, "b").await);
+    // Two processes with one name are a mistake.
+    let twin = two.join(&replica("a")).await.unwrap();
+    assert!(
+        matches!(&twin, Joined::NameTaken { by, .. } if *by == a.peer),
+        "{twin:?}"
+    );
+
+    let mine = |claim| match claim {
+        Claim::Mine(epoch) => epoch,
+        other => panic!("{other:?}"),
+    };
+    let first = mine(one.take(CHAT, &a).await.unwrap());
+    assert_eq!(
+        two.take(CHAT, &b).await.unwrap(),
+        Claim::OwnedBy(a.peer.clone())
+    );
+    assert_eq!(two.owner(CHAT, &b).await.unwrap(), Some(a.peer.clone()));
+    let again = mine(one.take(CHAT, &a).await.unwrap());
+    assert!(again > first);
+    // Only the epoch that holds it gives it back.
+    one.release(CHAT, first, &a).await.unwrap();
+    assert_eq!(
+        two.take(CHAT, &b).await.unwrap(),
+        Claim::OwnedBy(a.peer.clone())
+    );
+    one.release(CHAT, again, &a).await.unwrap();
+    assert_eq!(two.owner(CHAT, &b).await.unwrap(), None);
+    let third = mine(two.take(CHAT, &b).await.unwrap());
+    assert!(third > again);
+
+    // A dead owner is none, and cannot come back.
+    bury(&home.url, &b);
+    assert_eq!(one.owner(CHAT, &a).await.unwrap(), None);
+    assert_eq!(two.heartbeat(&b, false).await.unwrap(), Heartbeat::Dead);
+    assert!(matches!(two.take(CHAT, &b).await, Err(StoreError::Fenced)));
+    assert!(mine(one.take(CHAT, &a).await.unwrap()) > third);
+
+    // Its name is free, and what it owned is not its successor's.
+    let other = ChatRef {
+        id: &ChatId::literal("chat-2"),
+        ..CHAT
+    };
+    let c = joined(&two, "b").await;
+    mine(two.take(other, &c).await.unwrap());
+    match one.heartbeat(&a, false).await.unwrap() {
+        Heartbeat::Alive { peers, .. } => assert_eq!(peers, std::slice::from_ref(&c.peer)),
+        dead => panic!("{dead:?}"),
+    }
+    two.heartbeat(&c, true).await.unwrap();
+    match one.heartbeat(&a, false).await.unwrap() {
+        Heartbeat::Alive { peers, .. } => assert_eq!(peers, [], "one that drains takes no chats"),
+        dead => panic!("{dead:?}"),
+    }
+    two.leave(&c).await.unwrap();
+    mine(one.take(other, &a).await.unwrap());
+}
+
+#[tokio::test]
+async fn chats_without_an_owner_are_found() {
+    let home = Shared::new();
+    let store = open(&home.url).await.unwrap();
+    let (a, b) = (joined(&store, "a").await, joined(&store, "b").await);
+    let orphans = async |me: &Replica| {
+        let found = store.orphans(me, 10).await.unwrap();
+        let mut ids: Vec<_> = found
+            .iter()
+            .map(|orphan| (orphan.chat_id.to_string(), orphan.silent.is_some()))
+            .collect();
+        ids.sort();
+        ids
+    };
+    for (id, ended) in [("waits", false), ("runs", false), ("done", true)] {
+        let chat = ChatRef {
+            id: &id.into(),
+            ..CHAT
+        };
+        store.create_chat(chat, at(1)).await.unwrap();
+        let record = match ended {
+            true => finished("m1", "done"),
+            false => reply("m1", "going on"),
+        };
+        store.take(chat, &a).await.unwrap();
+        store.commit(chat, &record, &[], at(1)).await.unwrap();
+    }
+    assert_eq!(orphans(&b).await, []);
+    bury(&home.url, &a);
+    let both = [("runs".to_owned(), true), ("waits".to_owned(), true)];
+    assert_eq!(orphans(&b).await, both);
+    let runs = ChatRef {
+        id: &"runs".into(),
+        ..CHAT
+    };
+    let Claim::Mine(epoch) = store.take(runs, &b).await.unwrap() else {
+        panic!("it has an owner");
+    };
+    assert_eq!(orphans(&b).await, [("waits".to_owned(), true)]);
+    // One that was given back has no owner that could be silent.
+    store.release(runs, epoch, &b).await.unwrap();
+    assert_eq!(
+        orphans(&b).await,
+        [("runs".to_owned(), false), ("waits".to_owned(), true)]
+    );
+    // What a dead one leaves of chats that need nobody is forgotten.
+    let held = "SELECT count(*) FROM adk_bridge.ownership WHERE chat_id = 'done'";
+    assert_eq!(Postgres::shared().sql(database_of(&home.url), held), "0\n");
+}
+
+/// Whoever was paused and goes on finds every door shut, and changes nothing.
+#[tokio::test]
+async fn an_owner_of_before_stores_nothing() {
+    let home = Shared::new();
+    let (one, two) = (
+        open(&home.url).await.unwrap(),
+        open(&home.url).await.unwrap(),
+    );
+    let (a, b) = (joined(&one, "a").await, joined(&two, "b").await);
+    let Claim::Mine(epoch) = one.take(CHAT, &a).await.unwrap() else {
+        panic!("it has an owner");
+    };
+    let zombie = one.clone().fenced(CHAT, epoch);
+    zombie.create_chat(CHAT, at(1)).await.unwrap();
+    zombie
+        .append(CHAT, &[user("m1", "hi")], Cut::Nothing, at(1))
+        .await
+        .unwrap();
+    zombie
+        .commit(CHAT, &reply("m2", "so far"), &[], at(1))
+        .await
+        .unwrap();
+
+    bury(&home.url, &a);
+    let Claim::Mine(next) = two.take(CHAT, &b).await.unwrap() else {
+        panic!("a dead one has it");
+    };
+    let owner = two.clone().fenced(CHAT, next);
+    let before = (
+        owner.messages(CHAT).await.unwrap(),
+        owner.overview(CHAT).await.unwrap(),
+    );
+    let (record, entry) = (reply("m2", "more"), [audit(AuditKind::ToolStarted, "")]);
+    let question = [user("m3", "again")];
+    let opening = Opening {
+        messages: &question,
+        cut: Cut::Nothing,
+        heard: false,
+        agent: None,
+    };
+    let new = reply("m4", "new");
+    let file = FileRow {
+        id: "0a".to_owned(),
+        chat_id: CHAT.id.clone(),
+        user: CHAT.user.clone(),
+        media_type: "text/plain".to_owned(),
+        bytes: 1,
+        name: None,
+        created: at(1),
+    };
+    let refused = [
+        ("create", zombie.create_chat(CHAT, at(2)).await.map(|_| ())),
+        ("title", zombie.set_title(CHAT, "mine").await),
+        ("delete", zombie.delete_chat(CHAT).await.map(|_| ())),
+        (
+            "seen",
+            zombie.mark_seen(CHAT, std::slice::from_ref(M2)).await,
+        ),
+        (
+            "append",
+            zombie
+                .append(CHAT, &question, Cut::Nothing, at(2))
+                .await
+                .map(|_| ()),
+        ),
+        (
+            "begin",
+            zombie
+                .begin(CHAT, opening, &new, &[], at(2))
+                .await
+                .map(|_| ()),
+        ),
+        ("revise", zombie.revise(CHAT, &user("m1", "ho")).await),
+        (
+            "commit",
+            zombie.commit(CHAT, &record, &[], at(2)).await.map(|_| ()),
+        ),
+        (
+            "lasting commit",
+            zombie
+                .commit(CHAT, &record, &entry, at(2))
+                .await
+                .map(|_| ()),
+        ),
+        ("checkpoint", zombie.checkpoint(CHAT, &record).await),
+        ("audit", zombie.append_audit(CHAT, &entry).await),
+        (
+            "state",
+            zombie
+                .update_state(CHAT, "k", Box::new(|_| panic!("asked")))
+                .await
+                .map(|_| ()),
+        ),
+        (
+            "events",
+            zombie
+                .append_events(CHAT, 0, M2, vec!["{}".to_owned()])
+                .await,
+        ),
+        ("file", zombie.add_file(&file).await),
+    ];
+    for (what, result) in refused {
+        assert!(
+            matches!(result, Err(StoreError::Fenced)),
+            "{what}: {result:?}"
+        );
+    }
+    let after = (
+        owner.messages(CHAT).await.unwrap(),
+        owner.overview(CHAT).await.unwrap(),
+    );
+    assert_eq!(after, before);
+    assert_eq!(owner.audit(CHAT, AuditPage::default()).await.unwrap(), []);
+    // Another chat is not its business, and reading is free.
+    let other = ChatRef {
+        id: &ChatId::literal("chat-2"),
+        ..CHAT
+    };
+    zombie.create_chat(other, at(2)).await.unwrap();
+    zombie.messages(CHAT).await.unwrap();
+    owner.commit(CHAT, &record, &entry, at(2)).await.unwrap();
+
+    // One that gave the chat back is no owner either.
+    two.release(CHAT, next, &b).await.unwrap();
+    assert!(matches!(
+        owner.checkpoint(CHAT, &record).await,
+        Err(StoreError::Fenced)
+    ));
+}
+
+/// A write that was given up and repeated may still arrive, after others that were asked for later.
+#[tokio::test]
+async fn a_write_that_comes_late_is_refused() {
+    let home = Shared::new();
+    let store = open(&home.url).await.unwrap();
+    let a = joined(&store, "a").await;
+    let Claim::Mine(epoch) = store.take(CHAT, &a).await.unwrap() else {
+        panic!("it has an owner");
+    };
+    let owner = store.clone().fenced(CHAT, epoch);
+    owner.create_chat(CHAT, at(1)).await.unwrap();
+    for text in ["one", "two"] {
+        owner
+            .commit(CHAT, &reply("m1", text), &[], at(1))
+            .await
+            .unwrap();
+    }
+    // The first write of the process has the number 1.
+    let late = format!(
+        "DO $$ BEGIN
+             PERFORM adk_bridge.checkpoint_reply('alice', 'chat-1', {}, 1, 'm1', 'running', true, '{{}}', '{{}}', '{{}}');
+             RAISE 'stored';
+         EXCEPTION WHEN SQLSTATE 'ZB001' THEN NULL; END $$",
+        epoch.get()
+    );
+    Postgres::shared().sql(database_of(&home.url), &late);
+    let kept = owner.open_replies_of(CHAT).await.unwrap();
+    assert_eq!(kept, [reply("m1", "two")]);
+}
+
+/// A take-over waits for a write that is under way, and not longer than a stopped process may hold it up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_take_over_waits_for_a_write() {
+    let home = Shared::new();
+    let store = open(&home.url).await.unwrap();
+    let (a, b) = (joined(&store, "a").await, joined(&store, "b").await);
+    let Claim::Mine(epoch) = store.take(CHAT, &a).await.unwrap() else {
+        panic!("it has an owner");
+    };
+    store.create_chat(CHAT, at(1)).await.unwrap();
+    let owner = store.clone().fenced(CHAT, epoch);
+    let (begun, in_progress) = std::sync::mpsc::channel();
+    let (go_on, going_on) = std::sync::mpsc::channel::<()>();
+    // The transaction is open while the tool decides.
+    let writing = tokio::task::spawn_blocking(move || {
+        let change = move |_| {
+            begun.send(()).unwrap();
+            going_on.recv().unwrap();
+            (Some(json!(1)), json!("written"))
+        };
+        tokio::runtime::Handle::current().block_on(owner.update_state(CHAT, "k", Box::new(change)))
+    });
+    tokio::task::block_in_place(|| in_progress.recv().unwrap());
+    bury(&home.url, &a);
+    let taking = tokio::spawn({
+        let (store, b) = (store.clone(), b.clone());
+        async move { store.take(CHAT, &b).await }
+    });
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%take_chat%'
+                   AND datname = current_database()";
+    while Postgres::shared().sql(database_of(&home.url), waiting) != "1\n" {
+        assert!(!taking.is_finished(), "it has not waited");
+        tokio::task::yield_now().await;
+    }
+    go_on.send(()).unwrap();
+    // Whichever was first, the other knows.
+    let written = writing.await.unwrap();
+    let taken = taking.await.unwrap().unwrap();
+    assert!(
+        matches!(taken, Claim::Mine(next) if next > epoch),
+        "{taken:?}"
+    );
+    match written {
+        Ok(value) => {
+            assert_eq!(value, json!("written"));
+            assert_eq!(store.state(CHAT, "k").await.unwrap(), Some(json!(1)));
+        }
+        // A busy machine took longer than the database lets a stopped process hold a lock.
+        Err(error) => assert!(matches!(error, StoreError::Fenced), "{error:?}"),
+    }
+}
+
+#[tokio::test]
+async fn replicas_that_start_at_once_make_one_schema() {
+    let home = Shared::pooled();
+    let opening = (0..8).map(|_| open(&home.url));
+    for opened in futures_util::future::join_all(opening).await {
+        let store = opened.unwrap();
+        store.create_chat(CHAT, at(1)).await.unwrap();
+        assert!(!store.identity().await.unwrap().is_empty);
+    }
+    let server = Postgres::shared();
+    let database = database_of(&home.url);
+    let refusal = async || match open(&home.url).await {
+        Ok(_) => panic!("opened"),
+        Err(error) => error,
+    };
+    server.sql(
+        database,
+        "INSERT INTO adk_bridge.migrations (version, checksum) VALUES (999, '')",
+    );
+    let error = refusal().await.to_string();
+    assert!(error.contains("newer version (schema 999)"), "{error}");
+    server.sql(
+        database,
+        "DELETE FROM adk_bridge.migrations WHERE version = 999;
+                          UPDATE adk_bridge.migrations SET checksum = '' WHERE version = 1",
+    );
+    let error = refusal().await.to_string();
+    assert!(error.starts_with("schema 1 of postgres://"), "{error}");
+    server.sql(
+        database,
+        "DROP SCHEMA adk_bridge CASCADE; CREATE SCHEMA adk_bridge",
+    );
+    let error = refusal().await.to_string();
+    assert!(error.contains("is not a database of adk-bridge"), "{error}");
+}
+
+/// A URL may hold a password, and what is wrong with it is said without it.
+#[tokio::test]
+async fn a_url_that_leads_nowhere_is_explained() {
+    let nobody = Postgres::shared().url("nobody");
+    for (url, words) in [
+        (nobody.as_str(), "check store.url"),
+        (
+            "postgres://me:PLANTED@localhost/x?passwort=PLANTED",
+            "a parameter that is not known",
+        ),
+        ("postgres://me:PLANTED@[", "reading store.url"),
+        (
+            "postgres://me:PLANTED@localhost/x?sslmode=PLANTED",
+            "reading store.url",
+        ),
+    ] {
+        let Err(error) = open(url).await else {
+            panic!("{url} was opened");
+        };
+        let said = format!("{error} {error:?}");
+        assert!(said.contains(words), "{said}");
+        assert!(!said.contains("PLANTED"), "{said}");
+    }
+}
+
+/// Under way while the database is restarted: what is acknowledged is there, once and in order, and nobody notices.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_loses_and_repeats_nothing() {
+    const WRITERS: usize = 4;
+    let server = Arc::new(Postgres::start());
+    let url = server.database();
+    let store = open(&url).await.unwrap();
+    let restarting = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let writers = (0..WRITERS).map(|writer| {
+        let (store, restarting) = (store.clone(), restarting.clone());
+        tokio::spawn(async move {
+            let id = ChatId::from(format!("chat-{writer}"));
+            let chat = ChatRef { id: &id, ..CHAT };
+            store.create_chat(chat, at(1)).await.unwrap();
+            let mut written = 0;
+            while restarting.load(std::sync::atomic::Ordering::Relaxed) {
+                let entry = [audit(AuditKind::ToolStarted, &written.to_string())];
+                let record = reply("m1", &written.to_string());
+                store.commit(chat, &record, &entry, at(1)).await.unwrap();
+                let put = store.update_state(
+                    chat,
+                    "count",
+                    Box::new(|count| {
+                        let next = count.and_then(|count| count.as_u64()).unwrap_or(0) + 1;
+                        (Some(json!(next)), json!(next))
+                    }),
+                );
+                written += 1;
+                assert_eq!(put.await.unwrap(), json!(written));
+            }
+            written
+        })
+    });
+    let writers: Vec<_> = writers.collect();
+    for at_once in [false, true, false, true] {
+        let server = server.clone();
+        tokio::task::spawn_blocking(move || {
+            server.stop(at_once);
+            server.resume();
+        })
+        .await
+        .unwrap();
+        // Everybody has got on.
+        store.try_write(at(1)).await.ok();
+        store.create_chat(CHAT, at(1)).await.unwrap();
+    }
+    restarting.store(false, std::sync::atomic::Ordering::Relaxed);
+    for (writer, task) in writers.into_iter().enumerate() {
+        let written: u64 = task.await.unwrap();
+        let id = ChatId::from(format!("chat-{writer}"));
+        let chat = ChatRef { id: &id, ..CHAT };
+        let (mut rows, mut page) = (Vec::new(), AuditPage::default());
+        loop {
+            let more = store.audit(chat, page).await.unwrap();
+            let Some(last) = more.last() else { break };
+            page.after = last.id;
+            rows.extend(more.into_iter().map(|row| row.reason.unwrap()));
+        }
+        let expected: Vec<_> = (0..written).map(|number| number.to_string()).collect();
+        assert_eq!(rows, expected);
+    }
+}
+
+/// The database answers nobody: errors come in time and say why.
+#[tokio::test]
+async fn a_database_that_is_away_is_reported() {
+    let server = Postgres::start();
+    let store = open(&server.database()).await.unwrap();
+    store.try_write(at(1)).await.unwrap();
+    server.stop(true);
+    let error = store.try_write(at(2)).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unreachable { .. }), "{error:?}");
+    let said = error.to_string();
+    assert!(
+        said.starts_with("the database cannot be reached ("),
+        "{said}"
+    );
+    server.resume();
+    store.create_chat(CHAT, at(3)).await.unwrap();
+    store.try_write(at(3)).await.unwrap();
+}
