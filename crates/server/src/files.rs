@@ -1,35 +1,45 @@
 //! Files: binary content next to the store, readable by its owner and with a signed URL.
 //!
-//! Content is in `files/xx/ID` under the data directory, its row in the store. The content is written before its row
-//! and removed after it, so that a row always has content. What a start does with content without a row is in `tidy`.
+//! Content is in a directory or in a bucket (`content.rs`), its row in the store. The content is written before its row and
+//! removed after it, so that a row always has content. What is done with content without a row is in `tidy.rs` for a
+//! directory, in `bucket/sweep.rs` for a bucket.
 
 pub mod address;
+mod bucket;
+mod content;
+mod copying;
+mod directory;
 mod media;
 mod tidy;
 mod usage;
 
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::time::Timestamp;
-use tempfile::{NamedTempFile, TempPath};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt as _, stream};
 use thiserror::Error;
-use tokio::fs::{self, File};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 
 pub use crate::store::FileRow;
-use crate::store::{ChatRef, DataDir, Entity, PriorContents, Store, StoreError};
-use tidy::{KnownFiles, Places};
+pub use bucket::Swept;
+pub use content::ContentStream;
+pub use copying::Copied;
 pub use usage::Quota;
+
+use crate::config::{ConfigError, Files as FilesConfig, FilesPlace};
+use crate::store::{ChatRef, DataDir, Entity, PriorContents, Store, StoreError};
+use bucket::Bucket;
+use content::{ContentStore, Incoming};
+use directory::Directory;
+use tidy::{KnownFiles, Places};
 use usage::Usage;
 
 /// How much of a file is read to detect its type.
 const HEAD_BYTES: usize = 8 * 1024;
-
-/// How much is written to check whether that is possible: a page of most file systems.
-const TRIED_BYTES: usize = 4096;
 
 /// A name is shown and offered for download; file systems accept no longer one.
 const MAX_NAME_BYTES: usize = 255;
@@ -39,13 +49,12 @@ const NO_QUOTA: Quota = Quota {
     per_user: u64::MAX,
 };
 
-/// Binary content and its place on the disk.
+/// Binary content and where it is.
 pub struct Files {
-    dir: PathBuf,
-    incoming: PathBuf,
+    content: Arc<ContentStore>,
     store: Arc<dyn Store>,
     max_bytes: u64,
-    usage: Usage,
+    usage: Arc<Usage>,
 }
 
 /// Content that was inspected and has an id, but is not stored yet.
@@ -53,7 +62,7 @@ pub struct Files {
 pub struct PreparedFile {
     pub id: String,
     pub media_type: String,
-    pub content: Vec<u8>,
+    pub content: Bytes,
 }
 
 /// What a client says about a file that it sends.
@@ -84,23 +93,90 @@ pub enum FileError {
     /// The sender disconnected, or the body was cut off.
     #[error("the file did not arrive: {0}")]
     Incomplete(io::Error),
+    /// The bucket does not answer, or refuses; the log says why.
+    #[error("files can be neither stored nor read at the moment; try again later")]
+    Unavailable,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why files cannot be used; the message says what to change.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Files {
+    /// The directory below which the configuration keeps files, unless they are in a bucket.
+    pub fn root(config: &FilesConfig, data_dir: &DataDir) -> Result<Option<PathBuf>, ConfigError> {
+        Ok(match config.place()? {
+            FilesPlace::DataDir => Some(data_dir.path().to_owned()),
+            FilesPlace::Directory(path) => Some(path),
+            FilesPlace::Bucket { .. } => None,
+        })
+    }
+
     /// Refuses a new database if there are files of another one. Call it before the database is created.
-    pub fn check_new_database(data_dir: &DataDir, database: &Path) -> Result<(), StoreError> {
+    pub fn check_new_database(root: &Path, database: &Path) -> Result<(), StoreError> {
         let is_new = std::fs::metadata(database).map_or(true, |found| found.len() == 0);
         if is_new {
-            Places::of(data_dir).check_none(database)?;
+            Places::below(root).check_none(database)?;
         }
         Ok(())
     }
 
     /// Refuses a database to which the files do not belong. Call it before anything of it is changed.
-    pub fn check_database(data_dir: &DataDir, found: &PriorContents) -> Result<(), StoreError> {
-        Places::of(data_dir).check(found)
+    pub fn check_database(root: &Path, found: &PriorContents) -> Result<(), StoreError> {
+        Places::below(root).check(found)
+    }
+
+    /// Opens the files where the configuration has them. Files of another database are refused.
+    pub async fn open_configured(
+        config: &FilesConfig,
+        data_dir: &DataDir,
+        store: Arc<dyn Store>,
+        max_bytes: u64,
+    ) -> Result<Self, OpenError> {
+        let root = match config.place()? {
+            FilesPlace::DataDir => {
+                if store.is_shared() {
+                    tracing::warn!(
+                        "files.url is not set: files are in the data directory, where no other bridge finds them"
+                    );
+                }
+                data_dir.path().to_owned()
+            }
+            FilesPlace::Directory(path) => path,
+            FilesPlace::Bucket {
+                provider,
+                bucket,
+                prefix,
+            } => {
+                let opened = Bucket::open(config, provider, &bucket, &prefix, store.clone());
+                let content = ContentStore::Bucket(opened.await?);
+                return Ok(Self::new(content, store, max_bytes));
+            }
+        };
+        Ok(Self::open_below(&root, store, max_bytes).await?)
+    }
+
+    /// Opens files that are only copied from: a directory is not put in order. Files of another database are refused.
+    pub async fn open_source(
+        config: &FilesConfig,
+        data_dir: &DataDir,
+        store: Arc<dyn Store>,
+    ) -> Result<Self, OpenError> {
+        let Some(root) = Self::root(config, data_dir)? else {
+            return Self::open_configured(config, data_dir, store, 0).await;
+        };
+        let places = Places::below(&root);
+        let directory = Directory::new(places.files.clone(), places.incoming.clone());
+        let known = prior_contents(&*store).await?;
+        look_through(move || places.check(&known)).await?;
+        Ok(Self::new(ContentStore::Directory(directory), store, 0))
     }
 
     /// Opens the files of a data directory, and tidies up what an earlier process left. Files of another database are
@@ -110,37 +186,65 @@ impl Files {
         store: Arc<dyn Store>,
         max_bytes: u64,
     ) -> Result<Self, StoreError> {
-        let places = Places::of(data_dir);
-        let (dir, incoming) = (places.files.clone(), places.incoming.clone());
+        Self::open_below(data_dir.path(), store, max_bytes).await
+    }
+
+    async fn open_below(
+        root: &Path,
+        store: Arc<dyn Store>,
+        max_bytes: u64,
+    ) -> Result<Self, StoreError> {
+        let places = Places::below(root);
+        let directory = Directory::new(places.files.clone(), places.incoming.clone());
+        let found = prior_contents(&*store).await?;
+        // Read last: what is deleted meanwhile is in one of the two.
         let deleted = store.deleted_files().await?;
         let known = KnownFiles {
-            found: PriorContents {
-                store: store.identity().await?,
-                files: store.file_ids().await?.into_iter().collect(),
-            },
+            found,
             deleted: deleted.iter().cloned().collect(),
+            is_shared: store.is_shared(),
         };
-        tokio::task::spawn_blocking(move || places.tidy(&known))
-            .await
-            .map_err(|error| {
-                StoreError::io("looking through the files")(io::Error::other(error))
-            })??;
+        look_through(move || places.tidy(&known)).await?;
         if !deleted.is_empty() {
             store.forget_deleted_files(&deleted).await?;
         }
-        Ok(Self {
-            dir,
-            incoming,
+        Ok(Self::new(
+            ContentStore::Directory(directory),
             store,
             max_bytes,
-            usage: Usage::new(NO_QUOTA, Vec::new()),
-        })
+        ))
+    }
+
+    fn new(content: ContentStore, store: Arc<dyn Store>, max_bytes: u64) -> Self {
+        Self {
+            content: Arc::new(content),
+            store,
+            max_bytes,
+            usage: Arc::new(Usage::new(NO_QUOTA, Vec::new())),
+        }
     }
 
     /// Sets the quota, and counts what is stored already.
     pub async fn bounded(mut self, quota: Quota) -> Result<Self, StoreError> {
-        self.usage = Usage::new(quota, self.store.stored_bytes().await?);
+        self.usage = Arc::new(Usage::new(quota, self.store.stored_bytes().await?));
         Ok(self)
+    }
+
+    /// Counts what is stored again, if other processes store in the same place.
+    pub async fn recount(&self) -> Result<(), StoreError> {
+        if self.store.is_shared() {
+            self.usage.reset(self.store.stored_bytes().await?);
+        }
+        Ok(())
+    }
+
+    /// The same for one user.
+    pub async fn recount_user(&self, user: &UserId) -> Result<(), StoreError> {
+        if self.store.is_shared() {
+            self.usage
+                .set(user, self.store.stored_bytes_of(user).await?);
+        }
+        Ok(())
     }
 
     /// Whether a user may store this many more bytes; 0: whether the user has not reached the limit.
@@ -158,35 +262,49 @@ impl Files {
         &self,
         chat: ChatRef<'_>,
         described: FileDescription<'_>,
-        content: impl AsyncRead + Unpin,
+        mut content: impl Stream<Item = io::Result<Bytes>> + Unpin,
         now: Timestamp,
     ) -> Result<FileRow, FileError> {
         if self.store.chat(chat).await?.is_none() {
             return Err(StoreError::NotFound(Entity::Chat).into());
         }
-        // One byte beyond the limit shows that there is too much.
-        let mut content = content.take(self.max_bytes.saturating_add(1));
-        let mut head = Vec::new();
-        (&mut content)
-            .take(HEAD_BYTES as u64)
-            .read_to_end(&mut head)
-            .await
-            .map_err(FileError::Incomplete)?;
+        // Its type is known before anything is written.
+        let (mut head, mut first) = (Vec::new(), Vec::new());
+        while head.len() < HEAD_BYTES
+            && let Some(piece) = content.next().await
+        {
+            let piece = piece.map_err(FileError::Incomplete)?;
+            head.extend_from_slice(&piece[..piece.len().min(HEAD_BYTES - head.len())]);
+            first.push(Ok(piece));
+        }
         let media_type = media::judge(described.media_type, &head)
             .map_err(|found| FileError::MediaType { found })?;
 
-        let written = self.write(&head, &mut content).await?;
+        let id = new_id()?;
+        let mut incoming = self.content.begin(&id).await?;
+        let mut pieces = stream::iter(first).chain(content);
+        let mut bytes = 0;
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(FileError::Incomplete)?;
+            bytes += piece.len() as u64;
+            if bytes > self.max_bytes {
+                return Err(FileError::TooLarge {
+                    limit: self.max_bytes,
+                });
+            }
+            incoming.write(piece).await?;
+        }
         let row = FileRow {
-            id: new_id()?,
+            id,
             chat_id: chat.id.to_owned(),
             user: chat.user.to_owned(),
             media_type,
-            bytes: written.bytes,
+            bytes,
             name: described.name.and_then(clean_name),
             created: now,
         };
         self.usage.take(&row.user, row.bytes)?;
-        self.finish(written, row).await
+        self.finish(incoming, row).await
     }
 
     /// Inspects content without storing it, for callers that need the id before they can wait.
@@ -206,7 +324,7 @@ impl Files {
         Ok(PreparedFile {
             id: new_id()?,
             media_type,
-            content,
+            content: content.into(),
         })
     }
 
@@ -218,36 +336,42 @@ impl Files {
         name: Option<&str>,
         now: Timestamp,
     ) -> Result<FileRow, FileError> {
-        let written = self
-            .write(&prepared.content, &mut tokio::io::empty())
-            .await?;
+        let mut incoming = self.content.begin(&prepared.id).await?;
+        incoming.write(prepared.content.clone()).await?;
         let row = FileRow {
             id: prepared.id.clone(),
             chat_id: chat.id.to_owned(),
             user: chat.user.to_owned(),
             media_type: prepared.media_type.clone(),
-            bytes: written.bytes,
+            bytes: prepared.content.len() as u64,
             name: name.and_then(clean_name),
             created: now,
         };
         // Files of a message were checked before anything was superseded; files of an agent are kept in any case.
         self.usage.add(&row.user, row.bytes);
-        self.finish(written, row).await
+        self.finish(incoming, row).await
     }
 
-    async fn finish(&self, written: WrittenFile, row: FileRow) -> Result<FileRow, FileError> {
-        let place = self.place(&row.id);
-        if let Err(error) = put(written.path, &place).await {
-            self.usage.remove(&row.user, row.bytes);
-            return Err(StoreError::io("storing a file")(error).into());
+    /// Stores content and then its row: both, or neither, even if the caller goes away meanwhile.
+    async fn finish(&self, incoming: Incoming, row: FileRow) -> Result<FileRow, FileError> {
+        let (content, store) = (self.content.clone(), self.store.clone());
+        let (user, bytes) = (row.user.clone(), row.bytes);
+        let finished = tokio::spawn(async move {
+            incoming.finish().await?;
+            if let Err(error) = store.add_file(&row).await {
+                // If this fails too, it is put aside later.
+                content.remove(vec![row.id]).await;
+                return Err(error.into());
+            }
+            Ok(row)
+        });
+        let finished = finished.await.unwrap_or_else(|error| {
+            Err(StoreError::io("storing a file")(io::Error::other(error)).into())
+        });
+        if finished.is_err() {
+            self.usage.remove(&user, bytes);
         }
-        if let Err(error) = self.store.add_file(&row).await {
-            // If this fails too, the next start puts it aside.
-            let _ = fs::remove_file(&place).await;
-            self.usage.remove(&row.user, row.bytes);
-            return Err(error.into());
-        }
-        Ok(row)
+        finished
     }
 
     /// The row of a file, without reading its content.
@@ -256,38 +380,29 @@ impl Files {
         Ok(row.ok_or(StoreError::NotFound(Entity::File))?)
     }
 
-    /// The row of a file, and its content to read from.
-    pub async fn read(&self, user: &UserId, id: &str) -> Result<(FileRow, File), FileError> {
-        let row = self.row(user, id).await?;
-        self.opened(row).await
-    }
-
     /// The same for a request with its signed URL.
-    pub async fn read_signed(&self, id: &str) -> Result<(FileRow, File), FileError> {
+    pub async fn signed_row(&self, id: &str) -> Result<FileRow, FileError> {
         let row = self.store.any_file(id).await?;
-        self.opened(row.ok_or(StoreError::NotFound(Entity::File))?)
-            .await
+        Ok(row.ok_or(StoreError::NotFound(Entity::File))?)
     }
 
-    async fn opened(&self, row: FileRow) -> Result<(FileRow, File), FileError> {
-        match File::open(self.place(&row.id)).await {
-            Ok(file) => Ok((row, file)),
-            // Deleted since the backup was made that the database comes from, or by hand.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                tracing::warn!(file = %row.id, "the content of a file is missing");
-                Err(StoreError::NotFound(Entity::File).into())
-            }
-            Err(error) => Err(StoreError::io("opening a file")(error).into()),
-        }
+    /// A part of a file's content, to read from. The range lies within the file.
+    pub async fn read(&self, row: &FileRow, range: Range<u64>) -> Result<ContentStream, FileError> {
+        self.content.read(&row.id, range).await
     }
 
     /// The whole content of a file.
     pub async fn content(&self, user: &UserId, id: &str) -> Result<(FileRow, Vec<u8>), FileError> {
-        let (row, mut file) = self.read(user, id).await?;
+        let row = self.row(user, id).await?;
+        let mut pieces = self.read(&row, 0..row.bytes).await?;
         let mut content = Vec::with_capacity(usize::try_from(row.bytes).unwrap_or_default());
-        file.read_to_end(&mut content)
-            .await
-            .map_err(StoreError::io("reading a file"))?;
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|error| match &*self.content {
+                ContentStore::Directory(_) => StoreError::io("reading a file")(error).into(),
+                ContentStore::Bucket(_) => FileError::Unavailable,
+            })?;
+            content.extend_from_slice(&piece);
+        }
         Ok((row, content))
     }
 
@@ -297,17 +412,9 @@ impl Files {
         let deleted = self.store.delete_chat(chat).await?;
         self.usage.remove(chat.user, kept);
         let mut gone = Vec::with_capacity(deleted.len());
-        for id in deleted {
-            let place = self.place(&id);
-            let bytes = fs::metadata(&place).await.map_or(0, |found| found.len());
-            self.usage.remove(chat.user, bytes);
-            // What stays is removed by the next start.
-            match fs::remove_file(place).await {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(%error, file = %id, "the content of a deleted file could not be removed");
-                }
-                _ => gone.push(id),
-            }
+        for removed in self.content.remove(deleted).await {
+            self.usage.remove(chat.user, removed.bytes);
+            gone.push(removed.id);
         }
         if !gone.is_empty()
             && let Err(error) = self.store.forget_deleted_files(&gone).await
@@ -317,102 +424,39 @@ impl Files {
         Ok(())
     }
 
-    /// Writes a little to the directory of files, to check whether that is possible.
-    pub async fn try_write(&self) -> Result<(), StoreError> {
-        let incoming = self.incoming.clone();
-        tokio::task::spawn_blocking(move || {
-            let mut file = NamedTempFile::new_in(incoming)?;
-            std::io::Write::write_all(&mut file, &[0; TRIED_BYTES])
-        })
-        .await
-        .map_err(io::Error::other)
-        .flatten()
-        .map_err(StoreError::io("writing a file"))
+    /// Whether files can be stored, found out by trying.
+    pub async fn probe(&self) -> Result<(), FileError> {
+        self.content.probe().await
     }
 
-    /// Writes content to a temporary file.
-    async fn write(
-        &self,
-        head: &[u8],
-        rest: &mut (impl AsyncRead + Unpin),
-    ) -> Result<WrittenFile, FileError> {
-        let incoming = self.incoming.clone();
-        let (file, path) = tokio::task::spawn_blocking(move || NamedTempFile::new_in(incoming))
-            .await
-            .map_err(io::Error::other)
-            .flatten()
-            .map_err(StoreError::io("creating a file"))?
-            .into_parts();
-        let mut file = File::from_std(file);
-        let failed = StoreError::io("writing a file");
-        let mut bytes = head.len() as u64;
-        let mut buffer = vec![0; 64 * 1024];
-        let mut piece = head;
-        loop {
-            if bytes > self.max_bytes {
-                return Err(FileError::TooLarge {
-                    limit: self.max_bytes,
-                });
-            }
-            if let Err(error) = file.write_all(piece).await {
-                return Err(failed(error).into());
-            }
-            let read = rest
-                .read(&mut buffer)
-                .await
-                .map_err(FileError::Incomplete)?;
-            if read == 0 {
-                break;
-            }
-            bytes += read as u64;
-            piece = &buffer[..read];
+    /// Whether other processes may store files in the same place, or the place is not on this machine.
+    pub fn is_remote(&self) -> bool {
+        matches!(*self.content, ContentStore::Bucket(_))
+    }
+
+    /// Puts a bucket in order, as of now; a directory is put in order when it is opened.
+    pub async fn sweep(&self, now: Timestamp) -> Result<Swept, FileError> {
+        match &*self.content {
+            ContentStore::Directory(_) => Ok(Swept::default()),
+            ContentStore::Bucket(bucket) => bucket.sweep(&*self.store, now).await,
         }
-        if let Err(error) = file.sync_all().await {
-            return Err(failed(error).into());
-        }
-        Ok(WrittenFile { path, bytes })
-    }
-
-    fn place(&self, id: &str) -> PathBuf {
-        place_in(&self.dir, id)
     }
 }
 
-fn place_in(dir: &Path, id: &str) -> PathBuf {
-    // A directory with very many entries is slow on some file systems.
-    let shelf = id.get(..2).unwrap_or("__");
-    dir.join(shelf).join(id)
-}
-
-struct WrittenFile {
-    /// Removes the file when dropped.
-    path: TempPath,
-    bytes: u64,
-}
-
-/// Moves a file to its place, durably.
-async fn put(from: TempPath, to: &Path) -> io::Result<()> {
-    let to = to.to_owned();
-    tokio::task::spawn_blocking(move || {
-        let shelf = to.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(shelf)?;
-        from.persist_noclobber(&to).map_err(|error| error.error)?;
-        sync_dir(shelf)?;
-        shelf.parent().map_or(Ok(()), sync_dir)
+async fn prior_contents(store: &dyn Store) -> Result<PriorContents, StoreError> {
+    Ok(PriorContents {
+        store: store.identity().await?,
+        files: store.file_ids().await?.into_iter().collect(),
     })
-    .await
-    .map_err(io::Error::other)?
 }
 
-/// Makes the entries of a directory durable.
-#[cfg(unix)]
-fn sync_dir(dir: &Path) -> io::Result<()> {
-    std::fs::File::open(dir)?.sync_all()
-}
-
-#[cfg(not(unix))]
-fn sync_dir(_dir: &Path) -> io::Result<()> {
-    Ok(())
+/// Looks through a directory, which may take a while.
+async fn look_through(
+    looking: impl FnOnce() -> Result<(), StoreError> + Send + 'static,
+) -> Result<(), StoreError> {
+    tokio::task::spawn_blocking(looking)
+        .await
+        .map_err(|error| StoreError::io("looking through the files")(io::Error::other(error)))?
 }
 
 /// An id that cannot be guessed: 128 random bits.

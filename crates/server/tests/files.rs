@@ -59,7 +59,26 @@ async fn a_file_goes_in_and_out_and_belongs_to_its_owner() {
         .unwrap();
     assert_eq!(part.status(), 206);
     assert_eq!(part.headers()["content-range"], "bytes 3-5/17");
+    let tag = part.headers()["etag"].to_str().unwrap().to_owned();
     assert_eq!(part.text().await.unwrap(), "012");
+    // A download is continued only if it is of the same content; what is there is not sent again.
+    let other = "\"other\"".to_owned();
+    let date = "Wed, 18 Nov 2026 07:00:00 GMT".to_owned();
+    for (name, value, status) in [
+        ("if-range", &tag, 206),
+        ("if-range", &other, 200),
+        ("if-range", &date, 200),
+        ("if-none-match", &tag, 304),
+        ("if-none-match", &format!("{other}, W/{tag}"), 304),
+        ("if-none-match", &other, 206),
+    ] {
+        let got = bridge
+            .request(Method::GET, url)
+            .header("range", "bytes=3-5");
+        let got = got.header(name, value).send().await.unwrap();
+        assert_eq!(got.status(), status, "{name}: {value}");
+        assert_eq!(got.headers()["etag"], *tag, "{name}: {value}");
+    }
 
     let form = "--edge\r\ncontent-disposition: form-data; name=\"note\"\r\n\r\nhi\r\n\
                 --edge\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a/b.pdf\"\r\n\

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use adk_bridge_protocol::dialect::{Addresses as ClientAddresses, Dialect};
 use adk_bridge_protocol::time::Timestamp;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use crate::store::{Store, StoreError};
@@ -25,8 +26,9 @@ const STEP_SECONDS: u64 = 60 * 60;
 const SECRET: &str = "file addresses";
 const KEY_BYTES: usize = 32;
 
-/// What the URLs of a client begin with: an origin, or nothing if they are relative to its own page.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What the URLs of a client begin with: an origin, or nothing if they are relative to its own page. Replicas tell it to each
+/// other as JSON.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
     origin: Option<Arc<str>>,
     /// The origin under which the client reaches the bridge, if its URLs are relative.

@@ -3,15 +3,18 @@
 //! The directory of files carries the id of its database (`database-id`). With another database, one that knows none of
 //! the files, the start is refused. Content that the right database does not know (it was written just before a crash,
 //! or since the backup that the database comes from) is moved to `lost-files` next to the directory, and comes back
-//! when a database that knows it is started.
+//! when a database that knows it is started. If several processes share the database, another one may just have written
+//! it: what is younger than [`GRACE`] stays where it is.
 
 use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{is_id, place_in, sync_dir};
-use crate::store::{DataDir, PriorContents, StoreError, make_private};
+use super::bucket::GRACE;
+use super::directory::{place_in, sync_dir};
+use super::is_id;
+use crate::store::{PriorContents, StoreError, make_private};
 
 /// Where the directory of files carries the id of its database.
 const MARK: &str = "database-id";
@@ -28,6 +31,8 @@ pub(super) struct KnownFiles {
     pub(super) found: PriorContents,
     /// Content that users have deleted.
     pub(super) deleted: HashSet<String>,
+    /// Whether other processes write to the directory, too.
+    pub(super) is_shared: bool,
 }
 
 /// Content by its id.
@@ -37,11 +42,11 @@ struct Content {
 }
 
 impl Places {
-    pub(super) fn of(data_dir: &DataDir) -> Self {
-        let files = data_dir.path().join("files");
+    pub(super) fn below(root: &Path) -> Self {
+        let files = root.join("files");
         Self {
             incoming: files.join("incoming"),
-            lost: data_dir.path().join("lost-files"),
+            lost: root.join("lost-files"),
             files,
         }
     }
@@ -124,7 +129,7 @@ impl Places {
             if known.deleted.contains(&content.id) {
                 fs::remove_file(&content.path)?;
                 deleted += 1;
-            } else {
+            } else if !(known.is_shared && is_young(&content.path)) {
                 lost += usize::from(shift(&content, &self.lost)?);
             }
         }
@@ -133,6 +138,7 @@ impl Places {
             let entry = entry?;
             if entry.file_type()?.is_file()
                 && entry.file_name().as_encoded_bytes().starts_with(b".tmp")
+                && !(known.is_shared && is_young(&entry.path()))
             {
                 fs::remove_file(entry.path())?;
             }
@@ -160,6 +166,14 @@ impl Places {
             database: database.to_owned(),
         }
     }
+}
+
+/// Whether somebody may be about to use it.
+fn is_young(path: &Path) -> bool {
+    let modified = fs::metadata(path).and_then(|found| found.modified());
+    // What is gone, or from the future, is left alone.
+    let age = modified.ok().and_then(|at| at.elapsed().ok());
+    age.is_none_or(|age| age < GRACE)
 }
 
 /// All content under a directory. Foreign files are skipped.
@@ -206,4 +220,50 @@ fn shift(content: &Content, to: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     Ok(true)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs::FileTimes;
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::store::Identity;
+
+    #[test]
+    fn what_another_process_may_just_have_written_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let places = Places::below(root.path());
+        let (young, old) = ("0".repeat(32), "1".repeat(32));
+        let paths = [
+            place_in(&places.files, &young),
+            place_in(&places.files, &old),
+            places.incoming.join(".tmpyoung"),
+            places.incoming.join(".tmpold"),
+        ];
+        let hour = Duration::from_secs(60 * 60);
+        for (path, age) in paths.iter().zip([hour, GRACE + hour, hour, GRACE + hour]) {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let file = fs::File::create(path).unwrap();
+            let times = FileTimes::new().set_modified(SystemTime::now() - age);
+            file.set_times(times).unwrap();
+        }
+        let known = KnownFiles {
+            found: PriorContents {
+                store: Identity {
+                    id: "a".into(),
+                    place: "b".into(),
+                    is_empty: false,
+                },
+                files: HashSet::new(),
+            },
+            deleted: HashSet::new(),
+            is_shared: true,
+        };
+        places.tidy(&known).unwrap();
+        let left: Vec<bool> = paths.iter().map(|path| path.exists()).collect();
+        assert_eq!(left, [true, false, true, false]);
+        assert!(place_in(&places.lost, &old).exists());
+    }
 }

@@ -1,6 +1,7 @@
 //! How many bytes of files and messages each user has, and may have.
 //!
-//! Counted once at start and then kept in memory: only one process uses the data.
+//! Counted at start and then kept in memory. If several processes share the data, the count is taken from the store again:
+//! that of a user when an upload begins, and all of it now and then.
 
 use adk_bridge_protocol::id::UserId;
 use std::collections::HashMap;
@@ -29,13 +30,9 @@ struct StoredBytes {
 
 impl Usage {
     pub(super) fn new(quota: Quota, counted: Vec<(UserId, u64)>) -> Self {
-        let users: HashMap<UserId, u64> = counted.into_iter().collect();
         Self {
             quota,
-            counted: Mutex::new(StoredBytes {
-                in_all: users.values().sum(),
-                users,
-            }),
+            counted: Mutex::new(StoredBytes::of(counted)),
         }
     }
 
@@ -77,6 +74,17 @@ impl Usage {
         }
     }
 
+    /// Takes over what the store has of a user.
+    pub(super) fn set(&self, user: &UserId, bytes: u64) {
+        let before = self.lock().users.get(user).copied().unwrap_or(0);
+        self.replace(user, before, bytes);
+    }
+
+    /// Takes over what the store has.
+    pub(super) fn reset(&self, counted: Vec<(UserId, u64)>) {
+        *self.lock() = StoredBytes::of(counted);
+    }
+
     /// Poisoning is ignored: no critical section can leave the counters inconsistent.
     fn lock(&self) -> MutexGuard<'_, StoredBytes> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
@@ -84,6 +92,14 @@ impl Usage {
 }
 
 impl StoredBytes {
+    fn of(counted: Vec<(UserId, u64)>) -> Self {
+        let users: HashMap<UserId, u64> = counted.into_iter().collect();
+        Self {
+            in_all: users.values().sum(),
+            users,
+        }
+    }
+
     fn check(&self, quota: Quota, user: &UserId, bytes: u64) -> Result<(), FileError> {
         let kept = self.users.get(user).copied().unwrap_or(0);
         // Without new bytes, only the limit itself is checked.
@@ -142,5 +158,11 @@ mod tests {
         usage.add(&UserId::literal("bob"), 1000);
         usage.remove(&UserId::literal("bob"), 2000);
         assert_eq!(usage.lock().in_all, 0);
+        // Another process has stored something, and something else was deleted there.
+        usage.reset(vec![("alice".into(), 30), ("bob".into(), 10)]);
+        usage.set(&UserId::literal("alice"), 50);
+        usage.set(&UserId::literal("bob"), 0);
+        let counted = usage.lock();
+        assert_eq!((counted.in_all, counted.users.len()), (50, 1));
     }
 }

@@ -11,9 +11,7 @@ use axum::extract::{
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use futures_util::stream;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 
 use super::access::Access;
 use super::body::{Intake, whole};
@@ -26,8 +24,6 @@ use crate::chat::{Chats, now};
 use crate::files::address::{Base, id_of};
 use crate::files::{FileDescription, FileRow};
 
-/// How much of a file is read at once for a client.
-const PIECE_BYTES: usize = 64 * 1024;
 /// Room for the parts of a form around the file.
 const FORM_BYTES: usize = 16 * 1024;
 /// Browsers may keep it forever: other content has another id.
@@ -53,7 +49,7 @@ pub async fn upload(
         name: sent.name.as_deref(),
     };
     let row = chats
-        .save_file(&user, &chat, described, &sent.content)
+        .save_file(&user, &chat, described, sent.content)
         .await?;
     let answer = json!({
         "id": row.id,
@@ -103,13 +99,19 @@ pub async fn download(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, AppError> {
-    let (row, mut file) = match &reader {
+    let row = match &reader {
         Reader::Owner(identity) => chats.file(&identity.user, &id).await?,
         Reader::Anybody => chats.signed_file(&id).await?,
     };
-    let range = headers
-        .get(header::RANGE)
-        .and_then(|range| range.to_str().ok())
+    let tag = format!("\"{}\"", row.id);
+    let asked = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    if asked(header::IF_NONE_MATCH).is_some_and(|tags| names_tag(tags, &tag)) {
+        let kept = [(header::ETAG, tag.as_str()), (header::CACHE_CONTROL, CACHE)];
+        return Ok((StatusCode::NOT_MODIFIED, kept).into_response());
+    }
+    let range = asked(header::RANGE)
+        // A part of something else cannot be continued.
+        .filter(|_| asked(header::IF_RANGE).is_none_or(|validator| validator == tag))
         .and_then(|range| requested_range(range, row.bytes));
     let (status, first, length) = match range {
         None => (StatusCode::OK, 0, row.bytes),
@@ -124,17 +126,8 @@ pub async fn download(
             return Ok((whole, refusal).into_response());
         }
     };
-    file.seek(std::io::SeekFrom::Start(first))
-        .await
-        .map_err(|_| AppError::unavailable("the file could not be read; try again in a moment"))?;
-    let mut response = Response::new(Body::from_stream(stream::try_unfold(
-        file.take(length),
-        |mut file| async move {
-            let mut piece = Vec::with_capacity(PIECE_BYTES);
-            let read = file.read_buf(&mut piece).await?;
-            Ok::<_, std::io::Error>((read > 0).then(|| (Bytes::from(piece), file)))
-        },
-    )));
+    let content = chats.file_content(&row, first..first + length).await?;
+    let mut response = Response::new(Body::from_stream(content));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     let mut set = |name, value: String| {
@@ -150,6 +143,7 @@ pub async fn download(
     set(header::CONTENT_SECURITY_POLICY, "sandbox".into());
     set(header::CACHE_CONTROL, CACHE.into());
     set(header::ACCEPT_RANGES, "bytes".into());
+    set(header::ETAG, tag);
     if matches!(reader, Reader::Anybody) {
         // Pages that embed only what allows it can show the file too.
         let policy = HeaderName::from_static("cross-origin-resource-policy");
@@ -218,6 +212,12 @@ async fn receive_form(request: Request) -> Result<Upload, AppError> {
         }
     }
     sent.ok_or_else(|| bad("the form has no file".into()))
+}
+
+/// Whether a list of entity tags names this one. Tags are compared weakly, as RFC 9110, 13.1.2 asks for.
+fn names_tag(tags: &str, tag: &str) -> bool {
+    let mut tags = tags.split(',').map(str::trim);
+    tags.any(|given| given == "*" || given.strip_prefix("W/").unwrap_or(given) == tag)
 }
 
 /// The requested range: none, a range, or one that the file does not have.
