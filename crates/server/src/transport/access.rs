@@ -14,6 +14,8 @@ use super::error::AppError;
 use crate::auth::{Authenticator, Identity, Refusal, SourceError, SourcePolicy, WrongKeys};
 use crate::config::Config;
 use crate::connections::{ConnectionPlace, Peer};
+use crate::forwarding::Forwarded;
+use crate::known_users::KnownUsers;
 
 /// Endpoints outside of `/api/` whose answers are private.
 const PRIVATE: [&str; 3] = ["/metrics", "/stream", "/clear-sessions"];
@@ -24,26 +26,49 @@ const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resour
 pub struct Access {
     policy: SourcePolicy,
     authenticator: Arc<dyn Authenticator>,
+    users: Arc<KnownUsers>,
     wrong_keys: WrongKeys,
 }
 
 impl Access {
-    pub fn new(config: &Config, authenticator: Arc<dyn Authenticator>) -> Self {
+    pub fn new(
+        config: &Config,
+        authenticator: Arc<dyn Authenticator>,
+        users: Arc<KnownUsers>,
+    ) -> Self {
         Self {
             policy: SourcePolicy::new(&config.server, authenticator.requires_credentials()),
             authenticator,
+            users,
             wrong_keys: WrongKeys::new(config.limits.wrong_keys_per_minute),
         }
     }
 
     /// Refuses a WebSocket from a source that is not allowed.
     pub(super) fn check_socket(&self, request: &Request) -> Result<(), SourceError> {
+        if is_checked(request) {
+            return Ok(());
+        }
         self.policy.check_source(request.headers())?;
         self.policy.check_origin(request.headers())
     }
 
+    /// The user of a request, as another replica knows it that passes the request on, or as the request proves it. What
+    /// the request tells of that user is noted.
     pub(super) async fn authenticate(&self, request: &Parts) -> Result<Identity, Refusal> {
-        self.authenticator.authenticate(request).await
+        let identity = match request.extensions.get::<Forwarded>() {
+            Some(Forwarded { identity, .. }) => {
+                let nobody = "this request was passed on for nobody";
+                let identity = identity.clone();
+                identity.ok_or_else(|| Refusal::NoCredentials(nobody.into()))?
+            }
+            None => {
+                let identity = self.authenticator.authenticate(request).await?;
+                self.users.with_tokens(identity, &request.headers)
+            }
+        };
+        self.users.note(&identity);
+        Ok(identity)
     }
 
     /// The answer to a request without an identity. An address that tries many wrong keys has to wait.
@@ -90,8 +115,15 @@ pub async fn check_source(
     request: Request,
     next: Next,
 ) -> Result<Response, AppError> {
-    access.policy.check_source(request.headers())?;
+    if !is_checked(&request) {
+        access.policy.check_source(request.headers())?;
+    }
     Ok(next.run(request).await)
+}
+
+/// Whether another replica has checked where a request comes from, and for whom: it passes the request on.
+fn is_checked(request: &Request) -> bool {
+    request.extensions().get::<Forwarded>().is_some()
 }
 
 /// Like [`check_source`], and passes only requests whose user is known and has not too many of them; handlers take the
@@ -101,13 +133,19 @@ pub async fn authenticate(
     request: Request,
     next: Next,
 ) -> Result<Response, AppError> {
-    access.policy.check_source(request.headers())?;
+    let is_checked = is_checked(&request);
+    if !is_checked {
+        access.policy.check_source(request.headers())?;
+    }
     let (mut parts, body) = request.into_parts();
     match access.authenticate(&parts).await {
         Ok(identity) => {
             tracing::trace!("a request is authenticated via {}", identity.via);
             if let Some(connection) = parts.extensions.get::<Arc<ConnectionPlace>>() {
-                connection.claim(&identity.user)?;
+                match is_checked {
+                    true => connection.claim_for_replica(),
+                    false => connection.claim(&identity.user)?,
+                }
             }
             parts.extensions.insert(identity);
             Ok(next.run(Request::from_parts(parts, body)).await)
@@ -172,6 +210,7 @@ mod tests {
     use tower::ServiceExt as _;
 
     use super::*;
+    use crate::agent_list::Agents;
     use crate::sockets::Sockets;
     use crate::transport::handshake::ticket;
 
@@ -216,7 +255,9 @@ mod tests {
     async fn any_authenticator_finds_the_user_and_its_tickets_carry_the_identity() {
         let mut config = Config::default();
         config.limits.wrong_keys_per_minute = 1;
-        let access = Arc::new(Access::new(&config, Arc::new(ProxyHeader)));
+        let agents = Arc::new(Agents::new(Vec::new()));
+        let users = Arc::new(KnownUsers::new(&config, agents));
+        let access = Arc::new(Access::new(&config, Arc::new(ProxyHeader), users));
         let sockets = Sockets::new(1, Arc::default());
         let router = Router::new()
             .route(

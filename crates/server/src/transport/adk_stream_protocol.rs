@@ -15,12 +15,14 @@ use serde_json::{Value, json};
 use super::body::Intake;
 use super::chat::answer_post;
 use super::error::AppError;
+use super::forward;
 use crate::auth::Identity;
 use crate::chat::Chats;
 use crate::chat::error::{ChatError, RequestError};
 use crate::chat::request::{ChatRequest, MessageList};
 use crate::config::Config;
 use crate::files::address::Base;
+use crate::forwarding::Forwarding;
 
 /// The chat of a user whose front end names none.
 const UNNAMED_CHAT: &str = "adk-stream-protocol";
@@ -42,15 +44,21 @@ pub async fn stream(
 /// `POST /clear-sessions`: deletes all chats of the user.
 pub async fn clear_sessions(
     State(chats): State<Chats>,
-    Identity { user, .. }: Identity,
+    State(forwarding): State<Option<Arc<Forwarding>>>,
+    identity: Identity,
 ) -> Result<JsonBody<Value>, AppError> {
+    let user = &identity.user;
     loop {
-        let page = chats.list(&user, None::<(Timestamp, _)>).await?;
+        let page = chats.list(user, None::<(Timestamp, _)>).await?;
         for chat in &page.chats {
-            match chats.delete(&user, &chat.chat.id).await {
+            let chat_id = &chat.chat.id;
+            match (chats.delete(user, chat_id).await, &forwarding) {
                 // Another request was faster.
-                Ok(()) | Err(ChatError::NoSuchChat) => {}
-                Err(error) => return Err(error.into()),
+                (Ok(()) | Err(ChatError::NoSuchChat), _) => {}
+                (Err(ChatError::Elsewhere(_)), Some(forwarding)) => {
+                    forward::delete_at_owner(forwarding, &identity, chat_id).await?;
+                }
+                (Err(error), _) => return Err(error.into()),
             }
         }
         if !page.is_full {

@@ -6,10 +6,15 @@
 //!                                        └─ error
 //! ```
 //!
-//! The client gives up the whole socket at an unknown frame, so no other frames are ever sent.
+//! The client gives up the whole socket at an unknown frame, so no other frames are ever sent. Requests for chats of other
+//! replicas take the way of `elsewhere`.
+
+mod elsewhere;
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::id::{ChatId, UserId};
@@ -30,24 +35,29 @@ use uuid::Uuid;
 
 use super::chat::AgentPath;
 use super::error::AppError;
-use super::handshake::Upgrades;
+use super::handshake::{Upgrades, Wanted};
 use super::socket::{Incoming, LAST_CHUNKS, Socket, SocketEnd, shutdown, text};
+use crate::auth::Identity;
 use crate::budget::TallyEntry;
 use crate::chat::live::{AnswerTo, RequestOrigin};
-use crate::chat::readers::Answer;
 use crate::chat::request::{
     ChatRequest, HandedInFields, MAX_ID_BYTES, RequestFields, check_id, dialect_of, sdk_of,
 };
 use crate::chat::{ChatError, Chats, Command};
 use crate::connections::WrittenMessages;
 use crate::files::address::Base;
+use crate::forwarding::Forwarding;
 use crate::parsing;
 use crate::sockets::Place;
+use elsewhere::{Answered, Lanes, Pieces};
 
 /// How many requests of one socket may be in progress; the client has one for each chat on its page.
 const MAX_REQUESTS: usize = 32;
 /// How many may wait for their chats, aborted ones included; with more of them nothing is read.
 const MAX_ASKING: usize = 2 * MAX_REQUESTS;
+
+/// How long a socket that is about to close waits for chats, of other replicas too, to take what they were asked.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -58,22 +68,32 @@ pub struct Params {
 pub async fn open(
     State(chats): State<Chats>,
     State(upgrades): State<Upgrades>,
+    State(forwarding): State<Option<Arc<Forwarding>>>,
     agent: Option<Path<AgentPath>>,
     Query(params): Query<Params>,
     base: Base,
     request: Request,
 ) -> Result<Response, AppError> {
     let agent = agent.and_then(|Path(path)| path.agent);
-    let serve = move |socket, user, place| serve(chats, user, (base, agent), socket, place);
-    let ticket = params.ticket.as_deref();
-    upgrades.open(request, ticket, serve).await
+    let wanted = Wanted {
+        ticket: params.ticket.as_deref(),
+        // Its frames name chats, each with an owner of its own.
+        chat: None,
+        base: &base.clone(),
+    };
+    let serve = move |socket, identity: Identity, place| {
+        let user = identity.user.clone();
+        let lanes = forwarding.map(|it| Lanes::new(it, identity, base.clone(), agent.as_deref()));
+        serve(chats, user, (base, agent), (socket, lanes), place)
+    };
+    upgrades.open(request, wanted, serve).await
 }
 
 async fn serve(
     chats: Chats,
     user: UserId,
     (base, agent): (Base, Option<String>),
-    mut socket: Socket,
+    (mut socket, lanes): (Socket, Option<Lanes>),
     mut place: Place,
 ) {
     let id = Uuid::new_v4();
@@ -85,6 +105,7 @@ async fn serve(
         agent,
         id,
         socket: &mut socket,
+        lanes,
         asked: FuturesUnordered::new(),
         asking: Vec::new(),
         running: Vec::new(),
@@ -115,6 +136,8 @@ struct Connection<'s> {
     agent: Option<String>,
     id: Uuid,
     socket: &'s mut Socket,
+    /// Present in a cluster.
+    lanes: Option<Lanes>,
     /// Requests that their chats have not accepted yet.
     asked: FuturesUnordered<Pin<Box<dyn Future<Output = AnsweredRequest> + std::marker::Send>>>,
     /// The same, without their answers.
@@ -136,14 +159,14 @@ struct PendingRequest {
 struct AnsweredRequest {
     request_id: String,
     chat_id: ChatId,
-    answer: Result<Option<Answer>, AppError>,
+    answer: Answered,
 }
 
 /// A request whose chunks are being sent.
 struct RunningRequest {
     request_id: String,
     chat_id: ChatId,
-    answer: Answer,
+    answer: Pieces,
     sequence: u64,
 }
 
@@ -160,6 +183,7 @@ impl Connection<'_> {
                     self.write(index, piece).await?;
                 }
                 () = shutdown(closing) => {
+                    let _ = tokio::time::timeout(LAST_ANSWERS, self.finish_asking()).await;
                     // The chats have ended their turns already.
                     let _ = tokio::time::timeout(LAST_CHUNKS, self.finish()).await;
                     return Err(SocketEnd::Close(Close::GOING_AWAY));
@@ -205,7 +229,7 @@ impl Connection<'_> {
         };
         match frame {
             ClientFrame::Send(send) => match request_of(&send, self.agent.as_deref()) {
-                Ok(request) => self.post(request_id, request, waiting).await,
+                Ok(request) => self.post(send, request, waiting).await,
                 Err(error) => self.error(&request_id, &error.message).await,
             },
             ClientFrame::Resume(resume) => match view_of(&resume) {
@@ -218,31 +242,34 @@ impl Connection<'_> {
 
     async fn post(
         &mut self,
-        request_id: String,
+        send: Send,
         mut request: ChatRequest,
         waiting: TallyEntry,
     ) -> Result<(), SocketEnd> {
         request.base = self.base.clone();
         request.seen.had = self.written.so_far();
         let (sender, answer) = oneshot::channel();
-        let chat_id = request.chat_id.clone();
+        let (chat_id, sdk) = (request.chat_id.clone(), request.sdk);
         let command = Command::Post {
             request: Box::new(request),
             origin: RequestOrigin::socket(self.id),
             answer: AnswerTo::Request(sender),
         };
-        // What HTTP refuses before a chat is loaded is refused here too; the other requests continue.
-        if let Err(error) = self.chats.send(&self.user, &chat_id, command).await {
-            let error = AppError::from(error);
-            return self.error(&request_id, &error.message).await;
+        match self.command(&chat_id, command).await {
+            Ok(()) => self.await_answer(send.request_id, chat_id, waiting, async {
+                let answer = answer.await.unwrap_or(Err(ChatError::TaskEnded));
+                Ok(Some(Pieces::Here(answer?)))
+            }),
+            Err(NotSent::Elsewhere(lanes)) => {
+                let answer = lanes.post(&send, sdk.number());
+                self.await_answer(send.request_id, chat_id, waiting, answer_of_owner(answer));
+            }
+            // What HTTP refuses before a chat is loaded is refused here too; the other requests continue.
+            Err(NotSent::Refused(error)) => {
+                let error = AppError::from(error);
+                return self.error(&send.request_id, &error.message).await;
+            }
         }
-        self.await_answer(request_id, chat_id, waiting, async {
-            answer
-                .await
-                .unwrap_or(Err(ChatError::TaskEnded))
-                .map(Some)
-                .map_err(AppError::from)
-        });
         Ok(())
     }
 
@@ -254,8 +281,9 @@ impl Connection<'_> {
         waiting: TallyEntry,
     ) -> Result<(), SocketEnd> {
         let chat_id = resume.id;
-        // A chat without a task has nothing running, so it need not be loaded.
-        if !self.chats.is_in_use(&self.user, &chat_id) {
+        // A chat that has nothing running need not be loaded.
+        let running = self.chats.may_be_running(&self.user, &chat_id).await;
+        if matches!(running, Ok(false)) {
             return self.send(|out| frames::no_active(out, &request_id)).await;
         }
         let (sender, answer) = oneshot::channel();
@@ -265,10 +293,17 @@ impl Connection<'_> {
             base: self.base.clone(),
             answer: sender,
         };
-        self.send_command(&chat_id, command).await?;
-        self.await_answer(request_id, chat_id, waiting, async {
-            answer.await.map_err(|_| ChatError::TaskEnded.into())
-        });
+        match self.command(&chat_id, command).await {
+            Ok(()) => self.await_answer(request_id, chat_id, waiting, async {
+                let answer = answer.await.map_err(|_| ChatError::TaskEnded)?;
+                Ok(answer.map(Pieces::Here))
+            }),
+            Err(NotSent::Elsewhere(lanes)) => {
+                let answer = lanes.resume(&chat_id, (dialect.as_str(), sdk.number()));
+                self.await_answer(request_id, chat_id, waiting, answer_of_owner(answer));
+            }
+            Err(NotSent::Refused(_)) => return Err(SocketEnd::Close(Close::GOING_AWAY)),
+        }
         Ok(())
     }
 
@@ -286,15 +321,28 @@ impl Connection<'_> {
             self.running.swap_remove(index).chat_id
         };
         let (answer, _) = oneshot::channel();
-        self.send_command(&chat_id, Command::Stop { answer }).await
+        match self.command(&chat_id, Command::Stop { answer }).await {
+            Ok(()) => {}
+            Err(NotSent::Elsewhere(lanes)) => lanes.stop(&chat_id),
+            Err(NotSent::Refused(_)) => return Err(SocketEnd::Close(Close::GOING_AWAY)),
+        }
+        Ok(())
     }
 
-    /// Commands reach a chat in the order of their frames: a stop must not affect what is sent after it.
-    async fn send_command(&mut self, chat_id: &ChatId, command: Command) -> Result<(), SocketEnd> {
-        self.chats
-            .send(&self.user, chat_id, command)
-            .await
-            .map_err(|_| SocketEnd::Close(Close::GOING_AWAY))
+    /// Sends a command to a chat of this replica. Commands reach a chat in the order of their frames: a stop must not affect
+    /// what is sent after it.
+    async fn command(&mut self, chat_id: &ChatId, command: Command) -> Result<(), NotSent<'_>> {
+        let Some(lanes) = &mut self.lanes else {
+            let sent = self.chats.send(&self.user, chat_id, command).await;
+            return sent.map_err(NotSent::Refused);
+        };
+        if lanes.is_busy(chat_id) {
+            return Err(NotSent::Elsewhere(lanes));
+        }
+        match self.chats.send(&self.user, chat_id, command).await {
+            Err(ChatError::Elsewhere(_)) => Err(NotSent::Elsewhere(lanes)),
+            sent => sent.map_err(NotSent::Refused),
+        }
     }
 
     fn await_answer(
@@ -302,7 +350,7 @@ impl Connection<'_> {
         request_id: String,
         chat_id: ChatId,
         waiting: TallyEntry,
-        answer: impl Future<Output = Result<Option<Answer>, AppError>> + std::marker::Send + 'static,
+        answer: impl Future<Output = Answered> + std::marker::Send + 'static,
     ) {
         self.asking.push(PendingRequest {
             request_id: request_id.clone(),
@@ -351,7 +399,10 @@ impl Connection<'_> {
             return self
                 .error(
                     &running.request_id,
-                    "this client fell behind; load the chat again",
+                    match running.answer.is_cut() {
+                        true => "the chat goes on at another replica; resume it",
+                        false => "this client fell behind; load the chat again",
+                    },
                 )
                 .await;
         };
@@ -388,6 +439,15 @@ impl Connection<'_> {
         Ok(())
     }
 
+    /// Sends what became of every request that a chat has: a client that hears nothing sends its message again, and both
+    /// would be answered.
+    async fn finish_asking(&mut self) -> Result<(), SocketEnd> {
+        while let Some(asked) = self.asked.next().await {
+            self.begin(asked).await?;
+        }
+        Ok(())
+    }
+
     /// Sends the last chunks of all chats.
     async fn finish(&mut self) -> Result<(), SocketEnd> {
         while !self.running.is_empty() {
@@ -407,6 +467,19 @@ impl Connection<'_> {
         write(&mut out);
         self.socket.send(text(out)?).await
     }
+}
+
+/// Why a command has not reached a chat of this replica.
+enum NotSent<'l> {
+    /// The chat is in use at another replica, or its requests are on their way there.
+    Elsewhere(&'l mut Lanes),
+    Refused(ChatError),
+}
+
+async fn answer_of_owner(answer: oneshot::Receiver<Answered>) -> Answered {
+    answer
+        .await
+        .unwrap_or_else(|_| Err(ChatError::TaskEnded.into()))
 }
 
 fn request_of(send: &Send, address: Option<&str>) -> Result<ChatRequest, AppError> {

@@ -9,9 +9,11 @@ use axum::http::{HeaderMap, header};
 
 use crate::chat::Chats;
 use crate::files::address::Base;
+use crate::forwarding::Forwarded;
 
 /// `server.public_url` if it is set. Otherwise the origin under which the client reaches the bridge, if its page has
-/// another origin, and nothing if it has the same: such a URL takes the same way as the request, proxies included.
+/// another origin, and nothing if it has the same: such a URL takes the same way as the request, proxies included. The first
+/// replica decides it for a request that is passed on.
 impl<S> FromRequestParts<S> for Base
 where
     Chats: FromRef<S>,
@@ -20,6 +22,9 @@ where
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        if let Some(Forwarded { base, .. }) = parts.extensions.get() {
+            return Ok(base.clone());
+        }
         let headers = &parts.headers;
         Ok(match Chats::from_ref(state).shared().addresses.public() {
             Some(public) => public,

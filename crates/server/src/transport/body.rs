@@ -13,6 +13,7 @@ use futures_util::StreamExt as _;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::AppError;
+use super::forward::KeptBody;
 use super::incoming::Terms;
 use crate::auth::Identity;
 use crate::budget::{self, Budget, Tally};
@@ -126,7 +127,13 @@ pub(super) async fn whole(
         let piece = match timeout_at(patience, pieces.next()).await {
             Ok(Some(Ok(piece))) => piece,
             Ok(None) => match refused {
-                None => return Ok(hold.tie_to(whole.freeze())),
+                None => {
+                    let whole = hold.tie_to(whole.freeze());
+                    if let Some(kept) = parts.extensions.get::<KeptBody>() {
+                        kept.keep(&whole);
+                    }
+                    return Ok(whole);
+                }
                 Some(refusal) => return Err(refusal),
             },
             Ok(Some(Err(_))) => {

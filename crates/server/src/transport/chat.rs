@@ -1,5 +1,7 @@
 //! `POST /api/chat` and related endpoints: requests of `useChat`, answered by server-sent events.
 
+use std::io;
+
 use adk_bridge_protocol::calls::Outcome;
 use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::id::{CallId, ChatId, UserId};
@@ -109,8 +111,8 @@ pub async fn resume(
     let written = written_to(headers, request.extensions());
     let dialect = dialect_of(view.dialect.as_deref())?;
     let sdk = sdk_of(view.sdk.as_ref(), Sdk::default())?;
-    // A chat without a task has nothing running, so it need not be loaded.
-    if !chats.is_in_use(&user, &chat_id) {
+    // A chat that has nothing running need not be loaded.
+    if !chats.may_be_running(&user, &chat_id).await? {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let answer = chats
@@ -240,13 +242,17 @@ fn streamed(
         return (common, kind, Body::from_stream(text::of(answer))).into_response();
     }
     let pieces = stream::unfold((answer, written), |(mut answer, written)| async move {
-        let piece = answer.recv().await?;
+        let Some(piece) = answer.recv().await else {
+            // The connection breaks, so that the client does not take this for the end of the answer.
+            let cut = || io::Error::other("the chat goes on at another replica");
+            return answer.is_cut().then(|| (Err(cut()), (answer, written)));
+        };
         if piece.ends_with(sse::DONE)
             && let Some(message) = answer.whole_message()
         {
             written.note(message);
         }
-        Some((Ok::<_, std::convert::Infallible>(piece), (answer, written)))
+        Some((Ok(piece), (answer, written)))
     });
     (
         common,

@@ -19,12 +19,13 @@ use serde_json::{Value, json};
 use super::body::{WholeBody, read_body};
 use super::chat::{View, check_json};
 use super::error::AppError;
-use super::percent;
+use super::{forward, percent};
 use crate::auth::Identity;
 use crate::budget::{Budget, Hold};
 use crate::chat::request::{dialect_of, read_json};
 use crate::chat::{AuditPage, Chats, Listing, MAX_AUDIT_ROWS, RemainingMessages};
 use crate::files::address::Base;
+use crate::forwarding::Forwarding;
 
 const JSON: [(header::HeaderName, &str); 1] = [(header::CONTENT_TYPE, "application/json")];
 /// The end of a chat's JSON, whose last field is its messages.
@@ -92,6 +93,7 @@ fn half_a_page() -> AppError {
 
 pub async fn messages(
     State(chats): State<Chats>,
+    State(forwarding): State<Option<Arc<Forwarding>>>,
     State(unread): State<Arc<Budget>>,
     Identity { user, .. }: Identity,
     base: Base,
@@ -99,6 +101,8 @@ pub async fn messages(
     Query(view): Query<View>,
 ) -> Result<Response, AppError> {
     let dialect = dialect_of(view.dialect.as_deref())?;
+    // The owner knows which messages this client will have.
+    forward::check_owner(&chats, forwarding.as_ref(), (&user, &chat_id)).await?;
     let mut hold = unread.hold(&user);
     let admit = |bytes| hold.resize(bytes);
     let Listing { chat, first, rest } = chats

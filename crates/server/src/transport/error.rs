@@ -3,6 +3,7 @@
 //! Every layer below has errors of its own, which say what went wrong and what to do. `From` turns each into an
 //! [`AppError`] here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use adk_bridge_protocol::reply::LONGEST_HOLD;
@@ -17,6 +18,7 @@ use crate::agent_list::NoAgent;
 use crate::auth::{Refusal, SourceError};
 use crate::budget::{self, BudgetError};
 use crate::chat::error::{ChatError, DeclaredToolsError, HandedInError, NotReady, RequestError};
+use crate::cluster::Peer;
 use crate::connections::TooManyConnections;
 use crate::files::FileError;
 use crate::files::address::SignatureError;
@@ -32,6 +34,8 @@ const MAX_MESSAGE_BYTES: usize = 600;
 const A_MOMENT: Duration = Duration::from_secs(2);
 /// Backups and repairs lock a database for seconds.
 const LOCKED_FOR: Duration = Duration::from_secs(5);
+/// A bucket that does not answer has been asked several times already.
+const BUCKET_RETURNS: Duration = Duration::from_secs(10);
 /// Messages that wait for a tool move on when it ends, which takes some seconds.
 const QUEUE_MOVES: Duration = Duration::from_secs(5);
 
@@ -44,6 +48,17 @@ pub struct AppError {
     pub message: String,
     /// When to try again, if known.
     pub retry_after: Option<Duration>,
+    /// Who can answer instead. Nothing has happened to the request.
+    pub instead: Option<Instead>,
+}
+
+/// Who can answer a request that this replica does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Instead {
+    /// The replica that serves the chat.
+    Owner(Arc<Peer>),
+    /// Whoever takes the chat when this replica has stopped.
+    Another,
 }
 
 impl AppError {
@@ -53,6 +68,7 @@ impl AppError {
             code,
             message: shortened(message.into()),
             retry_after: None,
+            instead: None,
         }
     }
 
@@ -253,6 +269,7 @@ impl From<FileError> for AppError {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "storage_full", message)
             }
             FileError::Incomplete(_) => Self::bad_request("incomplete", message),
+            FileError::Unavailable => Self::unavailable(message).retry_after(BUCKET_RETURNS),
             FileError::Store(error) => error.into(),
         }
     }
@@ -290,6 +307,7 @@ impl From<ChatError> for AppError {
             E::TooManyFiles { .. } => Self::unprocessable("too_many_files", message),
             E::UnknownFile { .. } => Self::unprocessable("unknown_file", message),
             E::UnclearApproval { .. }
+            | E::UnfitAnswer { .. }
             | E::UnclearUserAnswer { .. }
             | E::UnclearToolResult
             | E::ContradictoryToolResult => Self::unprocessable("bad_value", message),
@@ -301,11 +319,18 @@ impl From<ChatError> for AppError {
             E::StillAnswering => Self::conflict(message).retry_after(QUEUE_MOVES),
             E::QueueFull { .. } => Self::too_many(message, QUEUE_MOVES),
             E::TooManyHeld { .. } => Self::too_many(message, LONGEST_HOLD),
-            E::AnswerNotStored
-            | E::NotLoaded { .. }
-            | E::TaskEnded
-            | E::ShuttingDown
-            | E::LiveAgentFailed { .. } => Self::unavailable(message),
+            E::Elsewhere(owner) => Self {
+                instead: Some(Instead::Owner(Arc::new(owner))),
+                ..Self::unavailable(message)
+            },
+            E::Fenced | E::Unclaimed(_) => Self::unavailable(message),
+            E::ShuttingDown => Self {
+                instead: Some(Instead::Another),
+                ..Self::unavailable(message)
+            },
+            E::AnswerNotStored | E::NotLoaded { .. } | E::TaskEnded | E::LiveAgentFailed { .. } => {
+                Self::unavailable(message)
+            }
             // Speech has no request that could be refused, so its client gets one code for all of these.
             E::SpokenTurnNotStored(why) => Self::unavailable(Self::from(*why).message),
             E::Unwritable(trouble) => trouble.into(),
@@ -396,8 +421,11 @@ impl From<NotReady> for AppError {
             },
             NotReady::Slow
             | NotReady::Busy
+            | NotReady::Unreachable
             | NotReady::Failed { .. }
             | NotReady::Unusable
+            | NotReady::Draining
+            | NotReady::Alone
             | NotReady::NotTried => Self::unavailable(error.to_string()),
             NotReady::NoAgent(_) | NotReady::NoToken(_) => no_agent(error.to_string()),
         }
@@ -411,6 +439,7 @@ impl From<StoreError> for AppError {
             StoreError::NotFound(Entity::Message) => Self::not_found("message"),
             StoreError::NotFound(Entity::File) => Self::not_found("file"),
             StoreError::Conflict(conflict) => Self::conflict(conflict.to_string()),
+            StoreError::Fenced => Self::unavailable(error.to_string()),
             StoreError::TooLarge { .. } => Self::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "too_large",

@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 
 use super::error::AppError;
+use crate::forwarding::PassedOn;
 
 /// A refusal of the framework is a sentence; a longer text is cut off.
 const MAX_REASON_BYTES: usize = 1024;
@@ -74,7 +75,8 @@ fn is_shown_to_users(request: &Request) -> bool {
 /// `Allow`.
 async fn as_app_error(response: Response) -> Response {
     let status = response.status();
-    let is_ours = response.extensions().get::<AppError>().is_some();
+    let is_ours = response.extensions().get::<AppError>().is_some()
+        || response.extensions().get::<PassedOn>().is_some();
     if !(status.is_client_error() || status.is_server_error()) || is_ours {
         return response;
     }

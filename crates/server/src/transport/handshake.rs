@@ -8,14 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adk_bridge_protocol::base64;
-use adk_bridge_protocol::id::UserId;
+use adk_bridge_protocol::id::{ChatId, UserId};
 use adk_bridge_protocol::wire::frame::MAX_TEXT_FRAME_BYTES;
 use adk_bridge_protocol::wire::live::Close;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
+use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::time::timeout;
@@ -25,10 +27,16 @@ use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use super::access::Access;
 use super::body::{Intake, NOBODY};
 use super::error::AppError;
-use super::socket::Socket;
+use super::socket::{Socket, shutdown};
+use super::{forward, live};
 use crate::auth::Identity;
+use crate::chat::Chats;
+use crate::cluster::Peer;
 use crate::config::Config;
 use crate::connections::ConnectionPlace;
+use crate::files::address::Base;
+use crate::forwarding::{Forwarded, Forwarding, Hopped, NOT_OWNER, OwnerCheck, Tunnel};
+use crate::metrics::ForwardedKind;
 use crate::sockets::{Place, Sockets, TICKET_LIFE};
 
 /// Every idle connection has one; three audio frames of a client fit into it.
@@ -59,12 +67,30 @@ pub async fn ticket(
 }
 
 /// Opens WebSockets.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Upgrades {
     access: Arc<Access>,
     sockets: Arc<Sockets>,
     intake: Intake,
     heartbeat: Duration,
+    /// Present in a cluster.
+    passing: Option<(Arc<Forwarding>, Chats)>,
+}
+
+/// What a request to open a WebSocket asks for.
+pub(super) struct Wanted<'a> {
+    pub ticket: Option<&'a str>,
+    /// The chat whose owner serves the socket, if it has one chat.
+    pub chat: Option<&'a ChatId>,
+    /// What URLs begin with for the client.
+    pub base: &'a Base,
+}
+
+/// Who serves a WebSocket.
+enum Way {
+    Here,
+    /// Another replica, to which bytes are copied.
+    Through(Box<(TokioIo<Upgraded>, OwnerCheck)>),
 }
 
 impl Upgrades {
@@ -79,7 +105,14 @@ impl Upgrades {
             sockets,
             intake,
             heartbeat: config.live.heartbeat.0,
+            passing: None,
         }
+    }
+
+    /// Passes sockets of chats that other replicas own to them.
+    #[must_use]
+    pub(super) fn passing(self, passing: Option<(Arc<Forwarding>, Chats)>) -> Self {
+        Self { passing, ..self }
     }
 
     /// Opens a socket and serves it, or refuses it in a form that the client can see.
@@ -89,8 +122,8 @@ impl Upgrades {
     pub(super) async fn open<Serving>(
         self,
         request: Request,
-        ticket: Option<&str>,
-        serve: impl FnOnce(Socket, UserId, Place) -> Serving + Send + 'static,
+        wanted: Wanted<'_>,
+        serve: impl FnOnce(Socket, Identity, Place) -> Serving + Send + 'static,
     ) -> Result<Response, AppError>
     where
         Serving: Future<Output = ()> + Send,
@@ -100,15 +133,21 @@ impl Upgrades {
         let (parts, body) = request.into_parts();
         let identity = match self.access.authenticate(&parts).await {
             Ok(identity) => Ok(identity),
-            Err(refusal) => ticket
+            Err(refusal) => wanted
+                .ticket
                 .and_then(|ticket| self.sockets.redeem(ticket))
                 .ok_or(refusal),
         };
         let connection = parts.extensions.get::<Arc<ConnectionPlace>>().cloned();
         let admitted = match identity {
             // Counted before the client knows that it is open.
-            Ok(Identity { user, .. }) => match self.admit(&user, connection.as_deref()) {
-                Ok(place) => Ok((user, place)),
+            Ok(identity) => match self.admit(&identity.user, &parts, connection.as_deref()) {
+                Ok(place) => match self.way(&identity, &parts, &wanted).await {
+                    Ok(way) => Ok((identity, place, way)),
+                    // Its replica tells the client.
+                    Err(error) if error.code == NOT_OWNER => return Err(error),
+                    Err(error) => Err((Close::from(&error), error)),
+                },
                 Err(error) => Err((Close::TOO_MANY, error)),
             },
             Err(refusal) => {
@@ -131,7 +170,15 @@ impl Upgrades {
             let Ok(upgraded) = hyper::upgrade::on(request).await else {
                 return; // The client has left before it began.
             };
-            let user = admitted.as_ref().map_or(NOBODY, |(user, _)| user);
+            let admitted = match admitted {
+                Ok((_, place, Way::Through(owner))) => {
+                    self.tunnel(TokioIo::new(upgraded), *owner, place).await;
+                    return;
+                }
+                Ok((identity, place, Way::Here)) => Ok((identity, place)),
+                Err(refused) => Err(refused),
+            };
+            let user = admitted.as_ref().map_or(NOBODY, |(it, _)| &it.user);
             let terms = self.intake.terms(user, MAX_TEXT_FRAME_BYTES);
             let limits = WebSocketConfig::default()
                 .read_buffer_size(READ_BUFFER_BYTES)
@@ -141,7 +188,7 @@ impl Upgrades {
             let stream = TokioIo::new(upgraded);
             let mut socket = Socket::new(stream, limits, terms, self.heartbeat).await;
             match admitted {
-                Ok((user, place)) => serve(socket, user, place).await,
+                Ok((identity, place)) => serve(socket, identity, place).await,
                 Err((why, _)) => {
                     let parting = Box::pin(timeout(PARTING, socket.close(why)));
                     tokio::select! {
@@ -159,16 +206,116 @@ impl Upgrades {
     fn admit(
         &self,
         user: &UserId,
+        parts: &Parts,
         connection: Option<&ConnectionPlace>,
     ) -> Result<Place, AppError> {
+        let is_passed_on = parts.extensions.get::<Forwarded>().is_some();
         if let Some(connection) = connection {
-            connection.claim(user)?;
+            match is_passed_on {
+                true => connection.claim_for_replica(),
+                false => connection.claim(user)?,
+            }
         }
-        self.sockets.enter(user).ok_or_else(|| {
+        let place = match is_passed_on {
+            true => self.sockets.enter_passed_on(),
+            false => self.sockets.enter(user),
+        };
+        place.ok_or_else(|| {
             let message = "too many of your WebSockets are open (server.max_sockets); close one";
             AppError::too_many(message, SOON)
         })
     }
+
+    /// Finds out who serves a socket, and opens one there if it is another replica.
+    async fn way(
+        &self,
+        identity: &Identity,
+        parts: &Parts,
+        wanted: &Wanted<'_>,
+    ) -> Result<Way, AppError> {
+        let (Some((forwarding, chats)), Some(chat_id)) = (&self.passing, wanted.chat) else {
+            return Ok(Way::Here);
+        };
+        let user = &identity.user;
+        let is_passed_on = parts.extensions.get::<Forwarded>().is_some();
+        let mut attempts = forwarding.attempts();
+        loop {
+            if chats.is_in_use(user, chat_id) {
+                return Ok(Way::Here);
+            }
+            let Some(owner) = forwarding.elsewhere(user, chat_id).await? else {
+                return Ok(Way::Here);
+            };
+            if is_passed_on {
+                return Err(forward::not_owner());
+            }
+            let forwarded = Forwarded {
+                identity: Some(identity.clone()),
+                base: wanted.base.clone(),
+            };
+            match forwarding
+                .open(&owner, &without_ticket(&parts.uri), forwarded)
+                .await
+            {
+                Hopped::Done(Ok(stream)) => {
+                    forwarding.metrics().passed(ForwardedKind::Live);
+                    let check = forwarding.check_of(owner, user.clone(), chat_id.clone());
+                    return Ok(Way::Through(Box::new((stream, check))));
+                }
+                Hopped::Done(Err(refusal)) => return Err(refused_by(&owner, refusal.status())),
+                Hopped::Refused => return Err(forward::not_recognised(&owner)),
+                // Nothing has been said on it.
+                Hopped::NotBegun(_) | Hopped::Broken => {
+                    if !attempts.wait().await {
+                        return Err(forward::unreachable(&owner));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Copies the bytes of a client and of the owner of its chat to each other.
+    async fn tunnel(
+        &self,
+        client: TokioIo<Upgraded>,
+        (owner, check): (TokioIo<Upgraded>, OwnerCheck),
+        mut place: Place,
+    ) {
+        let Some((forwarding, chats)) = &self.passing else {
+            return; // Without a cluster there are no other owners.
+        };
+        let tunnel = Tunnel {
+            client,
+            owner,
+            metrics: forwarding.metrics().clone(),
+            check: Some(check),
+        };
+        let stop = async {
+            shutdown(&mut place.closing).await;
+            live::farewell(chats)
+        };
+        let end = tunnel.run(stop).await;
+        tracing::debug!("a live connection through this replica ends: {end:?}");
+    }
+}
+
+/// The path and query of a request, without a ticket that has been used.
+fn without_ticket(uri: &Uri) -> String {
+    let is_other = |pair: &&str| !pair.starts_with("ticket=");
+    let query = uri.query().unwrap_or_default();
+    let query: Vec<&str> = query.split('&').filter(is_other).collect();
+    match query.concat().is_empty() {
+        true => uri.path().to_owned(),
+        false => format!("{}?{}", uri.path(), query.join("&")),
+    }
+}
+
+/// The refusal of an owner, whose words are for this replica.
+fn refused_by(owner: &Peer, status: StatusCode) -> AppError {
+    let name = &owner.name;
+    AppError::unavailable(format!(
+        "the replica {name:?}, where this chat is in use, does not open a WebSocket now ({status}); try again in a moment"
+    ))
 }
 
 /// Returns when the place of a refused WebSocket is needed.

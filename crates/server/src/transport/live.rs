@@ -19,6 +19,7 @@ mod meter;
 mod stream;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use adk_bridge_protocol::chunk::Chunk;
 use adk_bridge_protocol::dialect::Dialect;
@@ -43,8 +44,9 @@ use uuid::Uuid;
 
 use super::adk_stream_protocol;
 use super::error::AppError;
-use super::handshake::Upgrades;
+use super::handshake::{Upgrades, Wanted};
 use super::socket::{Incoming, LAST_CHUNKS, Socket, SocketEnd, shutdown, text};
+use crate::auth::Identity;
 use crate::budget::{BudgetError, Tally, TallyEntry};
 use crate::chat::error::ChatError;
 use crate::chat::live::{
@@ -57,6 +59,7 @@ use crate::chat::{Chats, Command, new_id};
 use crate::config::{self, Config};
 use crate::connections::WrittenMessages;
 use crate::files::address::Base;
+use crate::forwarding::Farewell;
 use crate::parsing;
 use crate::sockets::Place;
 use meter::Meter;
@@ -64,6 +67,12 @@ use stream::{Event, Stream, Streams};
 
 /// When clients reconnect after a restart, spread so that they do not all come at once.
 const RECONNECT_MS: std::ops::Range<u64> = 500..2_000;
+/// The same where another replica goes on with the chat.
+const MOVE_MS: std::ops::Range<u64> = 0..100;
+
+/// Another replica lets go of a chat that only waits for its user within this time, and how often to look.
+const LET_GO: Duration = Duration::from_secs(4);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The query parameters.
 #[derive(Debug, Default, Deserialize)]
@@ -96,11 +105,16 @@ pub async fn open(
     if let Some(agent) = &params.agent {
         check_id("agent", agent)?;
     }
-    let (named, agent) = (params.chat, params.agent);
-    let serve = move |socket, user, place| async move {
+    let wanted = Wanted {
+        ticket: params.ticket.as_deref(),
+        chat: params.chat.as_ref(),
+        base: &base.clone(),
+    };
+    let (named, agent) = (params.chat.clone(), params.agent);
+    let serve = move |socket, identity: Identity, place| async move {
         let client = Client {
             id: Uuid::new_v4(),
-            user,
+            user: identity.user,
             is_named: named.is_some(),
             is_original: original.is_some(),
             chat_id: named.unwrap_or_else(|| new_id("chat").into()),
@@ -111,8 +125,7 @@ pub async fn open(
         };
         serve(chats, &config.live, client, socket, place).await;
     };
-    let ticket = params.ticket.as_deref();
-    upgrades.open(request, ticket, serve).await
+    upgrades.open(request, wanted, serve).await
 }
 
 /// The dialect of a connection of adk-stream-protocol's front end, which has no query.
@@ -160,6 +173,8 @@ async fn serve(
             tracing::warn!(%connection, %error, "live connection {connection} is refused");
             let error = AppError::from(error);
             let close = match error.retry_after {
+                // Another replica was faster: the next connection finds it.
+                _ if error.instead.is_some() => Close::GOING_AWAY,
                 Some(_) => Close::from(&error),
                 None => Close::INTERNAL,
             };
@@ -420,8 +435,19 @@ impl Connection<'_> {
         };
         tracing::info!(connection = %self.client.id, chat = %waiting, "live connection {} goes to chat {waiting}", self.client.id);
         self.client.chat_id = waiting;
-        self.outgoing = attach(&self.chats, &self.client).await?;
-        Ok(())
+        let until = Instant::now() + LET_GO;
+        loop {
+            match attach(&self.chats, &self.client).await {
+                Ok(outgoing) => {
+                    self.outgoing = outgoing;
+                    return Ok(());
+                }
+                Err(ChatError::Elsewhere(_)) if Instant::now() < until => {
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     async fn request_of(&mut self, message: ChatMessage) -> Result<ChatRequest, AppError> {
@@ -508,8 +534,11 @@ impl Connection<'_> {
         };
         let (turn, is_dropped) = (stream.turn, stream.is_dropped);
         let Some(piece) = piece else {
-            let is_whole = stream.is_done;
+            let (is_whole, is_cut) = (stream.is_done, stream.is_cut());
             self.streams.end_first();
+            if is_cut {
+                return Err(SocketEnd::Close(Close::GOING_AWAY));
+            }
             // The turn continues without a reader that was given up.
             if !is_whole {
                 return Err(SocketEnd::Close(Close::TIMEOUT));
@@ -620,12 +649,37 @@ impl Connection<'_> {
         while !self.streams.is_empty() {
             self.streams.arrival().await;
             if let Some(piece) = self.streams.arrived() {
-                self.write(piece).await?;
+                match self.write(piece).await {
+                    // It was cut, because the chat goes on elsewhere.
+                    Err(SocketEnd::Close(Close::GOING_AWAY)) => {}
+                    written => written?,
+                }
             }
         }
-        let spread = RECONNECT_MS.end - RECONNECT_MS.start;
-        let after_ms = RECONNECT_MS.start + self.client.id.as_u64_pair().0 % spread;
-        self.control(&ControlFrame::Reconnect { after_ms }).await
+        let reconnect = reconnect(&self.chats, self.client.id);
+        self.control(&reconnect).await
+    }
+}
+
+/// When a client reconnects.
+fn reconnect(chats: &Chats, connection: Uuid) -> ControlFrame<'static> {
+    let range = match &chats.shared().cluster {
+        // Another replica is there already.
+        Some(cluster) if !cluster.peers().is_empty() => MOVE_MS,
+        _ => RECONNECT_MS,
+    };
+    let spread = range.end - range.start;
+    let after_ms = range.start + connection.as_u64_pair().0 % spread;
+    ControlFrame::Reconnect { after_ms }
+}
+
+/// What a client is sent whose connection goes through this replica to another one, when this one stops.
+pub(super) fn farewell(chats: &Chats) -> Farewell {
+    let mut text = Vec::new();
+    reconnect(chats, Uuid::new_v4()).write(&mut text);
+    Farewell {
+        text: Some(text),
+        close: Close::GOING_AWAY,
     }
 }
 

@@ -15,6 +15,7 @@ pub mod credentials;
 pub mod error;
 pub mod error_body;
 pub mod files;
+pub mod forward;
 pub mod handshake;
 mod incoming;
 pub mod live;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 use super::error::AppError;
-use crate::chat::Chats;
+use crate::chat::{Chats, Ready};
+use crate::cluster::PROBE;
 use crate::config::Config;
 
 pub use embedded::is_built;
@@ -73,20 +74,38 @@ pub async fn asset(request: Request) -> Result<Response, AppError> {
     file(request, IMMUTABLE).await
 }
 
-pub async fn health() -> Json<Value> {
-    Json(json!({"status": "ok"}))
+/// Whether the process answers; other replicas look whether it is the one that they mean.
+pub async fn health(State(chats): State<Chats>, headers: HeaderMap) -> Response {
+    let mut response = Json(json!({"status": "ok"})).into_response();
+    let word = headers.get(PROBE).and_then(|word| word.to_str().ok());
+    if let (Some(cluster), Some(word)) = (&chats.shared().cluster, word)
+        && let Some(answer) = cluster.answer_probe(word)
+        && let Ok(answer) = HeaderValue::try_from(answer)
+    {
+        response.headers_mut().insert(PROBE, answer);
+    }
+    response
 }
 
 /// Whether requests can be served, that is, stored.
 pub async fn ready(State(chats): State<Chats>) -> Result<Json<Value>, AppError> {
-    let without_token = chats.ready().await?;
+    let Ready {
+        has_files,
+        without_token,
+    } = chats.ready().await?;
     let mut ready = json!({"status": "ready"});
+    if !has_files {
+        ready["files"] = json!("unavailable");
+    }
     let away = chats.shared().agents.unreachable();
     if !away.is_empty() {
         ready["unreachable"] = json!(away);
     }
     if !without_token.is_empty() {
         ready["withoutToken"] = json!(without_token);
+    }
+    if let Some(cluster) = chats.cluster_state() {
+        ready["cluster"] = json!(cluster);
     }
     let without = chats.shared().agents.without_tools();
     if !without.is_empty() {

@@ -1,6 +1,8 @@
 //! Text in addresses and headers: what is not a letter, a digit or one of `-._~` is percent-encoded.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
+use percent_encoding::{
+    AsciiSet, NON_ALPHANUMERIC, PercentEncode, percent_decode_str, utf8_percent_encode,
+};
 
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
@@ -10,4 +12,9 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
 
 pub(super) fn encoded(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, RESERVED)
+}
+
+pub(super) fn decoded(text: &str) -> Option<String> {
+    let decoded = percent_decode_str(text).decode_utf8().ok()?;
+    Some(decoded.into_owned())
 }

@@ -11,6 +11,7 @@ use crate::auth::Authenticator;
 use crate::budget::Budget;
 use crate::chat::Chats;
 use crate::config::Config;
+use crate::forwarding::Forwarding;
 use crate::sockets::Sockets;
 
 /// The parts of the server, behind one pointer: every request clones it several times.
@@ -24,6 +25,8 @@ struct Parts {
     access: Arc<Access>,
     intake: Intake,
     upgrades: Upgrades,
+    /// Present in a cluster.
+    forwarding: Option<Arc<Forwarding>>,
     /// Counts the bytes of unread answers.
     unread: Arc<Budget>,
 }
@@ -34,11 +37,16 @@ impl App {
         chats: Chats,
         sockets: Arc<Sockets>,
         authenticator: Arc<dyn Authenticator>,
+        forwarding: Option<Arc<Forwarding>>,
     ) -> Self {
-        let access = Arc::new(Access::new(&config, authenticator));
+        let users = chats.shared().users.clone();
+        let access = Arc::new(Access::new(&config, authenticator, users));
         let intake = Intake::new(&config);
+        let upgrades = Upgrades::new(&config, access.clone(), sockets.clone(), intake.clone());
+        let passing = forwarding.clone().map(|it| (it, chats.clone()));
         Self(Arc::new(Parts {
-            upgrades: Upgrades::new(&config, access.clone(), sockets.clone(), intake.clone()),
+            upgrades: upgrades.passing(passing),
+            forwarding,
             unread: chats.shared().capacity.unread.clone(),
             config,
             chats,
@@ -64,6 +72,10 @@ impl App {
         &self.0.access
     }
 
+    pub fn forwarding(&self) -> Option<&Arc<Forwarding>> {
+        self.0.forwarding.as_ref()
+    }
+
     pub fn allowed_origins(&self) -> &[String] {
         &self.0.config.server.allowed_origins
     }
@@ -87,5 +99,6 @@ parts! {
     access: Arc<Access>,
     intake: Intake,
     upgrades: Upgrades,
+    forwarding: Option<Arc<Forwarding>>,
     unread: Arc<Budget>,
 }

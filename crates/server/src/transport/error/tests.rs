@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::chat::error::BadUrl;
 use crate::chat::loaded::ChatFull;
+use crate::cluster::{ClaimError, Peer};
 use crate::store::Conflict;
 
 /// A row for each variant. One that is missing does not compile, and the same may be there twice.
@@ -67,6 +68,7 @@ fn every_refusal_of_a_chat_has_its_status_code_and_time() {
         TooManyFiles: ChatError::TooManyFiles { count: 2, most: 1 } => 422 "too_many_files" None;
         UnknownFile: ChatError::UnknownFile { url: text() } => 422 "unknown_file" None;
         UnclearApproval: ChatError::UnclearApproval { approval: text().into() } => 422 "bad_value" None;
+        UnfitAnswer: ChatError::UnfitAnswer { problem: text() } => 422 "bad_value" None;
         UnclearUserAnswer: ChatError::UnclearUserAnswer { tool: text() } => 422 "bad_value" None;
         UnclearToolResult: ChatError::UnclearToolResult => 422 "bad_value" None;
         ContradictoryToolResult: ChatError::ContradictoryToolResult => 422 "bad_value" None;
@@ -96,6 +98,10 @@ fn every_refusal_of_a_chat_has_its_status_code_and_time() {
         DeclaredTools: ChatError::from(DeclaredToolsError::BadName { index: 0, name: text() }) => 422 "bad_value" None;
         DeclaredTools: ChatError::from(DeclaredToolsError::Twice { name: text() }) => 422 "bad_value" None;
         DeclaredTools: ChatError::from(DeclaredToolsError::Taken { name: text() }) => 422 "bad_value" None;
+        Elsewhere: ChatError::Elsewhere(Peer { name: text(), address: "http://a/".parse().unwrap() }) => 503 "unavailable" Some(2);
+        Unclaimed: ChatError::from(ClaimError::Alone) => 503 "unavailable" Some(2);
+        Fenced: ChatError::Fenced => 503 "unavailable" Some(2);
+        Store: ChatError::from(StoreError::Fenced) => 503 "unavailable" Some(2);
         AnswerNotStored: ChatError::AnswerNotStored => 503 "unavailable" Some(2);
         NotLoaded: ChatError::NotLoaded { why: text() } => 503 "unavailable" Some(2);
         Unwritable: ChatError::Unwritable(WriteProblem::Full) => 507 "disk_full" None;
@@ -115,6 +121,7 @@ fn every_refusal_of_a_chat_has_its_status_code_and_time() {
         File: ChatError::from(FileError::MediaType { found: text() }) => 415 "bad_media_type" None;
         File: ChatError::from(FileError::UserFull { kept: 1, limit: 1 }) => 429 "storage_full" None;
         File: ChatError::from(FileError::Full { limit: 1 }) => 503 "storage_full" None;
+        File: ChatError::from(FileError::Unavailable) => 503 "unavailable" Some(10);
         File: ChatError::from(FileError::Store(StoreError::Busy)) => 503 "unavailable" Some(2);
     });
 }
@@ -148,11 +155,14 @@ fn a_server_that_is_not_ready_says_so_with_one_status() {
         Unwritable: NotReady::Unwritable(WriteProblem::Full) => 503 "disk_full" None;
         Unwritable: NotReady::Unwritable(WriteProblem::Locked) => 503 "locked" Some(5);
         Slow: NotReady::Slow => 503 "unavailable" Some(2);
+        Unreachable: NotReady::Unreachable => 503 "unavailable" Some(2);
         Busy: NotReady::Busy => 503 "unavailable" Some(2);
         Failed: NotReady::Failed { doing: "syncing" } => 503 "unavailable" Some(2);
         Unusable: NotReady::Unusable => 503 "unavailable" Some(2);
         NotTried: NotReady::NotTried => 503 "unavailable" Some(2);
         NoAgent: NotReady::NoAgent(Vec::new()) => 503 "no_agent" Some(2);
+        Draining: NotReady::Draining => 503 "unavailable" Some(2);
+        Alone: NotReady::Alone => 503 "unavailable" Some(2);
         NoToken: NotReady::NoToken(Vec::new()) => 503 "no_agent" Some(2);
     });
 }

@@ -32,6 +32,11 @@ pub(super) struct Stream {
 }
 
 impl Stream {
+    /// Whether its answer ended without a last chunk, because the chat goes on at another replica.
+    pub(super) fn is_cut(&self) -> bool {
+        self.answer.is_cut()
+    }
+
     pub(super) fn of_turn(turn: u16, answer: Answer, is_asked: bool) -> Self {
         Self {
             turn: Some(turn),

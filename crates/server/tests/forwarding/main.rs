@@ -1,0 +1,29 @@
+//! Requests that come to a replica which does not own their chat.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `requests` | every endpoint of a chat at the wrong replica |
+//! | `trouble` | owners that are gone, die, move or lie; clients that leave or do not read |
+//! | `sockets` | WebSockets through a replica, and tickets of another one |
+//! | `forged` | requests that only say that a replica passes them on |
+//! | `processes` | an owner that is stopped, on a real database |
+//! | `cost` | what a hop costs, on demand |
+//! | `rig` | replicas in one process |
+
+#![cfg(feature = "demo")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    unreachable_pub,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod cost;
+mod forged;
+#[cfg(unix)]
+mod processes;
+mod requests;
+mod rig;
+mod sockets;
+mod trouble;
