@@ -5,21 +5,26 @@
 
 mod any_of;
 mod api_keys;
+mod claims;
 mod local_user;
+mod passed_on;
 mod source;
 mod wrong_keys;
 
+use adk_bridge_agents::token::Token;
 use adk_bridge_protocol::id::UserId;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use axum::http::HeaderName;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName};
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 
 pub use any_of::AnyOf;
 pub use api_keys::ApiKeys;
+pub use claims::{Claims, ClaimsError};
 pub use local_user::LocalUser;
 pub use source::{SourceError, SourcePolicy, is_forwarded};
 pub use wrong_keys::WrongKeys;
@@ -42,21 +47,75 @@ pub trait Authenticator: fmt::Debug + Send + Sync {
     }
 }
 
-/// The user on whose behalf a request is served.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The user on whose behalf a request is served, and what its credentials say of that user. Replicas tell it to each other as
+/// JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Identity {
     pub user: UserId,
     /// How the user was recognised, in a word for logs.
-    pub via: &'static str,
+    pub via: Cow<'static, str>,
+    #[serde(default, skip_serializing_if = "Claims::is_empty")]
+    claims: Claims,
+    #[serde(
+        default,
+        with = "passed_on::proof",
+        skip_serializing_if = "Option::is_none"
+    )]
+    token: Option<Token>,
+    /// The headers of the request that have tokens for agents.
+    #[serde(
+        default,
+        with = "passed_on::headers",
+        skip_serializing_if = "HeaderMap::is_empty"
+    )]
+    token_headers: HeaderMap,
 }
 
 impl Identity {
     pub fn new(user: impl Into<UserId>, via: &'static str) -> Self {
         Self {
             user: user.into(),
-            via,
+            via: via.into(),
+            claims: Claims::default(),
+            token: None,
+            token_headers: HeaderMap::new(),
         }
+    }
+
+    /// Adds what is known of the user, for `agent.state`.
+    #[must_use]
+    pub fn with_claims(self, claims: Claims) -> Self {
+        Self { claims, ..self }
+    }
+
+    /// Adds the token that proves who the user is, for agents that are asked with it (`agent.token` of kind `user`). It is
+    /// sent to them, so it must not be a key of this server.
+    #[must_use]
+    pub fn with_token(self, token: Token) -> Self {
+        let token = Some(token);
+        Self { token, ..self }
+    }
+
+    /// Adds the headers that brought tokens for agents.
+    #[must_use]
+    pub(crate) fn with_token_headers(self, token_headers: HeaderMap) -> Self {
+        Self {
+            token_headers,
+            ..self
+        }
+    }
+
+    pub fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    pub fn token(&self) -> Option<&Token> {
+        self.token.as_ref()
+    }
+
+    pub(crate) fn token_headers(&self) -> &HeaderMap {
+        &self.token_headers
     }
 }
 
@@ -79,8 +138,9 @@ pub fn configured(config: &Config) -> Arc<dyn Authenticator> {
     let auth = &config.auth;
     let mut ways: Vec<Arc<dyn Authenticator>> = Vec::new();
     if !auth.api_keys.is_empty() {
-        let keys = auth.api_keys.iter().map(|key| (&key.key, &key.user));
-        let keys = ApiKeys::new(keys);
+        let keys = auth.api_keys.iter();
+        let keys = keys.map(|key| (&key.key, &key.user, key.claims.clone()));
+        let keys = ApiKeys::with_claims(keys);
         ways.push(Arc::new(match config.server.original_dialect() {
             Some(_) => keys.with_header(HeaderName::from_static("x-api-key")),
             None => keys,

@@ -1,11 +1,14 @@
 //! Configuration: a TOML file, then environment variables `ADK_BRIDGE__SECTION__KEY`, then the command line.
 
 mod check;
+mod cluster;
+mod files;
 mod limits;
 mod list;
 mod mcp;
 mod session_state;
 mod span;
+mod store;
 mod store_requests;
 mod token;
 mod vertex;
@@ -23,13 +26,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use check::check_id;
+pub use cluster::Cluster;
+pub use files::{Files, FilesPlace, Provider};
 pub use limits::Limits;
 pub use mcp::{Mcp, McpApproval};
 pub use session_state::SessionState;
 pub use span::Span;
+pub use store::Store;
 pub use store_requests::StoreRequests;
 pub use token::{Token, TokenKind};
 pub use vertex::Vertex;
+
+use crate::auth::Claims;
 
 /// Everything that can be set. Unknown keys are refused by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -47,6 +55,8 @@ pub struct Config {
     pub live: Live,
     pub demo: Demo,
     pub store: Store,
+    pub cluster: Cluster,
+    pub files: Files,
     pub limits: Limits,
 }
 
@@ -73,6 +83,11 @@ pub struct Server {
     pub max_answer_bytes: usize,
     /// How many WebSockets one user may have open.
     pub max_sockets: usize,
+    /// The address at which other replicas of a cluster reach this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advertise: Option<String>,
+    /// How long turns may go on when a replica of a cluster is asked to stop.
+    pub drain: Span,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -87,6 +102,9 @@ pub struct Auth {
 pub struct ApiKey {
     pub key: String,
     pub user: String,
+    /// What is known of the user, for `agent.state`.
+    #[serde(default, skip_serializing_if = "Claims::is_empty")]
+    pub claims: Claims,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -208,14 +226,6 @@ pub struct Live {
 pub struct Demo {
     /// The time between two pieces of the scripted model's answer.
     pub pace: Span,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Store {
-    /// `sqlite:PATH`; by default `adk-bridge.db` in the data directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub url: Option<String>,
 }
 
 /// Values from the command line.
@@ -418,15 +428,16 @@ fn without_secrets(error: figment::Error) -> ConfigError {
     if error.path.iter().any(|key| key == "token") {
         return ConfigError::Value {
             key: "agent.token",
-            problem: "write { kind = \"google-id-token\" }, { kind = \"google-access-token\" } or \
-                      { kind = \"file\", path = \"…\" }; a token itself goes to agent.headers"
+            problem: "write { kind = \"google-id-token\" }, { kind = \"google-access-token\" }, \
+                      { kind = \"file\", path = \"…\" } or { kind = \"user\", from = \"HEADER\" }; a token itself goes to agent.headers"
                 .to_owned(),
         };
     }
     if error.path.first().is_some_and(|section| section == "auth") {
         return ConfigError::Value {
             key: "auth.api_keys",
-            problem: "write a list of { key = \"…\", user = \"…\" }, and nothing else in [auth]"
+            problem: "write a list of { key = \"…\", user = \"…\" }, with claims = { NAME = \"…\" } where they are needed (at most \
+                      64 of 4 KB), and nothing else in [auth]"
                 .to_owned(),
         };
     }
@@ -468,6 +479,9 @@ impl Default for Server {
             max_answer_bytes: 16 * 1024 * 1024,
             // A person has a few tabs; a program with one key may serve many people.
             max_sockets: 1000,
+            advertise: None,
+            // Most answers end in this time, and service managers commonly wait 30 seconds before they kill.
+            drain: Span(Duration::from_secs(20)),
         }
     }
 }
@@ -606,6 +620,10 @@ mod tests {
                 "agent.token",
             ),
             ("[agent]\ntoken = { path = \"a\" }", "agent.token"),
+            (
+                "[agent]\nkind = \"openai\"\napi_key_env = \"A\"\ntoken = { kind = \"file\", path = \"a\" }",
+                "agent.token",
+            ),
             (
                 "[agent]\nkind = \"adk\"\ntoken = { kind = \"file\" }",
                 "agent.token",
@@ -866,6 +884,11 @@ mod tests {
         config.agent.token = Some(Token::of_google());
         config.agent.vertex = Some(Vertex::default());
         config.store.url = Some(String::new());
+        config.store.prepared_statements = Some(true);
+        config.server.advertise = Some(String::new());
+        config.cluster.name = Some(String::new());
+        config.cluster.key = Some(String::new());
+        config.cluster.key_env = Some(String::new());
         config.limits.agent_silence = Some(Span(Duration::ZERO));
         let tool = ClientTool {
             name: String::new(),

@@ -170,6 +170,10 @@ async fn serve_one(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection broke");
+        // An answer that breaks off: its client is to notice at once.
+        if error.is_user() {
+            return;
+        }
     }
     // An upgraded connection lives on.
     if let Some(parts) = connection.into_parts() {

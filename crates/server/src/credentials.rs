@@ -34,6 +34,8 @@ pub const CALLBACK: &str = "/api/oauth/callback";
 
 /// The name under which a chat's state has them.
 const STATE_KEY: &str = "adk-bridge/credentials";
+/// What the key is derived for: `cluster.key` serves other purposes, too.
+const PURPOSE: &str = "adk-bridge: credentials that users grant, 1";
 /// What tokens are for: one cannot be used as another.
 const LINK: &str = "link";
 const STATE: &str = "state";
@@ -72,6 +74,12 @@ impl Credentials {
     /// Reads the key from the data directory, which gets one at the first start.
     pub fn open(data: &DataDir, store: Arc<dyn Store>) -> Result<Self, StoreError> {
         let seal = Seal::open(data)?;
+        Ok(Self { store, seal })
+    }
+
+    /// Derives the key from a secret that several bridges share, so that each opens what another has kept.
+    pub fn shared(secret: &str, store: Arc<dyn Store>) -> Result<Self, StoreError> {
+        let seal = Seal::for_purpose(secret.as_bytes(), PURPOSE)?;
         Ok(Self { store, seal })
     }
 

@@ -18,14 +18,18 @@
 //! | [`router`] | all endpoints on one page |
 //! | [`connections`] | how clients are connected |
 //! | [`auth`] | who asks, and from where they may |
+//! | [`known_users`] | what their requests tell of them: claims and tokens |
 //! | [`admission`] | what may begin, for one user and for all |
 //! | [`transport`] | requests in, answers out |
 //! | [`chat`] | one task per chat: the reply, the agent's run, tools, readers |
 //! | [`budget`] | memory that clients decide about |
 //! | [`sockets`] | open WebSockets, and the tickets that open them |
 //! | [`store`] | what survives a restart |
+//! | [`cluster`] | which replica owns which chat |
+//! | [`forwarding`] | requests for chats of other replicas |
 //! | [`files`] | binary content next to the store |
 //! | [`credentials`] | what users grant to agents, sealed as long as it is needed |
+//! | `nonce` | what may be used once |
 //! | [`parsing`] | how much JSON is read at once |
 //! | [`metrics`], [`telemetry`] | what is counted, what is logged |
 //! | [`secrets`] | what is shown to nobody |
@@ -43,6 +47,7 @@ pub mod allocator;
 pub mod auth;
 pub mod budget;
 pub mod chat;
+pub mod cluster;
 pub mod config;
 pub mod connections;
 pub mod credentials;
@@ -50,8 +55,12 @@ pub mod descriptors;
 mod failpoint;
 pub mod fake_gemini;
 pub mod files;
+pub mod forwarding;
+pub mod known_users;
 pub mod mcp;
 pub mod metrics;
+pub mod migrate_store;
+mod nonce;
 pub mod parsing;
 pub mod router;
 pub mod secrets;

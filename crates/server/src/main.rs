@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use adk_bridge::config::{Overrides, Span};
-use adk_bridge::{allocator, fake_gemini, serve, translate};
+use adk_bridge::{allocator, fake_gemini, migrate_store, serve, translate};
 use adk_bridge_protocol::dialect::Dialect;
 use clap::{Parser, Subcommand};
 
@@ -48,6 +48,27 @@ enum Command {
         /// The recording, or - for standard input.
         file: PathBuf,
     },
+    /// Moves a data directory into PostgreSQL, for several replicas.
+    ///
+    /// The bridge must not run meanwhile. Chats, open approvals, the audit and everything else that the database holds is
+    /// moved, and the source stays as it is. After an interruption, run it again: it goes on where it was.
+    MigrateStore {
+        /// The data directory, or the SQLite database.
+        from: PathBuf,
+        /// postgres://USER@HOST/DATABASE; by default what ADK_BRIDGE__STORE__URL says, where others cannot read a
+        /// password.
+        to: Option<String>,
+        /// Copies the content of files, too, to what files.url may be: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or a
+        /// directory.
+        ///
+        /// A bucket is reached as ADK_BRIDGE__FILES__ENDPOINT, …__PATH_STYLE and …__ALLOW_HTTP say. Everything that is copied
+        /// is read back and compared; what is there already is not copied again.
+        #[arg(long, value_name = "WHERE")]
+        files: Option<String>,
+        /// Where the content of files is, if not in the data directory: what files.url was.
+        #[arg(long, value_name = "WHERE", requires = "files")]
+        files_from: Option<String>,
+    },
     /// Serves a scripted Gemini that Google's own clients can talk to.
     FakeGemini {
         /// The address to listen on; port 0 picks one.
@@ -83,6 +104,17 @@ fn main() -> ExitCode {
             message_id,
             file,
         } => translate::run(dialect, &message_id, &file),
+        Command::MigrateStore {
+            from,
+            to,
+            files,
+            files_from,
+        } => migrate_store::run(
+            &from,
+            to.as_deref(),
+            files.as_deref(),
+            files_from.as_deref(),
+        ),
         Command::FakeGemini {
             listen,
             pace,

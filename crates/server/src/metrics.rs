@@ -2,12 +2,19 @@
 //!
 //! Counting a piece of an answer costs a few relaxed additions.
 
+mod cluster;
+mod forwarding;
+
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use adk_bridge_protocol::outbox::AuditKind;
 use adk_bridge_protocol::reply::EndReason;
+
+pub use cluster::{ClusterFigures, ClusterMetrics, FencedBy, OwnerChange};
+pub use forwarding::{ForwardedKind, ForwardingMetrics, HopFailure};
 
 /// Upper bounds of the buckets for the first-chunk delay, in milliseconds: from a fast local model to one that thinks.
 const DELAYS: [u64; 11] = [
@@ -39,9 +46,28 @@ pub struct Metrics {
     agent_failures: AtomicU64,
     readers: AtomicU64,
     sockets: AtomicU64,
-    /// One bucket more than there are bounds: the last has none.
-    delays: [AtomicU64; DELAYS.len() + 1],
-    delay_millis: AtomicU64,
+    delays: Histogram,
+    cluster: ClusterMetrics,
+}
+
+/// How many buckets a histogram may have: one more than there are bounds, since the last has none.
+const BUCKETS: usize = 12;
+
+/// Times, counted by their length.
+#[derive(Debug, Default)]
+struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+    millis: AtomicU64,
+}
+
+impl Histogram {
+    /// Counts a time; the bounds are in milliseconds.
+    fn count(&self, time: Duration, bounds: &[u64]) {
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let bucket = bounds.partition_point(|limit| *limit < millis);
+        self.buckets[bucket].fetch_add(1, Relaxed);
+        self.millis.fetch_add(millis, Relaxed);
+    }
 }
 
 /// The label for how a turn ended; a turn that waits for its client has not ended its reply.
@@ -50,6 +76,16 @@ pub fn result_of(ended: Option<EndReason>) -> &'static str {
 }
 
 impl Metrics {
+    /// The counters of requests that are passed to other replicas.
+    pub fn forwarding(&self) -> &Arc<ForwardingMetrics> {
+        self.cluster.forwarding()
+    }
+
+    /// The counters of owners.
+    pub fn cluster(&self) -> &ClusterMetrics {
+        &self.cluster
+    }
+
     pub fn turn_started(&self) {
         self.turns_started.fetch_add(1, Relaxed);
     }
@@ -106,14 +142,16 @@ impl Metrics {
 
     /// The time from a request to the first output of the agent.
     pub fn first_chunk(&self, delay: Duration) {
-        let millis = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-        let bucket = DELAYS.partition_point(|limit| *limit < millis);
-        self.delays[bucket].fetch_add(1, Relaxed);
-        self.delay_millis.fetch_add(millis, Relaxed);
+        self.delays.count(delay, &DELAYS);
     }
 
     /// All counters in Prometheus' text form.
-    pub fn text(&self, open_chats: usize, loaded_bytes: usize) -> String {
+    pub fn text(
+        &self,
+        open_chats: usize,
+        loaded_bytes: usize,
+        cluster: Option<ClusterFigures>,
+    ) -> String {
         let mut page = Page::default();
         page.counter(
             "turns_started_total",
@@ -174,28 +212,19 @@ impl Metrics {
             page.gauge("tasks", "Tasks of the async runtime.", tasks as u64);
         }
         self.delays(&mut page);
+        if let Some(figures) = cluster {
+            self.cluster.write(figures, &mut page);
+        }
         page.text
     }
 
     fn delays(&self, page: &mut Page) {
-        const NAME: &str = "first_chunk_seconds";
-        page.head(
-            NAME,
-            "histogram",
+        page.histogram(
+            "first_chunk_seconds",
             "Time from a request to the first chunk of the agent's answer.",
+            &DELAYS,
+            &self.delays,
         );
-        let mut count = 0;
-        for (index, bucket) in self.delays.iter().enumerate() {
-            count += bucket.load(Relaxed);
-            let limit = DELAYS.get(index).map_or_else(
-                || "+Inf".to_owned(),
-                |millis| Duration::from_millis(*millis).as_secs_f64().to_string(),
-            );
-            page.line(&format!("{NAME}_bucket{{le=\"{limit}\"}}"), count);
-        }
-        let sum = Duration::from_millis(self.delay_millis.load(Relaxed)).as_secs_f64();
-        page.line(&format!("{NAME}_sum"), sum);
-        page.line(&format!("{NAME}_count"), count);
     }
 }
 
@@ -217,6 +246,23 @@ struct Page {
 }
 
 impl Page {
+    /// The bounds are in milliseconds.
+    fn histogram(&mut self, name: &str, help: &str, bounds: &[u64], times: &Histogram) {
+        self.head(name, "histogram", help);
+        let mut count = 0;
+        for (index, bucket) in times.buckets[..=bounds.len()].iter().enumerate() {
+            count += bucket.load(Relaxed);
+            let limit = bounds.get(index).map_or_else(
+                || "+Inf".to_owned(),
+                |millis| Duration::from_millis(*millis).as_secs_f64().to_string(),
+            );
+            self.line(&format!("{name}_bucket{{le=\"{limit}\"}}"), count);
+        }
+        let sum = Duration::from_millis(times.millis.load(Relaxed)).as_secs_f64();
+        self.line(&format!("{name}_sum"), sum);
+        self.line(&format!("{name}_count"), count);
+    }
+
     fn counter(&mut self, name: &str, help: &str, value: &AtomicU64) {
         self.head(name, "counter", help);
         self.line(name, value.load(Relaxed));
@@ -265,7 +311,7 @@ mod tests {
         for millis in [0, 10, 11, 30_000, 30_001, 90_000] {
             metrics.first_chunk(Duration::from_millis(millis));
         }
-        let text = metrics.text(0, 0);
+        let text = metrics.text(0, 0, None);
         for line in [
             "adk_bridge_first_chunk_seconds_bucket{le=\"0.01\"} 2",
             "adk_bridge_first_chunk_seconds_bucket{le=\"0.025\"} 3",

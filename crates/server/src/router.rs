@@ -1,19 +1,20 @@
 //! All endpoints in one place.
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
-use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use tower::ServiceBuilder;
 
 use crate::credentials::{AUTHORIZE, CALLBACK};
+use crate::metrics::ForwardedKind as Kind;
 use crate::telemetry::RequestLine;
 use crate::transport::access::Privacy;
 use crate::transport::error_body::ErrorForm;
 use crate::transport::{
     App, access, adk_stream_protocol, agents, ai_sdk_ws, chat, chats, cors, credentials, files,
-    handshake, live, page,
+    forward, handshake, live, page,
 };
 
 /// The endpoints that report the state of the server: they are answered however many connections are in use.
@@ -32,34 +33,59 @@ pub fn router(app: App) -> Router {
         ))
         .option_layer(cors);
 
+    let owned = |kind, route| forward::by_owner(&app, kind, route);
     let compat = match app.config().server.original_dialect() {
         Some(_) => Router::new()
-            .route("/stream", post(adk_stream_protocol::stream))
+            .route(
+                "/stream",
+                owned(Kind::Chat, post(adk_stream_protocol::stream)),
+            )
             .route("/clear-sessions", post(adk_stream_protocol::clear_sessions)),
         None => Router::new(),
     };
 
     let api = Router::new()
         // Chat. Front ends with `trailingSlash` add a slash to the paths of the AI SDK.
-        .route("/api/chat/{id}/stream", get(chat::resume))
-        .route("/api/chat/{id}/stream/", get(chat::resume))
-        .route("/api/chat/{id}/stop", post(chat::stop))
-        .route("/api/chat/{id}/tool-output", post(chat::tool_output))
+        .route(
+            "/api/chat/{id}/stream",
+            owned(Kind::Resume, get(chat::resume)),
+        )
+        .route(
+            "/api/chat/{id}/stream/",
+            owned(Kind::Resume, get(chat::resume)),
+        )
+        .route("/api/chat/{id}/stop", owned(Kind::Stop, post(chat::stop)))
+        .route(
+            "/api/chat/{id}/tool-output",
+            owned(Kind::Answer, post(chat::tool_output)),
+        )
         // The same for front ends that name their agent by an address.
-        .route("/api/agents/{agent}/chat/{id}/stream", get(chat::resume))
-        .route("/api/agents/{agent}/chat/{id}/stream/", get(chat::resume))
-        .route("/api/agents/{agent}/chat/{id}/stop", post(chat::stop))
+        .route(
+            "/api/agents/{agent}/chat/{id}/stream",
+            owned(Kind::Resume, get(chat::resume)),
+        )
+        .route(
+            "/api/agents/{agent}/chat/{id}/stream/",
+            owned(Kind::Resume, get(chat::resume)),
+        )
+        .route(
+            "/api/agents/{agent}/chat/{id}/stop",
+            owned(Kind::Stop, post(chat::stop)),
+        )
         .route(
             "/api/agents/{agent}/chat/{id}/tool-output",
-            post(chat::tool_output),
+            owned(Kind::Answer, owned(Kind::Answer, post(chat::tool_output))),
         )
         // Stored data.
         .route("/api/chats", get(chats::list))
         .route(
             "/api/chats/{id}",
-            get(chats::messages)
-                .patch(chats::rename)
-                .delete(chats::delete),
+            owned(
+                Kind::Stored,
+                get(chats::messages)
+                    .patch(chats::rename)
+                    .delete(chats::delete),
+            ),
         )
         .route("/api/audit", get(chats::audit))
         .route("/api/agent", get(agents::default))
@@ -71,7 +97,10 @@ pub fn router(app: App) -> Router {
             post(files::upload).layer(DefaultBodyLimit::disable()),
         )
         .route("/api/ticket", post(handshake::ticket))
-        .route("/api/credentials/{call}", post(credentials::give))
+        .route(
+            "/api/credentials/{call}",
+            owned(Kind::Answer, post(credentials::give)),
+        )
         // Counters.
         .route("/metrics", get(chats::metrics))
         .merge(compat)
@@ -84,7 +113,7 @@ pub fn router(app: App) -> Router {
         .layer(shared.clone());
 
     // The AI SDK's documentation uses the same path for requests and for the WebSocket.
-    let chat = post(chat::post)
+    let chat = owned(Kind::Chat, post(chat::post))
         .layer(authenticate)
         .layer(shared)
         .get(ai_sdk_ws::open);
@@ -92,7 +121,7 @@ pub fn router(app: App) -> Router {
     let page = Router::new()
         // A browser opens them without a key: the token in their address is one.
         .route(AUTHORIZE, get(credentials::authorize))
-        .route(CALLBACK, get(credentials::callback))
+        .route(CALLBACK, owned(Kind::Answer, get(credentials::callback)))
         .route("/", get(page::index))
         .route("/assets/{*path}", get(page::asset))
         .route("/app-frame.html", get(page::app_frame))
@@ -113,17 +142,18 @@ pub fn router(app: App) -> Router {
         .route("/health", get(page::health))
         .route("/ready", get(page::ready))
         .fallback(page::not_found)
-        .layer(from_fn(around_all))
+        .layer(from_fn_with_state(app.clone(), around_all))
         .with_state(app)
 }
 
 /// What happens to every request. One middleware: each of its own would clone and box all that is inside it, for every
 /// request.
-async fn around_all(request: Request, next: Next) -> Response {
+async fn around_all(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let line = RequestLine::begin(&request);
     let form = ErrorForm::of_answer_to(&request);
     let privacy = Privacy::of_answer_to(&request);
-    let response = match access::require_one_host(&request) {
+    let checked = access::require_one_host(&request);
+    let response = match checked.and_then(|()| forward::recognise(&app, &mut request)) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     };

@@ -5,9 +5,17 @@ use std::net::IpAddr;
 use adk_bridge_agents::secrets::HiddenStrings;
 pub use adk_bridge_agents::secrets::{hide, hide_from_users};
 use adk_bridge_protocol::base64;
+use url::Url;
 
 use crate::agent_kinds::{adk, gemini, openai};
 use crate::config::{Agent, Config};
+
+/// The environment's credentials for buckets: a server may quote them in an error.
+const BUCKET_VARIABLES: [&str; 3] = [
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+];
 
 /// Hides what a configuration has to hide from now on, as well as that of other servers in this process.
 pub fn keep(config: &Config) {
@@ -22,6 +30,7 @@ fn secrets_of(config: &Config) -> Vec<String> {
     let mut secrets: Vec<String> = Vec::new();
     let keys = config.auth.api_keys.iter();
     secrets.extend(keys.map(|key| key.key.clone()));
+    secrets.extend(config.cluster.shared_key());
     for agent in config.each_agent() {
         let variable = match agent.kind.as_str() {
             "openai" => openai::key_variable(agent),
@@ -51,6 +60,13 @@ fn secrets_of(config: &Config) -> Vec<String> {
         if let Some((Some(user), _)) = server.url.as_deref().and_then(authority_of) {
             secrets.push(user.to_owned());
         }
+    }
+    if let Some(url) = config.store.url.as_deref() {
+        secrets.extend(passwords_in(url));
+    }
+    if config.files.url.is_some() {
+        let variables = BUCKET_VARIABLES.iter();
+        secrets.extend(variables.filter_map(|variable| std::env::var(variable).ok()));
     }
     // As they look inside of JSON.
     let escaped: Vec<String> = (secrets.iter())
@@ -103,6 +119,21 @@ fn addresses_in(url: &str) -> Vec<String> {
     addresses
 }
 
+/// The passwords in the URL of a database, as they stand in it and as they are.
+fn passwords_in(url: &str) -> Vec<String> {
+    let Ok(url) = Url::parse(url) else {
+        return Vec::new();
+    };
+    let named = |name: &str| name == "password";
+    let parameters = url.query_pairs().filter(|(name, _)| named(name));
+    let mut passwords: Vec<String> = parameters.map(|(_, value)| value.into_owned()).collect();
+    if let Some(password) = url.password() {
+        let plain = percent_encoding::percent_decode_str(password).decode_utf8_lossy();
+        passwords.extend([password.to_owned(), plain.into_owned()]);
+    }
+    passwords
+}
+
 /// The `user:password` of an address, and its `host:port`.
 fn authority_of(url: &str) -> Option<(Option<&str>, &str)> {
     let (_, rest) = url.split_once("://")?;
@@ -116,6 +147,7 @@ fn authority_of(url: &str) -> Option<(Option<&str>, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::Claims;
     use crate::config::ApiKey;
 
     #[test]
@@ -124,13 +156,22 @@ mod tests {
         config.auth.api_keys.push(ApiKey {
             key: "a-key-of-alice-0123".into(),
             user: "alice".into(),
+            claims: Claims::default(),
         });
         config.agent.kind = "adk".into();
         config.agent.base_url = Some("http://bridge:p4ssw0rd!@adk.internal:8000/x".into());
         let headers = r#"{"authorization": "Bearer to\"ken-12345678", "x-short": "abc"}"#;
         config.agent.headers = serde_json::from_str(headers).unwrap();
+        let database = "postgres://me:p%40ss-of-postgres@db/x?password=other-pass-123";
+        config.store.url = Some(database.to_owned());
         let hidden = hidden_of(&config);
         let cases = [
+            ("wrong: p@ss-of-postgres", "wrong: [hidden]"),
+            (
+                "postgres://me:p%40ss-of-postgres@db",
+                "postgres://me:[hidden]@db",
+            ),
+            ("password=other-pass-123", "password=[hidden]"),
             ("nothing to hide, alice: abc", "nothing to hide, alice: abc"),
             ("key=a-key-of-alice-0123.", "key=[hidden]."),
             ("Bearer to\"ken-12345678", "[hidden]"),

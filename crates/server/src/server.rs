@@ -19,6 +19,7 @@ use adk_bridge_protocol::reply::Limits;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::admission::{Admission, AdmissionLimits};
 use crate::agent_kinds::{AgentKinds, Constructed};
@@ -27,16 +28,21 @@ use crate::auth::{self, Authenticator};
 use crate::budget;
 use crate::chat::loaded::LoadedMemory;
 use crate::chat::toolbox::{Toolbox, ToolboxError};
-use crate::chat::{Capacity, ChatSettings, Chats, Shared};
+use crate::chat::{Capacity, ChatSettings, Chats, ClusterTasks, Shared, now};
+use crate::cluster::{Cluster, JoinError, Ownership};
 use crate::config::{Config, ConfigError};
 use crate::connections::{self, Bounds, HEAD_TIME, Terms};
 use crate::credentials::Credentials;
 use crate::descriptors::{self, Shares};
 use crate::files::address::Addresses;
-use crate::files::{Files, Quota};
+use crate::files::{Files, OpenError, Quota};
+use crate::forwarding::Forwarding;
+use crate::known_users::KnownUsers;
 use crate::mcp::McpServers;
+use crate::metrics::Metrics;
 use crate::router::{INFORMING, router};
-use crate::sockets::Sockets;
+use crate::sockets::{SharedTickets, Sockets};
+use crate::store::postgres::{PostgresConfig, PostgresStore};
 use crate::store::sqlite::{DATABASE, SqliteStore};
 use crate::store::{DataDir, Store, StoreError};
 use crate::transport::App;
@@ -44,6 +50,18 @@ use crate::{secrets, shutdown};
 
 /// How long stopping may take in total; service managers commonly wait ten seconds.
 const GOING: Duration = Duration::from_secs(5);
+
+/// How long a replica that is about to stop goes on as before, and only says that it is not ready: load balancers commonly
+/// look every second or two.
+const NOTICED: Duration = Duration::from_secs(2);
+
+/// The secret of the store that replicas without `cluster.key` share.
+const CLUSTER_KEY: &str = "cluster";
+
+/// How old the count of what all users have stored may be, where other bridges store, too.
+const RECOUNTED_EVERY: Duration = Duration::from_secs(5 * 60);
+/// A bucket is put in order at the start and once a day.
+const RECOUNTS_PER_SWEEP: u32 = 24 * 60 / 5;
 
 /// The share of a user's connections that may be WebSockets.
 const SOCKETS_SHARE: (usize, usize) = (3, 4);
@@ -57,7 +75,9 @@ pub struct Server {
     connections: Bounds,
     reopened: usize,
     mcp: Arc<McpServers>,
+    cluster: ClusterTasks,
     _watch: AgentWatch,
+    _upkeep: FilesUpkeep,
 }
 
 /// What a server is made of. The configuration decides everything that is not set here.
@@ -78,8 +98,14 @@ pub struct ServerBuilder {
     agents: Vec<Arc<dyn Agent>>,
     tools: Vec<Arc<dyn ServerTool>>,
     client_tools: Vec<ToolSpec>,
-    store: Option<Arc<dyn Store>>,
+    store: Option<OpenStore>,
     authenticator: Option<Arc<dyn Authenticator>>,
+}
+
+/// A store, and who owns its chats if several replicas share it.
+struct OpenStore {
+    store: Arc<dyn Store>,
+    ownership: Option<Arc<dyn Ownership>>,
 }
 
 /// Why a server does not start; the message names what to change.
@@ -101,6 +127,10 @@ pub enum StartError {
     NoAgentForMcp,
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("store.url")]
+    Database(#[source] StoreError),
+    #[error(transparent)]
+    Cluster(#[from] JoinError),
     #[error("cannot listen on {address}")]
     Listen {
         address: SocketAddr,
@@ -171,6 +201,7 @@ impl Server {
             bounds: self.connections,
             informing: INFORMING,
         };
+        let drain = self.app.config().server.drain.0;
         let (close, closed) = oneshot::channel::<()>();
         let serving = tokio::spawn(connections::serve(
             self.listener,
@@ -182,6 +213,13 @@ impl Server {
         ));
         stop.await;
         tracing::info!("the server is shutting down");
+        let cluster = chats.shared().cluster.clone();
+        if let Some(cluster) = &cluster {
+            cluster.drain();
+            // Load balancers see that it is not ready, and send requests elsewhere.
+            tokio::time::sleep(NOTICED).await;
+            chats.hand_over(Instant::now() + drain).await;
+        }
         let _ = close.send(());
         let gone = async {
             chats.shut_down().await;
@@ -194,6 +232,10 @@ impl Server {
             Err(_) => tracing::warn!("some connections did not end in time and are closed"),
         }
         self.mcp.stop().await;
+        drop(self.cluster);
+        if let Some(cluster) = cluster {
+            cluster.leave().await;
+        }
         self.store.close().await?;
         Ok(())
     }
@@ -241,10 +283,21 @@ impl ServerBuilder {
     /// Keeps chats in this store instead of the SQLite database that `store.url` names. Files stay in the data directory.
     #[must_use]
     pub fn store(self, store: Arc<dyn Store>) -> Self {
-        Self {
-            store: Some(store),
-            ..self
-        }
+        let store = Some(OpenStore {
+            store,
+            ownership: None,
+        });
+        Self { store, ..self }
+    }
+
+    /// The same for a store that several replicas share, with who owns its chats.
+    #[must_use]
+    pub fn shared_store(self, store: Arc<dyn Store>, ownership: Arc<dyn Ownership>) -> Self {
+        let store = Some(OpenStore {
+            store,
+            ownership: Some(ownership),
+        });
+        Self { store, ..self }
     }
 
     /// Authenticates users with this instead of the configuration's `[auth]`.
@@ -293,8 +346,8 @@ impl ServerBuilder {
             }
         }
         let shares = shares(&config, agents.descriptors_per_turn());
-        let store = match self.store {
-            Some(store) => store,
+        let OpenStore { store, ownership } = match self.store {
+            Some(open) => open,
             None => open_store(&config, &data).await?,
         };
         let files = match open_files(&config, &data, &store).await {
@@ -302,18 +355,32 @@ impl ServerBuilder {
             Err(error) => {
                 // A log that is left behind would be applied to a database that is restored in its place.
                 store.close().await?;
-                return Err(error.into());
+                return Err(error);
             }
         };
         let addresses = Addresses::open(&*store, config.server.public_url.as_deref()).await?;
-        let credentials = Credentials::open(&data, store.clone())?;
+        let credentials = open_credentials(&config, &data, &store)?;
+        let listening = TcpListener::bind(config.server.listen).await;
+        let listening = listening.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (address, listener) = listening.map_err(|source| StartError::Listen {
+            address: config.server.listen,
+            source,
+        })?;
+        config.server.listen = address;
+        let metrics: Arc<Metrics> = Arc::default();
+        let cluster = match ownership {
+            Some(ownership) => Some(join(&config, &*store, ownership, &metrics).await?),
+            None => None,
+        };
         let chats = Chats::new(Shared {
             credentials: Arc::new(credentials),
             store: store.clone(),
+            users: Arc::new(KnownUsers::new(&config, agents.clone())),
             agents,
             files: Arc::new(files),
             addresses: Arc::new(addresses),
-            metrics: Arc::default(),
+            metrics,
+            cluster,
             capacity: Capacity {
                 admission: Admission::new(allowed(&config, &*authenticator, shares.turns)),
                 loaded: LoadedMemory::new(&config.limits),
@@ -326,23 +393,28 @@ impl ServerBuilder {
                 files_per_request: config.limits.files_per_request,
             },
         });
-        let listening = TcpListener::bind(config.server.listen).await;
-        let listening = listening.and_then(|listener| Ok((listener.local_addr()?, listener)));
-        let (address, listener) = listening.map_err(|source| StartError::Listen {
-            address: config.server.listen,
-            source,
-        })?;
-        config.server.listen = address;
+        let cluster = chats.live_in_cluster();
         let reopened = chats.boot().await?;
         let watch = AgentWatch::begin(&chats);
+        let upkeep = FilesUpkeep::begin(&chats);
         let connections = Bounds {
             in_use: shares.connections,
             per_user: (authenticator.requires_credentials())
                 .then_some(config.limits.connections_per_user),
         };
         let sockets = sockets_per_user(config.server.max_sockets, connections);
-        let sockets = Sockets::new(sockets, chats.shared().metrics.clone());
-        let app = App::new(Arc::new(config), chats, sockets, authenticator);
+        let shared = chats.shared();
+        let (tickets, forwarding) = match &shared.cluster {
+            Some(cluster) => {
+                let metrics = shared.metrics.forwarding().clone();
+                let forwarding = Forwarding::new(cluster.clone(), metrics);
+                let tickets = SharedTickets::new(cluster.key())?;
+                (Some(tickets), Some(Arc::new(forwarding)))
+            }
+            None => (None, None),
+        };
+        let sockets = Sockets::of_replica(sockets, shared.metrics.clone(), tickets);
+        let app = App::new(Arc::new(config), chats, sockets, authenticator, forwarding);
         Ok(Server {
             app,
             listener,
@@ -351,7 +423,9 @@ impl ServerBuilder {
             connections,
             reopened,
             mcp,
+            cluster,
             _watch: watch,
+            _upkeep: upkeep,
         })
     }
 }
@@ -381,6 +455,38 @@ impl AgentWatch {
 }
 
 impl Drop for AgentWatch {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
+}
+
+/// Counts what other bridges store, and puts a bucket in order, until it is dropped.
+struct FilesUpkeep(Option<JoinHandle<()>>);
+
+impl FilesUpkeep {
+    fn begin(chats: &Chats) -> Self {
+        let (files, store) = (chats.shared().files.clone(), chats.shared().store.clone());
+        if !files.is_remote() && !store.is_shared() {
+            return Self(None);
+        }
+        Self(Some(tokio::spawn(async move {
+            loop {
+                // What fails is said by the files, and tried again.
+                let _ = files.sweep(now()).await;
+                for _ in 0..RECOUNTS_PER_SWEEP {
+                    tokio::time::sleep(RECOUNTED_EVERY).await;
+                    if let Err(error) = files.recount().await {
+                        tracing::warn!(%error, "what users have stored cannot be counted");
+                    }
+                }
+            }
+        })))
+    }
+}
+
+impl Drop for FilesUpkeep {
     fn drop(&mut self) {
         if let Some(task) = &self.0 {
             task.abort();
@@ -437,38 +543,106 @@ fn allowed(config: &Config, authenticator: &dyn Authenticator, turns: usize) -> 
     }
 }
 
-/// The SQLite database of the configuration.
-async fn open_store(config: &Config, data: &Arc<DataDir>) -> Result<Arc<dyn Store>, StartError> {
+/// The database of the configuration.
+async fn open_store(config: &Config, data: &Arc<DataDir>) -> Result<OpenStore, StartError> {
+    if let Some(url) = config.store.url.as_deref().filter(|_| config.is_shared()) {
+        let store = PostgresStore::open(PostgresConfig {
+            url,
+            connections: config.store.connections,
+            prepared_statements: config.store.prepared_statements,
+        });
+        let store = Arc::new(store.await.map_err(StartError::Database)?);
+        return Ok(OpenStore {
+            store: store.clone(),
+            ownership: Some(store),
+        });
+    }
     let place = match config.store.url.as_deref() {
         None => data.path().join(DATABASE),
         Some(url) => match url.strip_prefix("sqlite:") {
             Some(path) => PathBuf::from(path),
             // The URL of another database may hold a password.
             None => {
-                let problem = "this is not a SQLite URL; write sqlite:PATH";
+                let problem =
+                    "this is not the URL of a database; write sqlite:PATH or postgres://…";
                 return Err(ConfigError::value("store.url", problem).into());
             }
         },
     };
-    Files::check_new_database(data, &place)?;
-    let store = SqliteStore::open_if(data.clone(), Some(&place), |found| {
-        Files::check_database(data, found)
+    // A bucket is looked at when its files are opened.
+    let root = Files::root(&config.files, data)?;
+    if let Some(root) = &root {
+        Files::check_new_database(root, &place)?;
+    }
+    let store = SqliteStore::open_if(data.clone(), Some(&place), |found| match &root {
+        Some(root) => Files::check_database(root, found),
+        None => Ok(()),
     });
-    Ok(Arc::new(store.await?))
+    Ok(OpenStore {
+        store: Arc::new(store.await?),
+        ownership: None,
+    })
+}
+
+/// Replicas share a key that is in no database, so that a copy of the database alone tells nothing.
+fn open_credentials(
+    config: &Config,
+    data: &DataDir,
+    store: &Arc<dyn Store>,
+) -> Result<Credentials, StoreError> {
+    match config.cluster.shared_key().filter(|_| store.is_shared()) {
+        Some(key) => Credentials::shared(&key, store.clone()),
+        None => {
+            if store.is_shared() {
+                tracing::warn!(
+                    "cluster.key is not set: what users grant to agents can be used by this replica only"
+                );
+            }
+            Credentials::open(data, store.clone())
+        }
+    }
+}
+
+/// Makes this process one of several replicas.
+async fn join(
+    config: &Config,
+    store: &dyn Store,
+    ownership: Arc<dyn Ownership>,
+    metrics: &Arc<Metrics>,
+) -> Result<Arc<Cluster>, StartError> {
+    let key = match config.cluster.shared_key() {
+        Some(key) => key.into_bytes(),
+        // Replicas on one machine share what the database keeps.
+        None => {
+            let mut fresh = [0; 32];
+            getrandom::fill(&mut fresh).map_err(|error| StoreError::Io {
+                doing: "making a key",
+                why: Box::new(std::io::Error::other(error)),
+            })?;
+            store.secret(CLUSTER_KEY, &fresh).await?
+        }
+    };
+    let me = config.replica()?;
+    let lease = config.cluster.lease.0;
+    Ok(Cluster::join(ownership, me, lease, key, metrics.clone()).await?)
 }
 
 async fn open_files(
     config: &Config,
     data: &DataDir,
     store: &Arc<dyn Store>,
-) -> Result<Files, StoreError> {
+) -> Result<Files, StartError> {
     let quota = Quota {
         in_all: config.limits.stored_bytes,
         per_user: config.limits.stored_bytes_per_user,
     };
     let max_bytes = config.server.max_body_bytes as u64;
-    let files = Files::open(data, store.clone(), max_bytes).await?;
-    files.bounded(quota).await
+    let files = Files::open_configured(&config.files, data, store.clone(), max_bytes).await;
+    let files = files.map_err(|error| match error {
+        OpenError::Config(error) => StartError::Config(error),
+        OpenError::Store(error) => StartError::Store(error),
+    })?;
+    Ok(files.bounded(quota).await?)
 }
 
 /// All tools: those that the server was built with, and the demo's.

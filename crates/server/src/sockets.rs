@@ -1,6 +1,9 @@
 //! Open WebSockets: how many each user has, the tickets that open them, and how they close when the server stops.
 //!
-//! A ticket carries the identity that it was issued to, so it works with every authenticator.
+//! A ticket carries the identity that it was issued to, so it works with every authenticator. In a cluster it works at every
+//! replica.
+
+mod shared_tickets;
 
 use adk_bridge_protocol::id::UserId;
 use std::collections::HashMap;
@@ -12,7 +15,9 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::auth::Identity;
+use crate::chat::now;
 use crate::metrics::Metrics;
+pub use shared_tickets::SharedTickets;
 
 /// Long enough to open a connection, too short for anyone who later finds a ticket in a log.
 pub const TICKET_LIFE: Duration = Duration::from_secs(30);
@@ -28,6 +33,8 @@ pub struct Sockets {
     open: watch::Sender<usize>,
     closing: watch::Sender<bool>,
     metrics: Arc<Metrics>,
+    /// The tickets of a cluster.
+    shared: Option<SharedTickets>,
 }
 
 /// The sockets and tickets of one user.
@@ -64,23 +71,40 @@ pub struct TooManyTickets {
 impl Sockets {
     /// `limit` is how many sockets one user may have open.
     pub fn new(limit: usize, metrics: Arc<Metrics>) -> Arc<Self> {
+        Self::of_replica(limit, metrics, None)
+    }
+
+    /// The same with tickets that work at other replicas too.
+    pub fn of_replica(
+        limit: usize,
+        metrics: Arc<Metrics>,
+        shared: Option<SharedTickets>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             limit,
             users: Mutex::default(),
             open: watch::Sender::new(0),
             closing: watch::Sender::new(false),
             metrics,
+            shared,
         })
     }
 
     /// Issues a ticket that opens one socket for this identity, once.
     pub fn ticket(&self, identity: Identity) -> Result<String, TooManyTickets> {
-        self.ticket_at(identity, Instant::now())
+        let shared = self.shared.as_ref();
+        match shared.and_then(|shared| shared.issue(&identity, now())) {
+            Some(ticket) => Ok(ticket),
+            None => self.ticket_at(identity, Instant::now()),
+        }
     }
 
     /// The identity that a ticket was issued to. The ticket cannot be used again.
     pub fn redeem(&self, secret: &str) -> Option<Identity> {
-        self.redeem_at(secret, Instant::now())
+        let shared = self.shared.as_ref();
+        shared
+            .and_then(|shared| shared.redeem(secret, now()))
+            .or_else(|| self.redeem_at(secret, Instant::now()))
     }
 
     fn ticket_at(&self, identity: Identity, now: Instant) -> Result<String, TooManyTickets> {
@@ -115,9 +139,18 @@ impl Sockets {
 
     /// Counts one more socket, unless the user has too many.
     pub fn enter(self: &Arc<Self>, user: &UserId) -> Option<Place> {
+        self.enter_within(user, self.limit)
+    }
+
+    /// Counts a socket that another replica passes on, where it has been counted for its user.
+    pub fn enter_passed_on(self: &Arc<Self>) -> Option<Place> {
+        self.enter_within(&UserId::literal(""), usize::MAX)
+    }
+
+    fn enter_within(self: &Arc<Self>, user: &UserId, limit: usize) -> Option<Place> {
         let mut users = self.lock();
         let of_user = users.entry(user.to_owned()).or_default();
-        if of_user.open >= self.limit {
+        if of_user.open >= limit {
             return None;
         }
         of_user.open += 1;

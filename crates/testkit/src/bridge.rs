@@ -103,6 +103,16 @@ impl Bridge {
         self.address = self.process.address();
     }
 
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    /// Sends it a signal, such as `-TERM`.
+    pub fn signal(&self, name: &str) {
+        self.process.signal(name);
+    }
+
     pub fn process(&self) -> u32 {
         self.process.id()
     }

@@ -182,6 +182,33 @@ impl Answer {
         }
     }
 
+    /// Reads what still comes until the body or the connection ends. Returns the bytes as they came, and whether the body
+    /// ended in order.
+    pub async fn to_the_end(mut self) -> (Vec<u8>, bool) {
+        let connection = &mut self.connection;
+        loop {
+            if connection.buffer.ends_with(b"0\r\n\r\n") {
+                return (std::mem::take(&mut connection.buffer), true);
+            }
+            if !connection.fill().await {
+                return (std::mem::take(&mut connection.buffer), false);
+            }
+        }
+    }
+
+    /// Forgets what has arrived already.
+    pub fn forget_arrived(&mut self) {
+        self.connection.buffer.clear();
+        self.text.clear();
+        while matches!(self.connection.stream.try_read(&mut [0; 4096]), Ok(1..)) {}
+    }
+
+    /// Reads as long as something comes. Returns whether the body breaks off before its proper end.
+    pub async fn breaks_off(mut self) -> bool {
+        while self.connection.fill().await {}
+        !self.connection.buffer.ends_with(b"0\r\n\r\n")
+    }
+
     pub async fn whole(self) -> Response {
         self.whole_and_connection().await.0
     }

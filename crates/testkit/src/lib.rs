@@ -15,6 +15,8 @@
 //! | `process` | starts it, and reads what the operating system knows about it |
 //! | `bridge` | a bridge with its own directory, and requests that may be as invalid as a test needs |
 //! | `http`, `socket` | HTTP and WebSockets as bytes |
+//! | `postgres` | a PostgreSQL server and pgbouncer |
+//! | `fleet` | several bridges on one PostgreSQL |
 //! | `served` | a bridge in a directory that the test keeps, with an ordinary client |
 //! | `stand_in` | a stand-in for an ADK server that answers as a test needs |
 //! | `users` | two users with their keys |
@@ -31,7 +33,11 @@ pub mod bridge;
 pub mod conversations;
 pub mod fixtures;
 #[cfg(feature = "server")]
+pub mod fleet;
+#[cfg(feature = "server")]
 pub mod http;
+#[cfg(all(feature = "server", unix))]
+pub mod postgres;
 #[cfg(feature = "server")]
 pub mod process;
 pub mod random;

@@ -254,7 +254,7 @@ impl AgentRuns {
             Ok(chat) => self.generation = chat.map_or(0, |chat| chat.generation),
             Err(error) => return Err(not_read(&error)),
         }
-        let handed_in = match self.handed_in.take() {
+        let mut handed_in = match self.handed_in.take() {
             Some(handed_in) => handed_in,
             None => {
                 let (store, chat) = (&self.context.store, self.context.chat());
@@ -264,7 +264,18 @@ impl AgentRuns {
             }
         };
         let served = self.context.served();
-        let for_run = handed_in.for_run(served.session_state().of(self.context.user()));
+        let (configured, user) = (served.session_state(), self.context.user());
+        if let Some(claims) = self.context.users.claims(user)
+            && handed_in.note_claims(configured, &claims)
+        {
+            let stored = handed_in.store(&*self.context.store, self.context.chat());
+            match stored.await {
+                // A spoken conversation may begin before its chat is stored; the next run notes them again.
+                Ok(()) | Err(StoreError::NotFound(_)) => {}
+                Err(error) => return Err(not_read(&error)),
+            }
+        }
+        let for_run = handed_in.for_run(configured.of(user, handed_in.claims()));
         self.sent_delta.clone_from(&for_run.state_delta);
         self.handed_in = Some(handed_in);
         Ok(SessionRequest {

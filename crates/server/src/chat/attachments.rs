@@ -34,6 +34,10 @@ use crate::store::{ChatRef, Entity, StoreError};
 /// What the model gets instead of a file that cannot be read, or exceeds the limit.
 const GONE: &str = "(The user sent a file here that is no longer available.)";
 
+/// The same for a file that a bucket has, which cannot be reached. The note is not stored: the next request has the file
+/// again.
+const AWAY: &str = "(The user sent a file here that cannot be read at the moment.)";
+
 /// The name of a recording, which distinguishes it from a file that the user sent.
 pub(super) const RECORDING: &str = "speech.wav";
 
@@ -436,9 +440,10 @@ async fn fill(contents: &mut Contents<'_>, messages: &mut [Cow<'_, Message>], by
             match inlined {
                 Some(base64) => file.url = data_url(&file.media_type, base64),
                 None => {
+                    let note = if contents.is_away() { AWAY } else { GONE };
                     *part = Part::Text(TextPart {
                         // An empty text is left out of the request: the model should not think that it wrote the note.
-                        text: if of_user { GONE } else { "" }.to_owned(),
+                        text: if of_user { note } else { "" }.to_owned(),
                         ..TextPart::default()
                     });
                 }

@@ -8,6 +8,7 @@ use adk_bridge_protocol::dialect::Dialect;
 use adk_bridge_protocol::id::{CallId, MessageId};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::error::ChatError;
 use super::live::{AnswerTo, LiveCommand, RequestOrigin};
@@ -56,10 +57,42 @@ pub enum Command {
     Close {
         answer: oneshot::Sender<()>,
     },
+    /// The replica is about to stop: give the chat to another one, as soon as nothing is under way or at this time.
+    HandOver {
+        until: Instant,
+        /// Dropped when the task has ended.
+        answer: oneshot::Sender<()>,
+    },
+    /// The replica was dead to the others: another one may have the chat. The task looks for itself.
+    LetGo,
     /// The server is stopping: store everything, so that the next start can continue.
     ShutDown {
         answer: oneshot::Sender<()>,
     },
+}
+
+impl Command {
+    /// Tells whoever waits for its answer that there is none, and why.
+    pub(super) fn refuse(self, refusal: ChatError) {
+        match self {
+            Self::Post {
+                answer: AnswerTo::Request(answer),
+                ..
+            } => drop(answer.send(Err(refusal))),
+            Self::Live(LiveCommand::Attach { answer, .. }) => drop(answer.send(Err(refusal))),
+            // The connection is being closed.
+            Self::Post { .. } | Self::Live(_) | Self::Boot | Self::LetGo => {}
+            Self::ToolOutput { answer, .. } | Self::Credential { answer, .. } => {
+                drop(answer.send(Err(refusal)));
+            }
+            Self::Resume { answer, .. } => drop(answer.send(None)),
+            Self::Listed { answer, .. }
+            | Self::Stop { answer }
+            | Self::Close { answer }
+            | Self::HandOver { answer, .. }
+            | Self::ShutDown { answer } => drop(answer.send(())),
+        }
+    }
 }
 
 /// What a user has decided about credentials.
@@ -81,24 +114,6 @@ pub(super) async fn refuse_all(
         queue.push_back(command);
     }
     for command in queue {
-        match command {
-            Command::Post {
-                answer: AnswerTo::Request(answer),
-                ..
-            } => drop(answer.send(Err(refusal()))),
-            Command::Live(LiveCommand::Attach { answer, .. }) => {
-                drop(answer.send(Err(refusal())));
-            }
-            // The connection is being closed.
-            Command::Post { .. } | Command::Live(_) | Command::Boot => {}
-            Command::ToolOutput { answer, .. } | Command::Credential { answer, .. } => {
-                drop(answer.send(Err(refusal())));
-            }
-            Command::Resume { answer, .. } => drop(answer.send(None)),
-            Command::Listed { answer, .. }
-            | Command::Stop { answer }
-            | Command::Close { answer }
-            | Command::ShutDown { answer } => drop(answer.send(())),
-        }
+        command.refuse(refusal());
     }
 }

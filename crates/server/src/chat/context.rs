@@ -1,5 +1,6 @@
 //! The chat that a task serves, and what all chats share.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use adk_bridge_agents::agent::Agent;
@@ -11,12 +12,19 @@ use super::readers::Readers;
 use super::toolbox::Toolbox;
 use super::unread::UnreadAnswers;
 use crate::agent_list::ServedAgent;
-use crate::store::ChatRef;
+use crate::cluster::Owned;
+use crate::metrics::FencedBy;
+use crate::store::{ChatRef, Store, StoreError};
 
 /// One chat of one user, and what all chats share.
 #[derive(Clone)]
 pub(super) struct ChatContext {
     shared: Arc<Shared>,
+    /// The store that all chats share; in a cluster, it refuses what an old owner would write to this one.
+    pub(super) store: Arc<dyn Store>,
+    owned: Option<Owned>,
+    /// Whether the store has refused a write because the chat has another owner.
+    fenced: Arc<AtomicBool>,
     user: Arc<UserId>,
     chat_id: Arc<ChatId>,
     agent: Arc<RwLock<AgentOfChat>>,
@@ -42,9 +50,23 @@ pub(super) enum AgentOfChat {
 }
 
 impl ChatContext {
-    pub(super) fn new(shared: Arc<Shared>, user: &UserId, chat_id: &ChatId) -> Self {
+    /// `owned`: how this replica owns the chat, in a cluster.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        user: &UserId,
+        chat_id: &ChatId,
+        owned: Option<Owned>,
+    ) -> Self {
+        let chat = ChatRef { user, id: chat_id };
+        let store = match &owned {
+            Some(owned) => shared.store.clone().fenced(chat, owned.epoch()),
+            None => shared.store.clone(),
+        };
         Self {
             shared,
+            store,
+            owned,
+            fenced: Arc::default(),
             user: Arc::new(user.clone()),
             chat_id: Arc::new(chat_id.clone()),
             // The task sets it when it knows, and nothing runs before.
@@ -109,6 +131,46 @@ impl ChatContext {
         *self.agent.write().unwrap_or_else(PoisonError::into_inner) = agent;
     }
 
+    /// Whether the task may still store and tell anything. In a cluster, another replica may have the chat.
+    pub(super) fn is_held(&self) -> bool {
+        match &self.owned {
+            Some(owned) => !self.fenced.load(Relaxed) && owned.is_held(),
+            None => true,
+        }
+    }
+
+    /// Whether another replica may take the chat over.
+    pub(super) fn is_shared(&self) -> bool {
+        self.owned.is_some()
+    }
+
+    /// The name of this replica, in a cluster.
+    pub(super) fn replica(&self) -> Option<&str> {
+        self.owned.as_ref().map(Owned::replica)
+    }
+
+    /// Gives the chat back: from here on nothing may be stored or sent.
+    pub(super) async fn release(&self) {
+        if let (Some(cluster), Some(owned)) = (&self.shared.cluster, &self.owned) {
+            cluster.release(self.chat(), owned).await;
+        }
+    }
+
+    /// Who noticed that the chat may have another owner.
+    pub(super) fn fenced_by(&self) -> FencedBy {
+        match self.fenced.load(Relaxed) {
+            true => FencedBy::Store,
+            false => FencedBy::Lease,
+        }
+    }
+
+    /// Notes that the store has refused a write, if that is because the chat has another owner.
+    pub(super) fn note_refused_write(&self, error: &StoreError) {
+        if matches!(error, StoreError::Fenced) {
+            self.fenced.store(true, Relaxed);
+        }
+    }
+
     /// How the store names the chat.
     pub(super) fn chat(&self) -> ChatRef<'_> {
         ChatRef {
@@ -120,7 +182,8 @@ impl ChatContext {
     /// An empty set of readers for the chat.
     pub(super) fn new_readers(&self) -> Readers {
         let unread = UnreadAnswers::new(self.capacity.unread.clone(), self.user.clone());
-        Readers::new(self.metrics.clone(), unread)
+        let life = self.owned.as_ref().map(|owned| owned.life().clone());
+        Readers::new(self.metrics.clone(), unread).of_life(life)
     }
 
     pub(super) fn user(&self) -> &UserId {

@@ -3,14 +3,13 @@
 //! ```text
 //!   input ──▶ Driver ──▶ effects ──┬─ commit ────▶ store        what follows waits for it
 //!                                  ├─ frames ────▶ readers
-//!                                  ├─ run a tool ▶ tools ──▶ ToolFinished
+//!                                  ├─ run a tool ▶ tools ──▶ ToolFinished, ToolAsks
 //!                                  └─ the rest ──▶ Action       for the task: ask the agent, tell the live client
 //! ```
 //!
 //! There is no other way to feed a reply. If a commit fails the reply is abandoned: its memory is ahead of the store,
 //! and none of that has been sent.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,10 +23,8 @@ use adk_bridge_protocol::event::Event;
 use adk_bridge_protocol::id::{CallId, MessageId};
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::{Ask, Audit, AuditKind, Commit, Effect};
-use adk_bridge_protocol::reply::{Context, Input, Reply};
+use adk_bridge_protocol::reply::{Context, Input, Policy as _, Reply, Runner};
 use adk_bridge_protocol::time::Timestamp;
-use futures_util::FutureExt as _;
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::attachments::{self, Pictures, ReplyIds};
@@ -35,6 +32,7 @@ use super::context::ChatContext;
 use super::now;
 use super::policy::ChatPolicy;
 use super::readers::{Answer, Readers};
+use super::tool_runs::{ToolEvent, ToolFinished, ToolRuns};
 use super::turn::{TurnRecord, step_of};
 use crate::failpoint::failpoint;
 use crate::files::FileError;
@@ -53,7 +51,7 @@ pub(super) struct ReplyEngine {
     current: Option<Driver>,
     readers: Readers,
     turn: TurnRecord,
-    tools: JoinSet<(CallId, Outcome)>,
+    tools: ToolRuns,
     ids: ReplyIds,
     pictures: Arc<Pictures>,
     /// The answers of the last input that were refused.
@@ -84,17 +82,19 @@ pub(super) enum Action {
 
 /// What the engine waits for.
 pub(super) enum EngineEvent {
-    ToolFinished(ToolFinished),
+    Tool(ToolEvent),
     /// A reader has room again, or all that had none were dropped.
     ReadersHaveRoom,
 }
 
-/// The id of a tool call and its outcome.
-pub(super) type ToolFinished = Result<(CallId, Outcome), JoinError>;
-
-/// Something could not be stored, and why, where that is known.
+/// Why a reply is not gone on with.
 #[derive(Debug)]
-pub(super) struct Abandoned(pub(super) Option<WriteProblem>);
+pub(super) enum Abandoned {
+    /// Something could not be stored, and why, where that is known.
+    NotStored(Option<WriteProblem>),
+    /// The chat has another owner, or may have one.
+    Fenced,
+}
 
 /// Where the events of an agent come from.
 #[derive(Debug, Clone, Copy)]
@@ -120,7 +120,7 @@ impl ReplyEngine {
             context,
             current: None,
             turn: TurnRecord::new(),
-            tools: JoinSet::new(),
+            tools: ToolRuns::new(),
             pictures: Arc::default(),
             refusals: Vec::new(),
             checkpoint_at: Instant::now(),
@@ -132,6 +132,11 @@ impl ReplyEngine {
     /// Follows the rules of the chat's agent from here on.
     pub(super) fn follow_agent(&mut self) {
         self.policy.use_tools(self.context.tools());
+    }
+
+    /// Whether the bridge asks the model and runs its tools, so that a step can be asked for again.
+    pub(super) fn asks_itself(&self) -> bool {
+        self.policy.runner() == Runner::Bridge
     }
 
     /// The current reply.
@@ -358,7 +363,8 @@ impl ReplyEngine {
         let (store, chat) = (&self.context.store, self.context.chat());
         store
             .begin(chat, opening, &commit.record, &entries, at)
-            .await?;
+            .await
+            .inspect_err(|error| self.context.note_refused_write(error))?;
         failpoint("after", step);
         self.checkpoint_at = Instant::now() + CHECKPOINT;
         self.committed = None;
@@ -378,11 +384,15 @@ impl ReplyEngine {
         {
             match effect {
                 Effect::Commit(commit) => self.commit(&commit).await?,
+                Effect::Frames(_) | Effect::End if !self.context.is_held() => {
+                    return Err(Abandoned::Fenced);
+                }
                 Effect::Frames(range) => {
                     self.context.metrics.chunks(range.len());
                     self.readers.frames(driver.reply(), driver.outbox(), range);
                 }
                 Effect::RunTool { call } => self.run_tool(&call),
+                Effect::AnswerTool { question, answer } => self.tools.answer(&question, answer),
                 Effect::Refused { refusal, .. } => self.refusals.push(refusal),
                 Effect::Ignored(why) => {
                     let chat = self.context.chat_id().as_str();
@@ -430,6 +440,15 @@ impl ReplyEngine {
         self.readers.flush();
     }
 
+    /// Lets go of everything, since another replica goes on with the chat: readers are cut, and what tools do is not heard
+    /// of any more. A started tool is not aborted.
+    pub(super) fn let_go(&mut self) {
+        self.readers.cut();
+        self.tools.detach();
+        self.current = None;
+        self.turn.abandon();
+    }
+
     /// Stores the message as it is, if that is due.
     pub(super) async fn checkpoint(&mut self) {
         if Instant::now() < self.checkpoint_at {
@@ -438,7 +457,8 @@ impl ReplyEngine {
         let began = Instant::now();
         if let Err(error) = self.store_record().await {
             let chat = self.context.chat_id().as_str();
-            tracing::warn!(chat, %error, "a checkpoint failed; the answer continues");
+            self.context.note_refused_write(&error);
+            tracing::warn!(chat, %error, "a checkpoint failed");
         }
         self.checkpoint_at = Instant::now() + CHECKPOINT.max(began.elapsed() * CHECKPOINT_REST);
         failpoint("after", "checkpoint");
@@ -462,7 +482,8 @@ impl ReplyEngine {
         }
         let entries = self.audit_entries(audit, now());
         let (store, chat) = (&self.context.store, self.context.chat());
-        store.append_audit(chat, &entries).await
+        let appended = store.append_audit(chat, &entries).await;
+        appended.inspect_err(|error| self.context.note_refused_write(error))
     }
 
     /// Drops a reply that could not be stored, because nothing may be sent that is not stored. Readers get an error,
@@ -481,11 +502,13 @@ impl ReplyEngine {
         let chat = self.context.chat();
         let stored = self.ids.store_made(chat, &self.pictures).await;
         stored.map_err(|error| {
-            tracing::error!(chat = chat.id.as_str(), %error, "a file of chat {} cannot be stored", chat.id);
-            Abandoned(match &error {
-                FileError::Store(error) => error.trouble(),
-                _ => None,
-            })
+            match &error {
+                FileError::Store(error) => self.context.abandoned(error, "a file"),
+                error => {
+                    tracing::error!(chat = chat.id.as_str(), %error, "a file of chat {} cannot be stored", chat.id);
+                    Abandoned::NotStored(None)
+                }
+            }
         })
     }
 
@@ -500,11 +523,10 @@ impl ReplyEngine {
     }
 
     async fn store_asked(&mut self) -> Result<(), Abandoned> {
-        let chat = self.context.chat_id().as_str();
-        self.ids.store_asked().await.map_err(|error| {
-            tracing::error!(chat, %error, "a question of the agent of chat {chat} cannot be stored");
-            Abandoned(error.trouble())
-        })
+        self.ids
+            .store_asked()
+            .await
+            .map_err(|error| self.context.abandoned(&error, "a question of the agent"))
     }
 
     async fn commit(&mut self, commit: &Commit) -> Result<(), Abandoned> {
@@ -514,10 +536,7 @@ impl ReplyEngine {
         failpoint("before", step);
         let (store, chat) = (&self.context.store, self.context.chat());
         let stored = store.commit(chat, &commit.record, &entries, at).await;
-        let stored = stored.map_err(|error| {
-            tracing::error!(chat = chat.id.as_str(), %error, "the chat {} cannot be stored", chat.id);
-            Abandoned(error.trouble())
-        })?;
+        let stored = stored.map_err(|error| self.context.abandoned(&error, "the chat"))?;
         self.committed = Some(stored);
         failpoint("after", step);
         self.ids.forget_closed(&commit.record).await;
@@ -533,7 +552,7 @@ impl ReplyEngine {
         let refused = audit.iter().filter(is_refusal).count();
         let admission = &self.context.capacity.admission;
         admission.note_refused(self.context.user(), refused);
-        self.turn.audit_entries(audit, at)
+        self.turn.audit_entries(audit, at, self.context.replica())
     }
 
     fn end_turn(&mut self) {
@@ -561,15 +580,19 @@ impl ReplyEngine {
         let is_full = !self.readers.have_room();
         tokio::select! {
             biased;
-            Some(finished) = self.tools.join_next() => EngineEvent::ToolFinished(finished),
+            event = self.tools.next() => EngineEvent::Tool(event),
             () = self.readers.room(), if is_full => EngineEvent::ReadersHaveRoom,
-            else => std::future::pending().await,
         }
     }
 
-    /// The next tool that finishes; `None` when none runs.
+    /// The next tool that finishes; `None` when none runs. Tools cannot ask the user any more.
     pub(super) async fn next_tool(&mut self) -> Option<ToolFinished> {
-        self.tools.join_next().await
+        self.tools.next_finished().await
+    }
+
+    /// The questions that running tools wait for.
+    pub(super) fn open_questions(&self) -> Vec<CallId> {
+        self.tools.open_questions()
     }
 
     /// The outcome of a tool, with the content of its files stored.
@@ -597,38 +620,39 @@ impl ReplyEngine {
         let Some(call) = reply.and_then(|reply| reply.calls().by_id(id)) else {
             return;
         };
-        let Some(tool) = self.context.tools().server_tool(&call.name) else {
-            // Approved before a restart that removed the tool.
-            let text = format!("there is no tool named {:?}", call.name);
-            let done = (id.to_owned(), Outcome::error(text));
-            self.tools.spawn(std::future::ready(done));
-            return;
+        let tools = self.context.tools();
+        let tool = match tools.runner_of(&call.name, call.is_approved()) {
+            Ok(tool) => tool,
+            Err(text) => return self.tools.finish(id.to_owned(), Outcome::error(text)),
         };
         let (store, chat) = (self.context.store.clone(), self.context.chat());
+        let link = self.tools.link(id);
         let run = ToolCall {
             user: chat.user.to_owned(),
             chat_id: chat.id.to_owned(),
             call_id: id.to_owned(),
             input: call.input.clone(),
             state: Arc::new(StoreChatState::new(store, chat)),
+            user_link: link.clone(),
         };
-        let (id, limit) = (id.to_owned(), self.context.settings.tool_timeout);
-        self.tools.spawn(async move {
-            failpoint("before", "tool");
-            // A tool may panic before it returns its future.
-            let run = AssertUnwindSafe(async { tool.run(run).await }).catch_unwind();
-            let outcome = match tokio::time::timeout(limit, run).await {
-                Ok(Ok(outcome)) => outcome,
-                // A call that is never settled would block its chat.
-                Ok(Err(_)) => Outcome::error("the tool crashed, and its outcome is unknown"),
-                Err(_) => Outcome::error(format!(
-                    "the tool returned no result within {} seconds",
-                    limit.as_secs()
-                )),
-            };
-            failpoint("after", "tool");
-            (id, outcome)
-        });
+        let limit = self.context.settings.tool_timeout;
+        self.tools.start(tool, run, &link, limit);
+    }
+}
+
+impl ChatContext {
+    /// What becomes of a reply that could not be stored.
+    fn abandoned(&self, error: &StoreError, what: &str) -> Abandoned {
+        self.note_refused_write(error);
+        match error {
+            // The task says that it lets go of the chat.
+            StoreError::Fenced => Abandoned::Fenced,
+            error => {
+                let chat = self.chat_id().as_str();
+                tracing::error!(chat, %error, "{what} cannot be stored in chat {chat}");
+                Abandoned::NotStored(error.trouble())
+            }
+        }
     }
 }
 

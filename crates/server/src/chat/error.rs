@@ -15,6 +15,7 @@ pub use super::session_state::HandedInError;
 use crate::admission::AdmissionError;
 use crate::agent_list::NoAgent;
 use crate::budget::BudgetError;
+use crate::cluster::{ClaimError, Peer};
 use crate::files::FileError;
 use crate::store::{StoreError, WriteProblem};
 
@@ -95,6 +96,8 @@ pub enum ChatError {
          part once, with the state \"approval-responded\" and approved true or false"
     )]
     UnclearApproval { approval: ApprovalId },
+    #[error("this is not an answer to the question, which stays open: {problem}")]
+    UnfitAnswer { problem: String },
     /// In a message of the user.
     #[error(
         "the answer to the question about {tool:?} is neither a clear yes nor a clear no, and nothing was decided; send \
@@ -136,6 +139,16 @@ pub enum ChatError {
     HandedIn(#[from] HandedInError),
     #[error(transparent)]
     DeclaredTools(#[from] DeclaredToolsError),
+
+    /// The request has to go to the replica that owns the chat. Nothing has happened yet.
+    #[error("this chat is in use at the replica {:?}; try again in a moment", .0.name)]
+    Elsewhere(Peer),
+    /// This replica cannot take chats, because it could not show in time that it lives.
+    #[error(transparent)]
+    Unclaimed(ClaimError),
+    /// The chat was taken over while it was asked.
+    #[error("this chat is in use at another replica now; try again in a moment")]
+    Fenced,
 
     // Failures of the server.
     #[error("the answer could not be stored; load the chat again")]
@@ -179,6 +192,15 @@ impl ChatError {
             self,
             Self::Budget(_) | Self::NotLoaded { .. } | Self::Unwritable(WriteProblem::Locked)
         )
+    }
+}
+
+impl From<ClaimError> for ChatError {
+    fn from(error: ClaimError) -> Self {
+        match error {
+            ClaimError::Store(error) => error.into(),
+            ClaimError::Alone => Self::Unclaimed(error),
+        }
     }
 }
 

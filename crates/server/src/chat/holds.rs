@@ -105,6 +105,13 @@ impl Holds {
         self.end_where(|_| true);
     }
 
+    /// Ends them all without a last chunk.
+    pub(super) fn cut(&mut self) {
+        for mut held in self.held.drain(..) {
+            held.readers.cut();
+        }
+    }
+
     /// Returns whether there were any.
     fn end_where(&mut self, ends: impl Fn(&HeldTurn) -> bool) -> bool {
         let before = self.held.len();

@@ -7,8 +7,8 @@ use adk_bridge_protocol::message::{Part, Role};
 
 use super::attachments::{data_url, image_of};
 use super::listing;
-use crate::files::Files;
 use crate::files::address::id_of;
+use crate::files::{FileError, Files};
 use crate::store::{ChatRef, Store, StoreError, StoredMessage};
 
 /// How many bytes of files are written into one request to the model, or into one answer or stream of dialect `adk`;
@@ -88,6 +88,7 @@ pub(super) struct Contents<'a> {
     chat: ChatRef<'a>,
     sizes: HashMap<String, Option<usize>>,
     read: HashMap<String, Option<String>>,
+    is_away: bool,
 }
 
 impl<'a> Contents<'a> {
@@ -97,6 +98,7 @@ impl<'a> Contents<'a> {
             chat,
             sizes: HashMap::new(),
             read: HashMap::new(),
+            is_away: false,
         }
     }
 
@@ -117,10 +119,24 @@ impl<'a> Contents<'a> {
     /// The content of a file that has a size here.
     pub(super) async fn base64(&mut self, id: &str) -> Option<&str> {
         if !self.read.contains_key(id) {
-            let read = self.files.content(self.chat.user, id).await.ok();
-            let encoded = read.map(|(_, content)| base64::encode(&content));
+            let encoded = match self.is_away {
+                // Whoever waits for each of many files in vain waits long.
+                true => None,
+                false => match self.files.content(self.chat.user, id).await {
+                    Ok((_, content)) => Some(base64::encode(&content)),
+                    Err(error) => {
+                        self.is_away = matches!(error, FileError::Unavailable);
+                        None
+                    }
+                },
+            };
             self.read.insert(id.to_owned(), encoded);
         }
         self.read.get(id)?.as_deref()
+    }
+
+    /// Whether content could not be read that is there, and can be read later.
+    pub(super) fn is_away(&self) -> bool {
+        self.is_away
     }
 }

@@ -224,6 +224,11 @@ impl Loaded {
         matches!(self.state, State::Away { wanted: true, .. })
     }
 
+    /// Whether nothing waits to be loaded.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.is_wanted()
+    }
+
     pub(super) fn want(&mut self) {
         if let State::Away { wanted, .. } = &mut self.state {
             *wanted = true;

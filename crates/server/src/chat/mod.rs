@@ -15,6 +15,7 @@ mod late_answers;
 mod listing;
 pub mod live;
 pub mod loaded;
+mod owning;
 mod plan;
 mod policy;
 pub mod readers;
@@ -24,6 +25,7 @@ mod session_state;
 mod session_store;
 mod task;
 mod tool_result;
+mod tool_runs;
 pub mod toolbox;
 mod turn;
 mod unread;
@@ -32,6 +34,7 @@ mod voice;
 mod waiting;
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -41,27 +44,34 @@ use adk_bridge_protocol::event::REQUEST_CREDENTIAL;
 use adk_bridge_protocol::id::{CallId, ChatId, UserId};
 use adk_bridge_protocol::message::{Message, Role};
 use adk_bridge_protocol::time::Timestamp;
+use bytes::Bytes;
+use futures_util::stream;
 use tokio::sync::{mpsc, oneshot};
 
 pub use crate::store::{AuditPage, MAX_AUDIT_ROWS};
 pub use command::{Command, CredentialDecision};
 pub use error::{ChatError, NotReady};
 pub use listing::{Listing, RemainingMessages};
+pub use owning::ClusterTasks;
+pub use ready::Ready;
 pub use task::new_id;
 
 use crate::admission::{Admission, TurnStart};
 use crate::agent_list::{Agents, ServedAgent};
 use crate::budget::Budget;
+use crate::cluster::{Cluster, Owned};
 use crate::credentials::{Credentials, Login, Question};
 use crate::files::address::Addresses;
-use crate::files::{FileDescription, Files};
-use crate::metrics::Metrics;
+use crate::files::{ContentStream, FileDescription, Files};
+use crate::known_users::KnownUsers;
+use crate::metrics::{Metrics, OwnerChange};
 use crate::store::{
     AuditRow, Chat, ChatCursor, ChatRef, FileRow, ListedChat, MAX_LISTED, Store, StoreError,
     title_from,
 };
 use live::{LiveAsk, LiveCommand};
 use loaded::LoadedMemory;
+use owning::{Claims, TriedChats};
 use ready::Readiness;
 use request::ChatRequest;
 use task::Task;
@@ -80,12 +90,15 @@ pub struct ChatPage {
 pub struct Shared {
     pub store: Arc<dyn Store>,
     pub agents: Arc<Agents>,
+    pub users: Arc<KnownUsers>,
     pub files: Arc<Files>,
     pub addresses: Arc<Addresses>,
     pub credentials: Arc<Credentials>,
     pub metrics: Arc<Metrics>,
     pub capacity: Capacity,
     pub settings: ChatSettings,
+    /// The other replicas, if there may be any.
+    pub cluster: Option<Arc<Cluster>>,
 }
 
 /// What all chats together may use.
@@ -116,6 +129,7 @@ pub struct Chats {
     /// Set when the server stops: chats end, and no new one begins.
     closing: Arc<AtomicBool>,
     readiness: Arc<Readiness>,
+    claims: Arc<Claims>,
 }
 
 /// The tasks by user and chat.
@@ -128,6 +142,7 @@ impl Chats {
             tasks: Arc::default(),
             closing: Arc::default(),
             readiness: Arc::default(),
+            claims: Arc::default(),
         }
     }
 
@@ -137,9 +152,12 @@ impl Chats {
 
     /// Continues what a restart interrupted, and handles deadlines that passed meanwhile.
     pub async fn boot(&self) -> Result<usize, StoreError> {
+        if self.shared.cluster.is_some() {
+            return self.take_over(&mut TriedChats::default()).await;
+        }
         let open = self.shared.store.open_replies().await?;
         for reply in &open {
-            let task = self.sender(&reply.user, &reply.chat_id);
+            let task = self.task_or_new(&reply.user, &reply.chat_id, None);
             // A task with a full queue is awake already.
             let _ = task.try_send(Command::Boot);
         }
@@ -163,14 +181,33 @@ impl Chats {
         &self,
         user: &UserId,
         chat_id: &ChatId,
-        mut command: Command,
+        command: Command,
     ) -> Result<(), ChatError> {
+        let sent = self.send_or_return(user, chat_id, command).await;
+        sent.map_err(|refused| refused.0)
+    }
+
+    /// The same; returns the command if it is refused.
+    async fn send_or_return(
+        &self,
+        user: &UserId,
+        chat_id: &ChatId,
+        mut command: Command,
+    ) -> Result<(), Box<(ChatError, Command)>> {
         loop {
             if self.closing.load(Ordering::Relaxed) {
-                return Err(ChatError::ShuttingDown);
+                return Err(Box::new((ChatError::ShuttingDown, command)));
             }
-            self.refuse_early(user, chat_id, &mut command)?;
-            match self.sender(user, chat_id).send(command).await {
+            if let Err(error) = self.refuse_early(user, chat_id, &mut command) {
+                // The limits of a turn are those of the replica that has it.
+                let error = self.elsewhere_or(user, chat_id, error).await;
+                return Err(Box::new((error, command)));
+            }
+            let task = match self.task_of(user, chat_id, OwnerChange::Request).await {
+                Ok(task) => task,
+                Err(error) => return Err(Box::new((error, command))),
+            };
+            match task.send(command).await {
                 Ok(()) => return Ok(()),
                 // The task was just ending; the next one takes the command.
                 Err(mpsc::error::SendError(back)) => command = back,
@@ -255,7 +292,13 @@ impl Chats {
             .is_some_and(|sender| !sender.is_closed())
     }
 
-    fn sender(&self, user: &UserId, chat_id: &ChatId) -> mpsc::Sender<Command> {
+    /// The task of a chat; begins one if there is none. `owned`: how this replica owns the chat, in a cluster.
+    fn task_or_new(
+        &self,
+        user: &UserId,
+        chat_id: &ChatId,
+        owned: Option<Owned>,
+    ) -> mpsc::Sender<Command> {
         let key = (user.to_owned(), chat_id.to_owned());
         let mut tasks = self.lock();
         if let Some(sender) = tasks.get(&key).filter(|sender| !sender.is_closed()) {
@@ -266,7 +309,9 @@ impl Chats {
         let chats = self.clone();
         tokio::spawn(async move {
             let (user, chat_id) = key;
-            Task::serve(chats.shared.clone(), &user, &chat_id, &mut commands).await;
+            let shared = chats.shared.clone();
+            Task::serve(shared, &user, &chat_id, owned.clone(), &mut commands).await;
+            chats.release(&user, &chat_id, owned).await;
             chats.task_ended(user, chat_id, commands).await;
         });
         sender
@@ -289,9 +334,10 @@ impl Chats {
         }
         let (user, chat_id) = key;
         while let Some(command) = commands.recv().await {
-            // A refusal drops the command, and with it whoever waits for its answer learns of the end.
-            if let Err(error) = self.send(&user, &chat_id, command).await {
+            if let Err(refused) = self.send_or_return(&user, &chat_id, command).await {
+                let (error, command) = *refused;
                 tracing::debug!(chat = %chat_id, %error, "a command for chat {chat_id} came too late");
+                command.refuse(error);
             }
         }
     }
@@ -482,34 +528,46 @@ impl Chats {
         user: &UserId,
         chat_id: &ChatId,
         described: FileDescription<'_>,
-        content: &[u8],
+        content: Bytes,
     ) -> Result<FileRow, ChatError> {
         let chat = ChatRef { user, id: chat_id };
-        self.shared.files.check_room(user, content.len() as u64)?;
+        let files = &self.shared.files;
+        files.recount_user(user).await?;
+        files.check_room(user, content.len() as u64)?;
         self.shared.store.create_chat(chat, now()).await?;
-        Ok(self
-            .shared
-            .files
-            .save(chat, described, content, now())
-            .await?)
+        let content = stream::iter([Ok(content)]);
+        Ok(files.save(chat, described, content, now()).await?)
     }
 
-    pub async fn file(
+    /// A file of a user, without its content.
+    pub async fn file(&self, user: &UserId, id: &str) -> Result<FileRow, ChatError> {
+        Ok(self.shared.files.row(user, id).await?)
+    }
+
+    /// A file for a request with its signed URL, without its content.
+    pub async fn signed_file(&self, id: &str) -> Result<FileRow, ChatError> {
+        Ok(self.shared.files.signed_row(id).await?)
+    }
+
+    /// A part of a file's content. The range lies within the file.
+    pub async fn file_content(
         &self,
-        user: &UserId,
-        id: &str,
-    ) -> Result<(FileRow, tokio::fs::File), ChatError> {
-        Ok(self.shared.files.read(user, id).await?)
+        row: &FileRow,
+        range: Range<u64>,
+    ) -> Result<ContentStream, ChatError> {
+        Ok(self.shared.files.read(row, range).await?)
     }
 
-    /// A file for a request with its signed URL.
-    pub async fn signed_file(&self, id: &str) -> Result<(FileRow, tokio::fs::File), ChatError> {
-        Ok(self.shared.files.read_signed(id).await?)
-    }
-
-    /// Whether requests can be served, that is, stored and answered. Returns the ids of agents that cannot be asked, because
-    /// the bridge has no token for them.
-    pub async fn ready(&self) -> Result<Vec<String>, NotReady> {
+    /// Whether requests can be served, that is, stored and answered, and what is missing nevertheless.
+    pub async fn ready(&self) -> Result<Ready, NotReady> {
+        if let Some(cluster) = self.cluster_state() {
+            if cluster.is_draining {
+                return Err(NotReady::Draining);
+            }
+            if !cluster.is_member {
+                return Err(NotReady::Alone);
+            }
+        }
         let agents = self.shared.agents.all().len();
         if agents == 0 {
             return Err(NotReady::NoAgent(self.shared.agents.unreachable()));
@@ -520,18 +578,20 @@ impl Chats {
         }
         let (shared, readiness) = (self.shared.clone(), self.readiness.clone());
         // In a task of its own, so that the check is not repeated when a caller leaves early.
-        tokio::spawn(async move { readiness.look(&*shared.store, &shared.files).await })
-            .await
-            .unwrap_or(Err(NotReady::NotTried))?;
-        Ok(without_token)
+        let looked =
+            tokio::spawn(async move { readiness.look(&*shared.store, &shared.files).await });
+        Ok(Ready {
+            has_files: looked.await.unwrap_or(Err(NotReady::NotTried))?,
+            without_token,
+        })
     }
 
     /// Counters for Prometheus.
     pub fn metrics(&self) -> String {
         let open = self.lock().len();
-        self.shared
-            .metrics
-            .text(open, self.shared.capacity.loaded.held())
+        let loaded = self.shared.capacity.loaded.held();
+        let cluster = self.shared.cluster.as_ref().map(|it| it.figures());
+        self.shared.metrics.text(open, loaded, cluster)
     }
 
     pub async fn audit(
@@ -588,16 +648,19 @@ mod tests {
         });
         let gemini = Arc::new(gemini.unwrap());
         let limits = crate::config::Limits::default();
+        let agents = Arc::new(Agents::one(ServedAgent::new(
+            "a",
+            "a",
+            gemini,
+            tools.unwrap(),
+        )));
+        let config = crate::config::Config::default();
         Chats::new(Shared {
+            users: Arc::new(KnownUsers::new(&config, agents.clone())),
             addresses: Arc::new(Addresses::open(&*store, None).await.unwrap()),
             credentials: Arc::new(Credentials::open(&data, store.clone()).unwrap()),
             store,
-            agents: Arc::new(Agents::one(ServedAgent::new(
-                "a",
-                "a",
-                gemini,
-                tools.unwrap(),
-            ))),
+            agents,
             files: Arc::new(files),
             metrics: Arc::default(),
             capacity: Capacity {
@@ -616,6 +679,7 @@ mod tests {
                 turn_time: Duration::from_secs(600),
                 files_per_request: 100,
             },
+            cluster: None,
         })
     }
 }

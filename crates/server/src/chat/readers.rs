@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::unread::{UnreadAnswer, UnreadAnswers};
 use crate::budget::BudgetError;
+use crate::cluster::Life;
 use crate::metrics::Metrics;
 
 /// How many pieces may wait for a reader before it counts as lagging. A piece is the result of one read from the agent.
@@ -41,6 +42,8 @@ pub struct Answer {
     unread: Arc<UnreadAnswer>,
     /// The length of the piece that is being written.
     writing: usize,
+    /// The life of the replica that sends it, in a cluster: nothing is sent after it.
+    life: Option<Arc<Life>>,
 }
 
 impl Answer {
@@ -51,6 +54,7 @@ impl Answer {
             message: message.clone(),
             unread,
             writing: 0,
+            life: None,
         }
     }
 
@@ -61,7 +65,13 @@ impl Answer {
 
     /// The message that the reader has in full after the last piece, unless the answer was given up.
     pub fn whole_message(&self) -> Option<&MessageId> {
-        (!self.unread.is_given_up()).then_some(&self.message)
+        (!self.unread.is_given_up() && !self.is_cut()).then_some(&self.message)
+    }
+
+    /// Whether it ended without a last chunk, because the chat goes on at another replica. Its connection has to break, so
+    /// that the client notices.
+    pub fn is_cut(&self) -> bool {
+        self.unread.is_cut()
     }
 
     /// Its unread bytes.
@@ -87,7 +97,12 @@ impl Answer {
         self.taken(piece)
     }
 
-    fn taken(&mut self, piece: Option<Bytes>) -> Option<Bytes> {
+    fn taken(&mut self, mut piece: Option<Bytes>) -> Option<Bytes> {
+        if piece.is_some() && self.life.as_ref().is_some_and(|life| !life.is_held()) {
+            self.unread.cut();
+            self.pieces.close();
+            piece = None;
+        }
         self.writing = piece.as_ref().map_or(0, Bytes::len);
         piece
     }
@@ -117,6 +132,7 @@ pub struct Readers {
     stall: Duration,
     /// The last chunk of the turn, for readers that lag when it comes.
     terminal: Vec<u8>,
+    life: Option<Arc<Life>>,
 }
 
 #[derive(Debug)]
@@ -160,7 +176,14 @@ impl Readers {
             all: Vec::new(),
             stall: STALL,
             terminal: Vec::new(),
+            life: None,
         }
+    }
+
+    /// Sends nothing after the end of this life.
+    #[must_use]
+    pub fn of_life(self, life: Option<Arc<Life>>) -> Self {
+        Self { life, ..self }
     }
 
     /// Adds a reader; its answer begins with what its client lacks.
@@ -174,7 +197,8 @@ impl Readers {
         let mut buffer = Vec::new();
         let lacked = reader.attach(reply, theirs, &mut buffer);
         let unread = self.unread.begin();
-        let answer = Answer::new(pieces, &reply.message().id, unread.clone());
+        let mut answer = Answer::new(pieces, &reply.message().id, unread.clone());
+        answer.life = self.life.clone();
         let mut attached = AttachedReader {
             reader,
             sink,
@@ -307,6 +331,13 @@ impl Readers {
             attached.buffer.extend_from_slice(&self.terminal);
         }
         self.end(reply);
+    }
+
+    /// Ends the answers of all readers without a last chunk: they go on at another replica.
+    pub fn cut(&mut self) {
+        for attached in self.all.drain(..) {
+            attached.unread.cut();
+        }
     }
 
     /// Ends the turn for all readers with a message that a user can act on.

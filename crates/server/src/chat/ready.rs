@@ -6,7 +6,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::now;
-use crate::files::Files;
+use crate::files::{FileError, Files};
 use crate::store::{Store, StoreError, WriteProblem};
 
 /// How long a result is reused: the store is written at most once in this time.
@@ -14,34 +14,50 @@ const HOLDS: Duration = Duration::from_secs(1);
 /// How long an attempt may take. Health checks commonly wait a few seconds.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The last answer.
+/// What a server that is ready may lack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ready {
+    /// Whether files can be read and stored. A server whose bucket is away serves everything else.
+    pub has_files: bool,
+    /// The ids of agents that cannot be asked, because the bridge has no token for them.
+    pub without_token: Vec<String>,
+}
+
+/// The last answer: whether there are files.
 #[derive(Default)]
 pub(super) struct Readiness {
-    last: Mutex<Option<(Instant, Result<(), NotReady>)>>,
+    last: Mutex<Option<(Instant, Result<bool, NotReady>)>>,
 }
 
 impl Readiness {
     /// Checks, or returns the result of a moment ago. Concurrent callers wait for the same result.
-    pub(super) async fn look(&self, store: &dyn Store, files: &Files) -> Result<(), NotReady> {
+    pub(super) async fn look(&self, store: &dyn Store, files: &Files) -> Result<bool, NotReady> {
         let mut last = self.last.lock().await;
         if let Some((at, answer)) = &*last
             && at.elapsed() < HOLDS
         {
             return answer.clone();
         }
-        let tried = timeout(PATIENCE, async {
-            store.try_write(now()).await?;
-            files.try_write().await
-        });
-        let (answer, why) = match tried.await {
-            Ok(Ok(())) => (Ok(()), String::new()),
-            Ok(Err(error)) => (Err(NotReady::from(&error)), error.to_string()),
-            Err(_) => (Err(NotReady::Slow), NotReady::Slow.to_string()),
+        let (stored, probed) = tokio::join!(
+            timeout(PATIENCE, store.try_write(now())),
+            timeout(PATIENCE, files.probe())
+        );
+        let (answer, why) = match (stored, probed) {
+            (Ok(Ok(())), Ok(Ok(()))) => (Ok(true), String::new()),
+            (Ok(Ok(())), _) if files.is_remote() => (Ok(false), String::new()),
+            (Ok(Err(error)), _) | (_, Ok(Err(FileError::Store(error)))) => {
+                (Err(NotReady::from(&error)), error.to_string())
+            }
+            (_, Ok(Err(error))) => (Err(NotReady::Unusable), error.to_string()),
+            _ => (Err(NotReady::Slow), NotReady::Slow.to_string()),
         };
         let before = last.as_ref().map(|(_, answer)| answer);
-        if before.unwrap_or(&Ok(())) != &answer {
+        if before.unwrap_or(&Ok(true)) != &answer {
             match &answer {
-                Ok(()) => tracing::info!("the store can be written to again"),
+                Ok(true) => tracing::info!("the store and the files can be written to again"),
+                Ok(false) => {
+                    tracing::error!("the bucket of files.url does not answer: there are no files");
+                }
                 Err(_) => tracing::error!("the server is not ready: {why}"),
             }
         }
@@ -59,12 +75,21 @@ pub enum NotReady {
     Slow,
     #[error("the store is busy; try again in a moment")]
     Busy,
+    #[error("the database cannot be reached; the log says why")]
+    Unreachable,
     #[error("{doing} failed; the log says why")]
     Failed { doing: &'static str },
     #[error("the store cannot be used; the log says why")]
     Unusable,
     #[error("the store could not be tested")]
     NotTried,
+    /// In a cluster.
+    #[error("this replica is about to stop; ask another one")]
+    Draining,
+    #[error(
+        "this replica could not show the database in time that it lives; it tries to join the others again"
+    )]
+    Alone,
     /// By the names of the entries that have no agents.
     #[error("no agent is there yet; the servers of these cannot be reached: {}", .0.join(", "))]
     NoAgent(Vec<String>),
@@ -78,6 +103,7 @@ impl From<&StoreError> for NotReady {
         match error {
             StoreError::Unwritable(trouble) => Self::Unwritable(*trouble),
             StoreError::Busy => Self::Busy,
+            StoreError::Unreachable { .. } => Self::Unreachable,
             StoreError::Io { doing, .. } => Self::Failed { doing },
             _ => Self::Unusable,
         }

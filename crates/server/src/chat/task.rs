@@ -11,6 +11,7 @@ mod credentials;
 mod declared_tools;
 mod ending;
 mod later_results;
+mod lifetime;
 mod live;
 mod loading;
 mod requests;
@@ -40,16 +41,19 @@ use super::agent_runs::{AgentRuns, Progress, Transcript};
 use super::command::{Command, refuse_all};
 use super::context::ChatContext;
 use super::conversation::Conversation;
-use super::engine::{Abandoned, Action, EngineEvent, ReaderOptions, ReplyEngine, ToolFinished};
+use super::engine::{Abandoned, Action, EngineEvent, ReaderOptions, ReplyEngine};
 use super::error::ChatError;
 use super::holds::Holds;
 use super::live::{LiveAsk, LiveClients, LiveCommand};
 use super::loaded::Loaded;
+use super::tool_runs::{ToolEvent, ToolFinished};
 use super::voice::{VoiceInput, VoiceSession, next_event};
 use super::waiting::WaitingReplies;
 use crate::admission::Permit;
+use crate::cluster::Owned;
 use crate::failpoint::failpoint;
 use crate::secrets;
+use lifetime::Lifetime;
 
 /// How often an idle answer is kept alive; proxies commonly close after a minute.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -74,8 +78,7 @@ pub(super) struct Task {
     permit: Option<Permit>,
     /// Its memory.
     loaded: Loaded,
-    /// When something last happened.
-    active_at: Instant,
+    lifetime: Lifetime,
 }
 
 impl Task {
@@ -85,21 +88,27 @@ impl Task {
         shared: Arc<Shared>,
         user: &UserId,
         chat_id: &ChatId,
+        owned: Option<Owned>,
         commands: &mut mpsc::Receiver<Command>,
     ) {
-        let mut task = Self::new(ChatContext::new(shared, user, chat_id));
+        let mut task = Self::new(ChatContext::new(shared, user, chat_id, owned));
         // One alarm for all deadlines. It may ring too early and is then set again: setting it costs more than reading
         // the clock, and most deadlines move before they are reached.
         let mut alarm = pin!(tokio::time::sleep(KEEP_ALIVE));
         let mut rang = false;
+        // Dropped when the task has ended.
+        let mut parting = Vec::new();
         loop {
+            if !task.context.is_held() {
+                return Box::pin(task.let_go()).await;
+            }
             if task.engine.is_abandoned() {
                 return Box::pin(task.finish_tools()).await;
             }
             let room = task.engine.readers().have_room();
             let grows = task.loaded.may_grow();
             if !std::mem::take(&mut rang) {
-                task.active_at = Instant::now();
+                task.lifetime.active_at = Instant::now();
             }
             if let Some(due) = task.due()
                 && due < alarm.deadline()
@@ -125,13 +134,15 @@ impl Task {
                         let _ = answer.send(());
                         return;
                     }
+                    Some(Command::HandOver { until, answer }) => {
+                        task.lifetime.leave_by(until);
+                        parting.push(answer);
+                    }
                     Some(command) => Box::pin(task.command(command)).await,
                     None => return,
                 },
                 event = task.engine.next_event() => match event {
-                    EngineEvent::ToolFinished(finished) => {
-                        Box::pin(task.tool_finished(finished)).await;
-                    }
+                    EngineEvent::Tool(event) => Box::pin(task.tool_event(event)).await,
                     EngineEvent::ReadersHaveRoom => {}
                 },
                 progress = task.runs.progress(), if room && grows && task.runs.is_active() => {
@@ -175,7 +186,7 @@ impl Task {
             if !grows {
                 task.grow();
             }
-            if task.permit.is_some() && task.is_at_rest() {
+            if task.permit.is_some() && (task.is_at_rest() || task.only_asks()) {
                 task.permit = None;
                 Box::pin(task.count()).await;
             }
@@ -184,6 +195,12 @@ impl Task {
             }
             if task.loaded.is_wanted() {
                 Box::pin(task.bring_back_wanted()).await;
+            }
+            if let Some(until) = task.lifetime.leaving()
+                && commands.is_empty()
+                && (task.may_leave() || until <= Instant::now())
+            {
+                return Box::pin(task.hand_over()).await;
             }
         }
     }
@@ -200,7 +217,7 @@ impl Task {
             holds: Holds::default(),
             queue: VecDeque::new(),
             permit: None,
-            active_at: Instant::now(),
+            lifetime: Lifetime::new(context.is_shared()),
             context,
         }
     }
@@ -244,7 +261,9 @@ impl Task {
             match self.engine.next_action().await {
                 Ok(None) => return,
                 Ok(Some(action)) => self.act(action).await,
-                Err(Abandoned(why)) => {
+                // The loop lets go of the chat.
+                Err(Abandoned::Fenced) => return,
+                Err(Abandoned::NotStored(why)) => {
                     self.holds.end_all();
                     self.engine.abandon(why);
                     self.runs.cancel();
@@ -286,6 +305,24 @@ impl Task {
             .is_some_and(|reply| reply.hold_until().is_some())
         {
             self.feed(Input::EndHold).await;
+        }
+    }
+
+    async fn tool_event(&mut self, event: ToolEvent) {
+        match event {
+            ToolEvent::Finished(finished) => self.tool_finished(finished).await,
+            ToolEvent::Asks { call, question } => {
+                let (call, question) = (&call, &question);
+                self.feed(Input::ToolAsks { call, question }).await;
+            }
+            ToolEvent::Withdrew(question) => {
+                let question = &question;
+                self.feed(Input::QuestionWithdrawn { question }).await;
+            }
+            ToolEvent::Progress { call, progress } => {
+                let (call, progress) = (&call, &progress);
+                self.feed(Input::ToolProgress { call, progress }).await;
+            }
         }
     }
 
@@ -464,6 +501,10 @@ impl Task {
             }
             Command::Listed { last, news, answer } => {
                 let current = self.engine.message_id();
+                if current.is_some() && current == last.as_ref() {
+                    // Whoever loads the chat again has all of it.
+                    self.lifetime.readers_are_back();
+                }
                 self.conversation.note_listed(last.as_ref(), &news, current);
                 let _ = answer.send(());
             }
@@ -484,7 +525,11 @@ impl Task {
                 let _ = answer.send(Box::pin(self.credential(&call_id, *decision)).await);
             }
             Command::Live(command) => Box::pin(self.live_command(command)).await,
-            Command::Boot | Command::Close { .. } | Command::ShutDown { .. } => {}
+            Command::Boot
+            | Command::LetGo
+            | Command::HandOver { .. }
+            | Command::Close { .. }
+            | Command::ShutDown { .. } => {}
         }
         self.perform().await;
     }
@@ -525,7 +570,7 @@ fn finished_reply(message: Message) -> Reply {
         calls: adk_bridge_protocol::calls::Calls::default(),
         asking: false,
         steps: 0,
-        retried: false,
+        retried: adk_bridge_protocol::reply::Retries::default(),
         ended: Some(adk_bridge_protocol::reply::EndReason::Finished),
     })
 }

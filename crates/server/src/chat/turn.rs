@@ -119,7 +119,12 @@ impl TurnRecord {
     }
 
     /// Rows of the audit with where they came from.
-    pub(super) fn audit_entries(&self, audit: &[Audit], at: Timestamp) -> Vec<AuditEntry> {
+    pub(super) fn audit_entries(
+        &self,
+        audit: &[Audit],
+        at: Timestamp,
+        replica: Option<&str>,
+    ) -> Vec<AuditEntry> {
         audit
             .iter()
             .map(|audit| AuditEntry {
@@ -128,6 +133,7 @@ impl TurnRecord {
                 connection_id: self.origin.connection.map(|id| id.to_string()),
                 transport: Some(self.origin.transport.to_owned()),
                 dialect: Some(self.origin.dialect.as_str().to_owned()),
+                replica: replica.map(str::to_owned),
                 audit: audit.clone(),
             })
             .collect()

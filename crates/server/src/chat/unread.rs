@@ -36,6 +36,7 @@ impl UnreadAnswers {
         Arc::new(UnreadAnswer {
             tally: Tally::new(self.budget.hold(&self.user)),
             given_up: AtomicBool::new(false),
+            cut: AtomicBool::new(false),
         })
     }
 }
@@ -45,11 +46,21 @@ impl UnreadAnswers {
 pub(super) struct UnreadAnswer {
     pub(super) tally: Tally,
     given_up: AtomicBool,
+    cut: AtomicBool,
 }
 
 impl UnreadAnswer {
     pub(super) fn give_up(&self) {
         self.given_up.store(true, Relaxed);
+    }
+
+    /// Ends the answer without a last chunk: its reader goes on elsewhere.
+    pub(super) fn cut(&self) {
+        self.cut.store(true, Relaxed);
+    }
+
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut.load(Relaxed)
     }
 
     /// Whether the answer ends early because too much of it was not read.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use adk_bridge_agents::tool::is_tool_name;
-use axum::http::Uri;
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderName, Uri};
 
 use super::{
     ADK_STREAM_PROTOCOL, Agent, Config, ConfigError, EARLY_ADK_STREAM_PROTOCOL,
@@ -74,6 +75,7 @@ impl Config {
                 "write where browsers reach the bridge, such as \"https://chat.example.com\", without a path",
             );
         }
+        self.files.check()?;
         for (key, limit) in [
             ("server.max_body_bytes", self.server.max_body_bytes),
             ("server.max_json_bytes", self.server.max_json_bytes),
@@ -132,8 +134,29 @@ impl Config {
         if self.live.max_video_bytes_per_second == 0 {
             return bad("live.max_video_bytes_per_second", "must be greater than 0");
         }
+        self.store.check()?;
+        super::cluster::check(self)?;
         super::mcp::check(&self.tools)?;
-        self.check_agents()
+        self.check_agents()?;
+        self.check_user_tokens()
+    }
+
+    /// The bridge's own keys are no tokens of users, and are sent to no agent.
+    fn check_user_tokens(&self) -> Result<(), ConfigError> {
+        let holds_keys = |header: &HeaderName| {
+            header == AUTHORIZATION
+                || header.as_str() == "x-api-key" && self.server.original_dialect().is_some()
+        };
+        let agents = self.each_agent().iter();
+        let mut headers = agents.filter_map(|agent| agent.token.as_ref()?.from());
+        if !self.auth.api_keys.is_empty() && headers.any(|header| holds_keys(&header)) {
+            return Err(ConfigError::value(
+                "agent.token",
+                "this header holds the keys of auth.api_keys, which no agent may get; have users' tokens sent in another one, \
+                 and name it with from",
+            ));
+        }
+        Ok(())
     }
 
     /// Ids are checked again when the agents are there: some have their own.
@@ -273,7 +296,7 @@ fn is_host(text: &str) -> bool {
     is_name || text.parse::<std::net::IpAddr>().is_ok()
 }
 
-fn is_http(text: &str) -> bool {
+pub(super) fn is_http(text: &str) -> bool {
     let begins = text.starts_with("http://") || text.starts_with("https://");
     begins
         && text

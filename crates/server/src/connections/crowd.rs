@@ -124,6 +124,11 @@ impl ConnectionPlace {
         self.crowd.lock().places.claim(self.id, user)
     }
 
+    /// Keeps the request of another replica from being cut off. Its user is counted there.
+    pub fn claim_for_replica(&self) {
+        self.crowd.lock().places.claim_for_replica(self.id);
+    }
+
     /// Gives up the place of a refused WebSocket as soon as it is needed. Returns false if the client's address has too
     /// many of them: then the WebSocket must not be opened.
     pub fn parts_refused(&self) -> bool {

@@ -220,6 +220,15 @@ impl Places {
         Ok(())
     }
 
+    /// Counts the request for the replicas, which have no limit of their own.
+    pub(super) fn claim_for_replica(&mut self, id: Id) {
+        const REPLICAS: UserId = UserId::literal("");
+        if let Some(Stage::Busy { user: of @ None }) = self.stages.get_mut(&id) {
+            *of = Some(REPLICAS);
+            *self.users.entry(REPLICAS).or_default() += 1;
+        }
+    }
+
     /// Whether the request is known to be a user's. If not, its answer may be cut off when places are short.
     pub(super) fn is_claimed(&self, id: Id) -> bool {
         match self.stages.get(&id) {

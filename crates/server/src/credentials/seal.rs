@@ -1,4 +1,4 @@
-//! Sealed texts: encrypted and authenticated with a key that lies in the data directory, not in the database.
+//! Sealed texts: encrypted and authenticated with a key that is not in the database.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -6,6 +6,7 @@ use std::path::Path;
 
 use adk_bridge_protocol::base64;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hkdf::{HKDF_SHA256, Salt};
 
 use crate::store::{DataDir, StoreError, make_private};
 
@@ -31,6 +32,20 @@ impl Seal {
             why: Box::new(error),
         })?;
         Self::new(&key)
+    }
+
+    /// With a key of its own for one purpose of a secret that the replicas of a cluster share.
+    pub fn for_purpose(secret: &[u8], purpose: &str) -> Result<Self, StoreError> {
+        let secret = Salt::new(HKDF_SHA256, b"adk-bridge").extract(secret);
+        let purpose = [purpose.as_bytes()];
+        let key = secret.expand(&purpose, &CHACHA20_POLY1305);
+        let key = key.map_err(|_| StoreError::Io {
+            doing: "deriving a key from cluster.key",
+            why: "it is of the wrong length".into(),
+        })?;
+        Ok(Self {
+            key: LessSafeKey::new(UnboundKey::from(key)),
+        })
     }
 
     fn new(key: &[u8]) -> Result<Self, StoreError> {
@@ -132,6 +147,22 @@ mod tests {
         for garbage in ["", "A", "AAAA", "%", &"A".repeat(40), "日本"] {
             assert_eq!(seal.open_text("state", garbage), None, "{garbage}");
         }
+    }
+
+    #[test]
+    fn bridges_with_one_secret_open_each_others_seals() {
+        let secret = "a-secret-of-the-fleet";
+        let seal = |secret: &str, purpose| Seal::for_purpose(secret.as_bytes(), purpose).unwrap();
+        let sealed = seal(secret, "one").close("x", b"text").unwrap();
+        let open = |secret, purpose| seal(secret, purpose).open_text("x", &sealed);
+        assert_eq!(open(secret, "one").unwrap(), b"text");
+        assert_eq!(open(secret, "another"), None);
+        assert_eq!(open("another-secret", "one"), None);
+        // The secret itself is not the key.
+        let raw = Seal::new(&[b'k'; KEY_BYTES]).unwrap();
+        let derived = seal(&"k".repeat(KEY_BYTES), "one");
+        let sealed = derived.close("x", b"text").unwrap();
+        assert_eq!(raw.open_text("x", &sealed), None);
     }
 
     #[test]

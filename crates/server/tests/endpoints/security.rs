@@ -288,7 +288,8 @@ fn what_cannot_be_served_is_refused_at_start_by_name() {
             "auth.api_keys",
         ),
         ("auth = \"long-enough-0123456\"", "auth"),
-        ("[store]\nurl = \"postgres://x\"", "store.url"),
+        ("[store]\nurl = \"mysql://x\"", "store.url"),
+        ("[store]\nurl = \"postgres://127.0.0.1:1/x\"", "store.url"),
     ] {
         let said = refused(toml, |_| {});
         assert!(said.contains(named), "{toml}: {said}");

@@ -6,7 +6,7 @@ use adk_bridge_agents::agent::MemoryModel;
 use adk_bridge_agents::error::AgentError;
 use adk_bridge_protocol::id::{CallId, MessageId};
 use adk_bridge_protocol::message::Message;
-use adk_bridge_protocol::reply::{Answer as ClientAnswer, answers_of};
+use adk_bridge_protocol::reply::{Answer as ClientAnswer, Reply, answers_of};
 use tokio::time::Instant;
 
 use super::{Task, requests};
@@ -190,6 +190,15 @@ impl Task {
             && !self.runs.is_active()
             && !self.is_spoken_with()
             && !self.engine.is_running_tools()
+            && self.queue.is_empty()
+    }
+
+    /// Whether running tools wait for the user, and nothing else is under way.
+    pub(super) fn only_asks(&self) -> bool {
+        let asks = |reply: &Reply| reply.has_open_questions();
+        self.engine.reply().is_some_and(asks)
+            && !self.engine.is_in_turn()
+            && !self.is_spoken_with()
             && self.queue.is_empty()
     }
 

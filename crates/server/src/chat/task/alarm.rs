@@ -35,12 +35,21 @@ impl Task {
         let elsewhere = self.loaded.deadline();
         let deadline = deadline.into_iter().chain(waiting).chain(elsewhere).min();
         let tick = deadline.map(|at| Instant::now() + at.since(now()));
-        let comment = (!self.engine.readers().is_empty()).then(|| self.active_at + KEEP_ALIVE);
+        let comment =
+            (!self.engine.readers().is_empty()).then(|| self.lifetime.active_at + KEEP_ALIVE);
         let end = self.is_idle().then(|| self.idle_until());
         let hold = self.holds.due();
         let over = self.turn_limit();
         let rest = self.rests_at();
-        let all = [tick, comment, end, hold, over, rest];
+        let all = [
+            tick,
+            comment,
+            end,
+            hold,
+            over,
+            rest,
+            self.lifetime.leaving(),
+        ];
         all.into_iter().flatten().min()
     }
 
@@ -50,7 +59,7 @@ impl Task {
         let tick = self.engine.reply().and_then(Reply::deadline);
         if tick.is_some_and(|tick| tick <= now()) {
             self.feed(Input::Tick).await;
-            self.active_at = at;
+            self.lifetime.active_at = at;
         }
         self.expire_waiting().await;
         if self.loaded.deadline().is_some_and(|at| at <= now()) {
@@ -59,11 +68,11 @@ impl Task {
         self.holds.end_due(at);
         if self.turn_limit().is_some_and(|limit| limit <= at) {
             self.turn_took_too_long().await;
-            self.active_at = at;
+            self.lifetime.active_at = at;
         }
-        if !self.engine.readers().is_empty() && at >= self.active_at + KEEP_ALIVE {
+        if !self.engine.readers().is_empty() && at >= self.lifetime.active_at + KEEP_ALIVE {
             self.engine.readers_mut().keep_alive();
-            self.active_at = at;
+            self.lifetime.active_at = at;
         }
         self.is_idle() && at >= self.idle_until()
     }
@@ -78,7 +87,10 @@ impl Task {
         };
         // And that a front end keeps posting the same.
         let repeats = self.holds.remembered_until();
-        let known = asked_for.into_iter().chain(repeats);
-        known.fold(self.active_at + idle, Instant::max)
+        let known = asked_for
+            .into_iter()
+            .chain(repeats)
+            .chain(self.lifetime.readers_back_until());
+        known.fold(self.lifetime.active_at + idle, Instant::max)
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use adk_bridge_protocol::reply::{CloseReason, Input};
+use adk_bridge_protocol::wire::live::Close;
 use tokio::time::Instant;
 
 use super::Task;
@@ -28,6 +29,11 @@ impl Task {
     /// Stores the reply and ends its readers. The next start marks a partial answer as such; a question stays open.
     pub(super) async fn shut_down(&mut self) {
         self.holds.end_all();
+        // A tool that waits for the user would be lost; one that learns that nobody answers may come to an end.
+        for question in self.engine.open_questions() {
+            let question = &question;
+            self.feed(Input::QuestionWithdrawn { question }).await;
+        }
         let last = Instant::now() + LAST_TOOLS;
         while let Ok(Some(finished)) = tokio::time::timeout_at(last, self.engine.next_tool()).await
         {
@@ -40,8 +46,65 @@ impl Task {
             let chat = self.context.chat_id().as_str();
             tracing::error!(chat, %error, "the chat {chat} cannot be stored");
         }
-        let why = ChatError::ShuttingDown.to_string();
-        self.engine.cut_off_readers(&why);
+        match self.context.is_shared() {
+            // They go on at another replica.
+            true => self.engine.let_go(),
+            false => {
+                let why = ChatError::ShuttingDown.to_string();
+                self.engine.cut_off_readers(&why);
+            }
+        }
+    }
+
+    /// Whether the task may give its chat to another replica: nothing is under way.
+    pub(super) fn may_leave(&self) -> bool {
+        !self.is_busy()
+            && !self.is_voice_asked()
+            && self.queue.is_empty()
+            && !self.waiting.has_deferred()
+            && self.loaded.is_settled()
+    }
+
+    /// Gives the chat to another replica: stores what is under way, and ends its readers and its live client, which find it
+    /// there.
+    pub(super) async fn hand_over(mut self) {
+        self.holds.end_all();
+        let asking = self.runs.is_active() || self.is_voice_asked();
+        self.runs.cancel();
+        self.conversation.store_seen(&self.context).await;
+        if asking && let Err(error) = self.engine.store_record().await {
+            let chat = self.context.chat_id().as_str();
+            tracing::warn!(chat, %error, "what is under way in chat {chat} is not stored; another replica goes on with less");
+        }
+        self.count().await;
+        // First, so that whoever comes back finds another owner.
+        self.context.release().await;
+        self.engine.let_go();
+        self.live.close(Close::GOING_AWAY);
+        self.refuse_queued();
+    }
+
+    /// Lets go of a chat that another replica may have: nothing more is stored or sent.
+    pub(super) async fn let_go(mut self) {
+        let (chat, by) = (self.context.chat_id().as_str(), self.context.fenced_by());
+        tracing::warn!(
+            chat,
+            ?by,
+            "the chat {chat} may have another owner; it is let go of"
+        );
+        self.context.metrics.cluster().fenced(by);
+        self.holds.cut();
+        self.runs.cancel();
+        self.engine.let_go();
+        self.live.close(Close::GOING_AWAY);
+        self.refuse_queued();
+    }
+
+    /// Refuses what waits in the queue. What has not been taken from the channel yet is for the next owner.
+    fn refuse_queued(&mut self) {
+        for command in self.queue.drain(..) {
+            command.refuse(ChatError::Fenced);
+        }
     }
 
     /// Waits for started tools before another task may take the chat, and stores their outcomes if possible. The

@@ -60,7 +60,7 @@ impl Task {
         if let Some(voice) = &mut self.voice {
             voice.listened_to(true);
         }
-        let missed = self.live.take_missed();
+        let missed = self.live.take_missed() || self.lifetime.expects_readers();
         let reader = self.engine.reader(client.options(), None).await;
         let Some(reply) = self.engine.reply() else {
             return self.live.attach(client);
@@ -163,6 +163,7 @@ impl Task {
             }],
             Meaning::Unclear(why) => return Err(why.into()),
         };
+        self.check_forms(&answers)?;
         self.admit_answers(&answers)?;
         if opens {
             self.read_along(connection).await;
@@ -203,7 +204,11 @@ impl Task {
     pub(super) async fn pre_attach(&mut self, input: &Input<'_>) -> Option<Answer> {
         let may_begin = matches!(
             input,
-            Input::Tick | Input::ToolFinished { .. } | Input::Answers(_, None)
+            Input::Tick
+                | Input::ToolFinished { .. }
+                | Input::ToolAsks { .. }
+                | Input::QuestionWithdrawn { .. }
+                | Input::Answers(_, None)
         );
         let client = self.live.attached();
         let client = client.filter(|client| !client.reads_to_the_end())?;

@@ -41,10 +41,11 @@ impl Task {
                 self.loaded.want();
                 Ok(())
             }
-            // A chat that is not in memory does not run, and a closed one was stopped before.
-            Command::Resume { .. }
-            | Command::Listed { .. }
-            | Command::Close { .. }
+            Command::Resume { .. } | Command::Listed { .. } => self.bring_back_interrupted().await,
+            // A closed chat was stopped before.
+            Command::Close { .. }
+            | Command::HandOver { .. }
+            | Command::LetGo
             | Command::ShutDown { .. } => Ok(()),
         };
         match loaded {
@@ -71,8 +72,9 @@ impl Task {
             Command::Listed { answer, .. }
             | Command::Stop { answer }
             | Command::Close { answer }
+            | Command::HandOver { answer, .. }
             | Command::ShutDown { answer } => drop(answer.send(())),
-            Command::Boot => {}
+            Command::Boot | Command::LetGo => {}
         }
     }
 
@@ -91,12 +93,29 @@ impl Task {
         }
     }
 
+    /// The same for a client that wants what is running: a chat that is not in memory does not run, unless it had another
+    /// owner, which may have left something open.
+    async fn bring_back_interrupted(&mut self) -> Result<(), ChatError> {
+        if !self.lifetime.is_unexamined() || self.loaded.is_here() {
+            return Ok(());
+        }
+        let size = self.context.store.history_size(self.context.chat()).await;
+        match size {
+            Ok(size) if size.open == 0 => {
+                self.lifetime.note_left(false);
+                Ok(())
+            }
+            _ => self.bring_back().await,
+        }
+    }
+
     /// The same for a new live client, if there is something to show. It waits some time for room.
     async fn bring_back_for_live_client(&mut self) -> Result<(), ChatError> {
         let until = Instant::now() + PATIENCE;
         while !self.loaded.is_here() {
             let size = self.context.store.history_size(self.context.chat()).await;
-            if size.is_ok_and(|size| size.open == 0) && !self.live.has_missed() {
+            let has_missed = self.live.has_missed() || self.lifetime.expects_readers();
+            if size.is_ok_and(|size| size.open == 0) && !has_missed {
                 return Ok(());
             }
             match self.bring_back().await {
@@ -193,8 +212,17 @@ impl Task {
                 let ends = |record: &Record| Some(&record.message.id) == last.as_ref();
                 open.iter().position(ends)
             });
+        let left_open = current.is_some() || !open.is_empty();
+        self.lifetime.note_left(left_open);
         let mut reply = None;
-        if let Some(record) = current.map(|index| open.remove(index)) {
+        if let Some(mut record) = current.map(|index| open.remove(index)) {
+            if self.context.is_shared() && self.engine.asks_itself() && record.begin_step_again() {
+                let chat = chat.id.as_str();
+                tracing::info!(
+                    chat,
+                    "a step of chat {chat} that had another owner is asked for again"
+                );
+            }
             messages.retain(|stored| stored.message.id != record.message.id);
             reply = Some(Reply::restore(record));
         } else if let Some(last) = messages.pop_if(|stored| {
@@ -247,9 +275,12 @@ impl Task {
         } else {
             IDLE
         };
-        let at = self.active_at + after;
+        let at = self.lifetime.active_at + after;
         let asked_for = self.conversation.left_out_until();
-        Some(asked_for.map_or(at, |until| at.max(until)))
+        let known = asked_for
+            .into_iter()
+            .chain(self.lifetime.readers_back_until());
+        Some(known.fold(at, Instant::max))
     }
 
     /// Releases everything except deadlines.

@@ -35,7 +35,7 @@ impl Task {
         if self.engine.has_open_turn() {
             return self.engine.attach(reader, None);
         }
-        match left_out {
+        match left_out || self.lifetime.expects_readers() {
             true => self.engine.show_once(reader),
             false => None,
         }
@@ -49,6 +49,8 @@ impl Task {
         answer: AnswerTo,
     ) {
         self.engine.turn().request_arrived();
+        // Who was cut off is back.
+        self.lifetime.readers_are_back();
         self.engine.note_base(&request.base);
         if let Err(refusal) = self.choose_agent(request.agent.as_deref()).await {
             return self.deliver(answer, Err(refusal), false);
@@ -129,6 +131,9 @@ impl Task {
         let plan = plan(request, &self.conversation, self.engine.message());
         if let Some(error) = self.unclear_answer(request) {
             return Err(error);
+        }
+        if let Some(reply) = self.engine.reply() {
+            self.check_forms(&answers_to(reply, request.messages.iter()))?;
         }
         if let Plan::Submit { messages, .. } = &plan
             && let Some(last) = messages.last()
@@ -366,6 +371,12 @@ impl Task {
         })
     }
 
+    /// Refuses answers that do not fit the form of a tool's question, which stays open.
+    pub(super) fn check_forms(&self, answers: &[ClientAnswer<'_>]) -> Result<(), ChatError> {
+        let misfit = self.engine.reply().and_then(|reply| reply.misfit(answers));
+        misfit.map_or(Ok(()), |problem| Err(ChatError::UnfitAnswer { problem }))
+    }
+
     /// Ends the current reply for a newer message. Answers to open questions in that message count.
     async fn supersede(&mut self, request: &ChatRequest, origin: RequestOrigin, to: &AnswerTo) {
         let Some(reply) = self.engine.reply() else {
@@ -489,6 +500,7 @@ impl Task {
                 error: text,
             },
         };
+        self.check_forms(std::slice::from_ref(&answer))?;
         self.admit_answers(std::slice::from_ref(&answer))?;
         let refusals = self.feed(Input::Answers(&[answer], None)).await;
         if self.engine.is_abandoned() {

@@ -330,7 +330,14 @@ impl Task {
                 let (messages, room) = self.sendable_messages().await;
                 if let Some(voice) = &mut self.voice {
                     let tools = context.tools();
-                    voice.dial_with_history(agent, &setup, &messages, &tools.specs(), room);
+                    voice.dial_with_history(
+                        agent,
+                        context.user(),
+                        &setup,
+                        &messages,
+                        &tools.specs(),
+                        room,
+                    );
                 }
             }
             MemoryModel::Session => {

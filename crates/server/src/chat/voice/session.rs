@@ -13,6 +13,7 @@ use adk_bridge_protocol::calls::Call;
 use adk_bridge_protocol::event::Content;
 use adk_bridge_protocol::history;
 use adk_bridge_protocol::id::MessageId;
+use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::{Ask, Response};
 use adk_bridge_protocol::reply::Reply;
@@ -157,6 +158,7 @@ impl VoiceSession {
     pub(in crate::chat) fn dial_with_history(
         &mut self,
         agent: &dyn LiveAgent,
+        user: &UserId,
         setup: &Setup,
         messages: &[Message],
         tools: &[ToolSpec],
@@ -167,6 +169,7 @@ impl VoiceSession {
         let from = setup.from.as_ref();
         let confirmed = from.map_or(0, |from| from.mark.min(all));
         let opening = agent.connect(LiveRequest::Conversation(LiveSetup {
+            user: user.clone(),
             contents: contents.get(confirmed..).unwrap_or_default().to_vec(),
             answer: setup.asks,
             modality: setup.modality,

@@ -3,6 +3,7 @@
 use adk_bridge_protocol::base64;
 use adk_bridge_protocol::event::{Blob, Content, Event, Part as AgentPart};
 use adk_bridge_protocol::reply::Input;
+use futures_util::stream;
 
 use crate::chat::task::Task;
 use crate::chat::voice::recording::UserAudio;
@@ -22,7 +23,7 @@ impl Task {
         if voice.lacks_recording()
             && let Some(wav) = user_audio.wav()
         {
-            self.keep_user_audio(&wav).await;
+            self.keep_user_audio(wav).await;
         }
         if let Some(wav) = model_audio.wav() {
             let data = base64::encode(&wav);
@@ -42,12 +43,13 @@ impl Task {
         }
     }
 
-    async fn keep_user_audio(&mut self, wav: &[u8]) {
+    async fn keep_user_audio(&mut self, wav: Vec<u8>) {
         let described = FileDescription {
             media_type: Some("audio/wav"),
             name: Some(attachments::RECORDING),
         };
         let (files, chat) = (&self.context.files, self.context.chat());
+        let wav = stream::iter([Ok(wav.into())]);
         let file = match files.save(chat, described, wav, now()).await {
             Ok(file) => file,
             Err(error) => {

@@ -1,0 +1,183 @@
+//! `[cluster]`: what replicas on one database agree on, and what each is called.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::check::is_http;
+use super::{Config, ConfigError, Span};
+use crate::cluster::Peer;
+
+/// A shorter key can be guessed.
+const MIN_KEY_BYTES: usize = 16;
+/// Heartbeats come every second: with a shorter lease, one that is late would make a replica dead.
+const MIN_LEASE: Duration = Duration::from_secs(3);
+/// As long as this, a crashed replica's chats have no owner.
+const MAX_LEASE: Duration = Duration::from_secs(60);
+/// The longest name: it stands in log lines and audit rows.
+const MAX_NAME: usize = 100;
+
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cluster {
+    /// What the replica is called; by default the host's name and the port. No two living replicas may have the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The secret that all replicas share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The environment variable that holds the key, which keeps the key out of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_env: Option<String>,
+    /// How long a replica without a heartbeat counts as living.
+    pub lease: Span,
+}
+
+impl Cluster {
+    /// The secret that all replicas share, if there is one.
+    pub fn shared_key(&self) -> Option<String> {
+        let variable = || std::env::var(self.key_env.as_deref()?).ok();
+        self.key.clone().or_else(variable)
+    }
+
+    fn is_set(&self) -> bool {
+        self.name.is_some() || self.key.is_some() || self.key_env.is_some()
+    }
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            name: None,
+            key: None,
+            key_env: None,
+            lease: Span(Duration::from_secs(5)),
+        }
+    }
+}
+
+/// Never prints the key.
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Cluster")
+            .field("name", &self.name)
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// This process as one of several replicas. The port must be known.
+    pub(crate) fn replica(&self) -> Result<Peer, ConfigError> {
+        let listen = self.server.listen;
+        let name = (self.cluster.name.clone())
+            .unwrap_or_else(|| format!("{}:{}", host_name(), listen.port()));
+        let address = match &self.server.advertise {
+            Some(address) => address.clone(),
+            None if listen.ip().is_unspecified() => {
+                return Err(ConfigError::value(
+                    "server.advertise",
+                    "this process listens on all addresses of its machine; write the one at which other replicas reach it, \
+                     such as \"http://10.0.0.5:8080\"",
+                ));
+            }
+            None => format!("http://{listen}"),
+        };
+        let address = Url::parse(&address)
+            .map_err(|error| ConfigError::value("server.advertise", error.to_string()))?;
+        Ok(Peer { name, address })
+    }
+
+    /// Whether the database is one that several replicas can share.
+    pub fn is_shared(&self) -> bool {
+        let url = self.store.url.as_deref().unwrap_or_default();
+        url.starts_with("postgres://") || url.starts_with("postgresql://")
+    }
+}
+
+#[cfg(unix)]
+fn host_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host_name() -> String {
+    std::env::var("COMPUTERNAME").unwrap_or_else(|_| "replica".to_owned())
+}
+
+/// Refuses what a cluster cannot use, and a cluster where there cannot be one.
+pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
+    let bad = |key, problem: &str| Err(ConfigError::value(key, problem));
+    let (cluster, advertise) = (&config.cluster, config.server.advertise.as_deref());
+    if !config.is_shared() {
+        let alone = "SQLite has one process, which others cannot join";
+        if advertise.is_some() {
+            return bad(
+                "server.advertise",
+                &format!("{alone}; set store.url = \"postgres://…\", or remove this key"),
+            );
+        }
+        if cluster.is_set() {
+            return bad(
+                "cluster",
+                &format!("{alone}; set store.url = \"postgres://…\", or remove [cluster]"),
+            );
+        }
+        return Ok(());
+    }
+    let is_name = |name: &str| {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+        !name.is_empty() && name.len() <= MAX_NAME && name.bytes().all(is_allowed)
+    };
+    if !cluster.name.as_deref().is_none_or(is_name) {
+        return bad(
+            "cluster.name",
+            "write a name of letters, digits, '-', '_', '.' and ':', at most 100 of them",
+        );
+    }
+    if cluster.key.is_some() && cluster.key_env.is_some() {
+        return bad(
+            "cluster.key_env",
+            "set this key or cluster.key, but not both",
+        );
+    }
+    let key = cluster.shared_key();
+    if let Some(variable) = &cluster.key_env
+        && key.is_none()
+    {
+        return bad(
+            "cluster.key_env",
+            &format!(
+                "the environment variable {variable} is not set; set it to the key of the cluster"
+            ),
+        );
+    }
+    if key.as_ref().is_some_and(|key| key.len() < MIN_KEY_BYTES) {
+        return bad("cluster.key", "a key must have at least 16 characters");
+    }
+    if !(MIN_LEASE..=MAX_LEASE).contains(&cluster.lease.0) {
+        return bad("cluster.lease", "write a time between 3s and 60s");
+    }
+    let is_plain = |url: &str| is_http(url) && url.starts_with("http://");
+    match advertise {
+        None if key.is_none() && !config.server.listen.ip().is_loopback() => no_key(),
+        None => Ok(()),
+        Some(url) if !is_plain(url) || url.contains(['?', '#', '@']) => bad(
+            "server.advertise",
+            "write the address at which other replicas reach this one in their own network, such as \
+             \"http://10.0.0.5:8080\"",
+        ),
+        Some(_) if key.is_none() => no_key(),
+        Some(_) => Ok(()),
+    }
+}
+
+fn no_key() -> Result<(), ConfigError> {
+    Err(ConfigError::value(
+        "cluster.key",
+        "replicas that pass requests on to each other share a secret; set cluster.key or cluster.key_env, the same everywhere",
+    ))
+}

@@ -1,0 +1,282 @@
+//! Several replicas on one PostgreSQL: what one of them leaves behind, killed, paused or stopped, another goes on with.
+
+#![cfg(all(feature = "demo", unix))]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use adk_bridge_testkit::fleet::{Fleet, LEASE, name_of};
+use adk_bridge_testkit::process::refusal;
+use adk_bridge_testkit::socket::Client;
+use adk_bridge_testkit::{Bridge, folded, text_of, within, words};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const CHAT: &str = "chat-1";
+const PAY: &str = "call process_payment {\"amount\": 5, \"recipient\": \"Ken\"}";
+/// Slow enough that an answer is caught in the middle.
+const SLOWLY: (&str, &str) = ("ADK_BRIDGE__DEMO__PACE", "20ms");
+const FAILPOINT: &str = "ADK_BRIDGE_FAILPOINT";
+
+fn slowly(_: usize, command: &mut Command) {
+    command.env(SLOWLY.0, SLOWLY.1);
+}
+
+#[tokio::test]
+async fn a_killed_owners_answer_is_begun_again_and_comes_to_its_end() {
+    let mut fleet = Fleet::start_with(2, "", slowly);
+    let mut answer = fleet.at(0).ask(CHAT, "long 60").await;
+    answer.events_until("word20").await;
+    fleet.kill(0);
+    assert!(!answer.to_the_end().await.1);
+    let mut rest = fleet.resumed(1, CHAT).await;
+    let message = folded(&rest.events().await);
+    assert_eq!(text_of(&message), words(60));
+    assert_eq!(message["metadata"]["ended"], Value::Null);
+    let stored = fleet.at(1).settled_message(CHAT).await;
+    assert_eq!(stored["parts"], message["parts"]);
+    assert_eq!(stored["metadata"], message["metadata"]);
+    let metrics = fleet.at(1).get("/metrics").await;
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    assert!(
+        metrics.contains("adk_bridge_owner_changes_total"),
+        "{metrics}"
+    );
+}
+
+#[tokio::test]
+async fn an_open_question_outlives_its_owner_and_is_answered_elsewhere_once() {
+    let mut fleet = Fleet::start(2, "");
+    let asked = folded(&fleet.at(0).ask(CHAT, PAY).await.events().await);
+    fleet.kill(0);
+    let answered = answered(&asked, true);
+    let body = json!({"id": CHAT, "trigger": "submit-message", "messages": [answered]});
+    let message = within(async {
+        loop {
+            let headers = [("content-type", "application/json")];
+            let bridge = fleet.at(1);
+            let sent = bridge
+                .send("POST", "/api/chat", &headers, body.to_string())
+                .await;
+            if sent.status == 200 {
+                return bridge.settled_message(CHAT).await;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert_eq!(outcomes(&message), ["output-available"], "{message}");
+    let audit = audit(fleet.at(1)).await;
+    assert_eq!(rows(&audit, "tool.started"), [name_of(1)]);
+    assert_eq!(rows(&audit, "approval.requested"), [name_of(0)]);
+    assert_eq!(rows(&audit, "approval.approved"), [name_of(1)]);
+}
+
+#[tokio::test]
+async fn a_question_without_an_owner_expires_in_time() {
+    let mut fleet = Fleet::start(2, "[approval]\ntimeout = \"2s\"\n");
+    fleet.at(0).ask(CHAT, PAY).await.events().await;
+    fleet.kill(0);
+    let killed = Instant::now();
+    within(async {
+        while rows(&audit(fleet.at(1)).await, "approval.expired") != [name_of(1)] {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    // Nobody could have been quicker: the owner had to be dead first.
+    assert!(killed.elapsed() + Duration::from_secs(2) > LEASE - Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn a_tool_that_ran_when_its_owner_died_never_runs_again() {
+    for point in ["after-start", "in-tool"] {
+        let fleet = Fleet::start_with(2, "", |index, command| {
+            if index == 0 {
+                command.env(FAILPOINT, point);
+            }
+        });
+        let asked = folded(&fleet.at(0).ask(CHAT, PAY).await.events().await);
+        let body =
+            json!({"id": CHAT, "trigger": "submit-message", "messages": [answered(&asked, true)]});
+        let mut connection = fleet.at(0).connect().await;
+        let headers = [("content-type", "application/json")];
+        let body = body.to_string();
+        connection
+            .request("POST", "/api/chat", &headers, body.as_bytes())
+            .await;
+        // It dies of it.
+        if let Some(answer) = connection.try_answer("POST").await {
+            assert!(!answer.to_the_end().await.1);
+        }
+        within(async {
+            while rows(&audit(fleet.at(1)).await, "tool.outcome_unknown") != [name_of(1)] {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+        let message = fleet.at(1).settled_message(CHAT).await;
+        assert_eq!(outcomes(&message), ["output-error"], "{point}: {message}");
+        let audit = audit(fleet.at(1)).await;
+        assert_eq!(rows(&audit, "tool.started"), [name_of(0)], "{point}");
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_was_paused_beyond_its_lease_neither_stores_nor_tells() {
+    let fleet = Fleet::start_with(2, "", slowly);
+    let mut answer = fleet.at(0).ask(CHAT, "long 100").await;
+    answer.events_until("word20").await;
+    fleet.pause(0);
+    let mut rest = fleet.resumed(1, CHAT).await;
+    let mut events = rest.events_until("word5 ").await;
+    answer.forget_arrived();
+    fleet.wake(0);
+    let (told, is_whole) = answer.to_the_end().await;
+    assert!(
+        !is_whole && told.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&told)
+    );
+    events.extend(rest.events().await);
+    assert_eq!(text_of(&folded(&events)), words(100));
+    let message = fleet.at(1).settled_message(CHAT).await;
+    assert_eq!(text_of(&message), words(100));
+    // It is one of the others again.
+    fleet.until_ready_says(0, "\"peers\":[\"bridge-2\"]").await;
+    let again = folded(&fleet.at(0).ask("chat-2", "hello").await.events().await);
+    assert!(!text_of(&again).is_empty());
+}
+
+#[tokio::test]
+async fn a_replica_that_stops_hands_its_chats_over() {
+    let toml = "[server]\ndrain = \"1s\"\n[live]\nheartbeat = \"1s\"\n";
+    let mut fleet = Fleet::start_with(2, toml, slowly);
+    let asked = folded(&fleet.at(0).ask("asks", PAY).await.events().await);
+    let mut idle = Client::open(fleet.at(0), "/live?chat=asks").await;
+    idle.chunks().await;
+    let mut answer = fleet.at(0).ask("long", "long 400").await;
+    answer.events_until("word20").await;
+    fleet.stop(0);
+    fleet.until_ready_says(0, "about to stop").await;
+    fleet.until_ready_says(1, "\"peers\":[]").await;
+    // The idle connection is told to come back, and finds the question at the other one.
+    let told = within(async {
+        loop {
+            let control = idle.control().await;
+            if control["type"] == "reconnect" {
+                return control;
+            }
+        }
+    })
+    .await;
+    assert!(told["afterMs"].as_u64().unwrap() < 200, "{told}");
+    assert_eq!(idle.closed().await.0, 1001);
+    let mut back = Client::open(fleet.at(1), "/live?chat=asks").await;
+    let shown = back.chunks().await;
+    let question = shown
+        .iter()
+        .any(|chunk| chunk["type"] == "tool-approval-request");
+    assert!(question, "{shown:?}");
+    assert_eq!(outcomes(&asked), ["approval-requested"]);
+    // The answer that takes too long goes on there.
+    assert!(!answer.to_the_end().await.1);
+    let message = folded(&fleet.resumed(1, "long").await.events().await);
+    assert_eq!(text_of(&message), words(400));
+    // Its name is free at once.
+    fleet.at_mut(0).kill_and_restart();
+    fleet.until_ready_says(0, "\"peers\":[\"bridge-2\"]").await;
+}
+
+#[tokio::test]
+async fn a_turn_that_ends_in_time_is_not_moved() {
+    let fleet = Fleet::start_with(2, "[server]\ndrain = \"30s\"\n", slowly);
+    let mut answer = fleet.at(0).ask(CHAT, "long 150").await;
+    let mut events = answer.events_until("word20").await;
+    fleet.stop(0);
+    events.extend(answer.events().await);
+    assert_eq!(text_of(&folded(&events)), words(150));
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_cluster_is_refused_or_reported_by_name() {
+    let mut fleet = Fleet::start(1, "");
+    let directory = TempDir::new().unwrap();
+    let said = refusal(&mut fleet.command(&directory, &name_of(0)));
+    assert!(
+        said.contains("cluster.name") && said.contains("bridge-1"),
+        "{said}"
+    );
+    // One that has crashed is waited out.
+    fleet.at_mut(0).kill_and_restart();
+    for (toml, key) in [
+        (
+            "[server]\nadvertise = \"http://10.0.0.5:8080\"\n",
+            "server.advertise",
+        ),
+        ("[cluster]\nname = \"bridge-1\"\n", "cluster"),
+        ("[cluster]\nkey = \"0123456789abcdef\"\n", "cluster"),
+    ] {
+        let said = adk_bridge_testkit::refused(toml, |_| {});
+        assert!(said.contains(key) && said.contains("SQLite"), "{said}");
+    }
+    // Nothing listens there.
+    let elsewhere = "[server]\nadvertise = \"http://127.0.0.1:9\"\n";
+    let toml = format!(
+        "{elsewhere}{}key = \"0123456789abcdef\"\n",
+        fleet.toml_of("lost")
+    );
+    let lost = Bridge::configured(&toml);
+    let wait = async {
+        loop {
+            let ready = lost.get("/ready").await.json();
+            let problems = ready["cluster"]["problems"].to_string();
+            if problems.contains("server.advertise") && problems.contains("lost") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    within(wait).await;
+    assert!(lost.log().contains("server.advertise"), "{}", lost.log());
+}
+
+/// The message of a question with an answer, as a client sends it.
+fn answered(message: &Value, approved: bool) -> Value {
+    let mut message = message.clone();
+    for part in message["parts"].as_array_mut().unwrap() {
+        if part["state"] == "approval-requested" {
+            part["state"] = json!("approval-responded");
+            part["approval"]["approved"] = json!(approved);
+        }
+    }
+    message
+}
+
+/// The states of the calls of a message.
+fn outcomes(message: &Value) -> Vec<String> {
+    let parts = message["parts"].as_array().unwrap().iter();
+    let states = parts.filter_map(|part| {
+        part["state"]
+            .as_str()
+            .filter(|_| part["toolCallId"].is_string())
+    });
+    states.map(str::to_owned).collect()
+}
+
+async fn audit(bridge: &Bridge) -> Vec<Value> {
+    let audit = bridge.get(&format!("/api/audit?chat={CHAT}")).await.json();
+    audit.as_array().unwrap().clone()
+}
+
+/// The replicas that wrote rows of this kind.
+fn rows(audit: &[Value], kind: &str) -> Vec<String> {
+    let rows = audit.iter().filter(|row| row["kind"] == kind);
+    rows.map(|row| row["replica"].as_str().unwrap().to_owned())
+        .collect()
+}
