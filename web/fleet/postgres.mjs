@@ -1,0 +1,120 @@
+// A PostgreSQL of its own: a new cluster in a directory, on a port of its own, gone at the end.
+
+import { execFileSync, spawn } from 'node:child_process';
+import { chownSync, existsSync, mkdirSync, readdirSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { once } from 'node:events';
+import { join } from 'node:path';
+
+import pg from 'pg';
+
+// The first start writes some 40 MB, and a busy machine takes its time.
+const START_LIMIT_MS = 120_000;
+const LOOK_AGAIN_MS = 50;
+
+/** Where Debian puts the programs of its PostgreSQL; elsewhere they are on the PATH. */
+function program(name) {
+  const versions = '/usr/lib/postgresql';
+  const found = existsSync(versions) ? readdirSync(versions).sort((a, b) => Number(b) - Number(a)) : [];
+  return found.length > 0 ? join(versions, found[0], 'bin', name) : name;
+}
+
+/** PostgreSQL refuses to be run by root. */
+function unprivileged() {
+  if (process.getuid() !== 0) return {};
+  const id = (flag) => Number(execFileSync('id', [flag, 'postgres'], { encoding: 'utf8' }));
+  return { uid: id('-u'), gid: id('-g') };
+}
+
+/** Starts one below `directory`; `restart` and `stop` are those of an operator. */
+export async function startPostgres(directory) {
+  const data = join(directory, 'postgres');
+  const user = unprivileged();
+  mkdirSync(data, { mode: 0o700 });
+  if (user.uid !== undefined) chownSync(data, user.uid, user.gid);
+  const options = { ...user, cwd: '/', encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] };
+  execFileSync(program('initdb'), ['-D', data, '-U', 'bridge', '--auth=trust', '--no-sync', '--encoding=UTF8', '--locale=C'], options);
+  const port = await freePort();
+
+  let child;
+  let log = '';
+  const launch = async () => {
+    const settings = { listen_addresses: '127.0.0.1', port, unix_socket_directories: '', max_connections: 200 };
+    const args = ['-D', data, ...Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`])];
+    child = spawn(program('postgres'), args, { ...user, cwd: '/', stdio: ['ignore', 'pipe', 'pipe'] });
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (piece) => (log += piece));
+    await answers();
+  };
+  const answers = async () => {
+    for (const end = Date.now() + START_LIMIT_MS; ; ) {
+      try {
+        return await query('SELECT 1');
+      } catch (problem) {
+        if (Date.now() > end || child.exitCode !== null) throw new Error(`PostgreSQL did not start: ${problem}\n${log}`);
+      }
+      await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
+    }
+  };
+  const query = async (text, values) => {
+    const client = new pg.Client({ host: '127.0.0.1', port, user: 'bridge', database: 'postgres' });
+    client.on('error', () => {});
+    await client.connect();
+    try {
+      return (await client.query(text, values)).rows;
+    } finally {
+      await client.end();
+    }
+  };
+  /** `SIGINT` is a fast shutdown: every session is ended at once. */
+  const stop = async (signal = 'SIGINT') => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    const ended = once(child, 'exit');
+    child.kill(signal);
+    await ended;
+  };
+  await launch();
+  return {
+    port,
+    url: (through = port) => `postgres://bridge@127.0.0.1:${through}/postgres`,
+    query,
+    stop,
+    restart: async (between = async () => {}) => {
+      await stop();
+      await between();
+      await launch();
+    },
+    log: () => log,
+  };
+}
+
+/**
+ * Has the database itself keep a record of every row of the audit that was written by another replica than the owner of its
+ * chat. `strangers` tells them: there must be none, whoever was paused and for how long.
+ */
+export async function watchWriters({ query }) {
+  await query(`
+    CREATE TABLE public.strangers (replica text, owner text, chat text, kind text, at timestamptz DEFAULT clock_timestamp());
+    CREATE FUNCTION public.note_stranger() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE
+      _owner text;
+    BEGIN
+      SELECT name INTO _owner FROM adk_bridge.ownership JOIN adk_bridge.replicas ON instance = owner
+      WHERE user_id = NEW.user_id AND chat_id = NEW.chat_id;
+      IF _owner IS DISTINCT FROM NEW.replica THEN
+        INSERT INTO public.strangers (replica, owner, chat, kind) VALUES (NEW.replica, _owner, NEW.chat_id, NEW.kind);
+      END IF;
+      RETURN NULL;
+    END $$;
+    CREATE TRIGGER note_stranger AFTER INSERT ON adk_bridge.audit FOR EACH ROW EXECUTE FUNCTION public.note_stranger();
+  `);
+  return { strangers: () => query('SELECT * FROM public.strangers ORDER BY at') };
+}
+
+export async function freePort() {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address();
+  server.close();
+  await once(server, 'close');
+  return port;
+}
