@@ -1,4 +1,4 @@
-//! `cargo xtask run` and `cargo xtask bench`: prepare, then hand over.
+//! `cargo xtask run`, `cargo xtask fleet` and `cargo xtask bench`: prepare, then hand over.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use crate::process::{self, Log};
 use crate::setup;
+use crate::steps::FLEET_NEEDS;
 use crate::workspace::Workspace;
 
 /// Builds the page and the server, and becomes `adk-bridge serve`.
@@ -18,18 +19,42 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCod
     process::become_program(&mut cargo)
 }
 
+/// Kills replicas while stock chats talk, as often as the arguments say.
+pub(crate) fn fleet(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
+    with_fleet(workspace, "web/fleet/kills.mjs", arguments)
+}
+
+/// Builds what replicas are made of and becomes a program that starts some.
+fn with_fleet(
+    workspace: &Workspace,
+    program: &str,
+    arguments: &[String],
+) -> Result<ExitCode, String> {
+    setup::require(FLEET_NEEDS, workspace)?;
+    let mut build = process::cargo();
+    build.args(["build", "--release", "--package=adk-bridge"]);
+    process::finish(build.current_dir(&workspace.root))?;
+    let mut library = Command::new("node");
+    library.arg("web/client/scripts/build.mjs");
+    process::finish(library.current_dir(&workspace.root))?;
+    let mut node = Command::new("node");
+    node.arg(program).args(arguments);
+    process::become_program(node.current_dir(&workspace.root))
+}
+
 /// Measures what the protocol crate and the server cost, or one of the two.
 pub(crate) fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
     let rest = arguments.get(1..).unwrap_or_default();
     match arguments.first().map(String::as_str) {
         Some("protocol") => process::become_program(&mut protocol_bench(workspace, rest)),
         Some("server") => server_bench(workspace, rest),
+        Some("fleet") => with_fleet(workspace, "web/fleet/bench.mjs", rest),
         None => {
             process::finish(&mut protocol_bench(workspace, &[]))?;
             server_bench(workspace, &[])
         }
         Some(other) => Err(format!(
-            "unknown bench `{other}`: use `protocol` or `server`"
+            "unknown bench `{other}`: use `protocol`, `server` or `fleet`"
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! The project's commands: `cargo xtask run | test | bench`.
+//! The project's commands: `cargo xtask run | test | fleet | bench`.
 //!
 //! It has no dependencies, so that the first command on a fresh machine starts at once.
 
@@ -25,8 +25,10 @@ usage: cargo xtask COMMAND
   run [ARGUMENTS]      build the page and the server, then start `adk-bridge serve ARGUMENTS`
   test [STEP]...       set up what the checks need, then run them all, or only the named ones
   test --list          name the steps
-  bench [protocol|server] [ARGUMENTS]
-                       measure the protocol crate, and the server's CPU and memory under load
+  fleet [--kills N] [--seed N] [--only TEXT]
+                       kill replicas (500 times) while stock chats talk; `test fleet` is its short form
+  bench [protocol|server|fleet] [ARGUMENTS]
+                       measure the protocol crate, the server's CPU and memory under load, and hand-overs of replicas
 ";
 
 fn main() -> ExitCode {
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
     match command.as_deref() {
         Some("run") => launch::run(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
         Some("bench") => launch::bench(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
+        Some("fleet") => launch::fleet(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
         Some("test") => test(&workspace, &rest),
         Some("help" | "--help" | "-h") => {
             print!("{USAGE}");

@@ -130,7 +130,21 @@ pub(crate) fn script(name: &str) -> Command {
 
 /// The cargo that started this program.
 pub(crate) fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    without_package(&mut cargo);
+    cargo
+}
+
+/// Hides what cargo tells this program of its package: build scripts that read it would run again, and everything behind
+/// them be built again, whenever somebody calls cargo without this program in between.
+pub(crate) fn without_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let of_package =
+            |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        if name.to_str().is_some_and(of_package) {
+            command.env_remove(name);
+        }
+    }
 }
 
 /// Runs a program to its end, its output being this one's.

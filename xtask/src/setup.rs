@@ -1,4 +1,5 @@
-//! Sets up what the checks need: Node.js and its packages, Google's Python packages, Chromium, a voice, proxies.
+//! Sets up what the checks need: Node.js and its packages, Google's Python packages, Chromium, a voice, proxies, a database, an
+//! S3 server.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,6 +19,9 @@ pub(crate) enum Need {
     Chromium,
     Espeak,
     Proxies,
+    Postgres,
+    S3,
+    Haproxy,
 }
 
 /// Everything that can be set up, in order.
@@ -30,10 +34,13 @@ pub(crate) const NEEDS: &[Need] = &[
     Need::Chromium,
     Need::Espeak,
     Need::Proxies,
+    Need::Postgres,
+    Need::S3,
+    Need::Haproxy,
 ];
 
 /// Where npm packages are asked for: the checks that are written in JavaScript, the library and the page.
-const NODE_PACKAGES: [&str; 8] = [
+const NODE_PACKAGES: [&str; 9] = [
     "web/conformance",
     "web/chat",
     "web/client",
@@ -42,6 +49,7 @@ const NODE_PACKAGES: [&str; 8] = [
     "web/proxies",
     "web/assistant-ui",
     "web/mcp",
+    "web/fleet",
 ];
 
 /// Google's ADK server in TypeScript.
@@ -61,6 +69,9 @@ const CHROMIUM_NAMES: [&str; 4] = [
     "google-chrome-stable",
 ];
 
+/// Debian's server is in a directory with its version, and not on PATH.
+const DEBIAN_POSTGRES: &str = "/usr/lib/postgresql/*/bin/postgres --version";
+
 impl Need {
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -72,6 +83,9 @@ impl Need {
             Self::Chromium => "chromium",
             Self::Espeak => "espeak",
             Self::Proxies => "nginx",
+            Self::Postgres => "postgres",
+            Self::S3 => "s3-server",
+            Self::Haproxy => "haproxy",
         }
     }
 
@@ -85,6 +99,9 @@ impl Need {
             Self::Chromium => "set up Chromium for the browser tests",
             Self::Espeak => "set up espeak-ng, which speaks in the tests of audio",
             Self::Proxies => "set up nginx and Caddy, which the bridge is put behind",
+            Self::Postgres => "set up PostgreSQL and pgbouncer, which replicas share",
+            Self::S3 => "set up a Python environment with an S3 server",
+            Self::Haproxy => "set up haproxy, which replicas are put behind",
         }
     }
 }
@@ -121,6 +138,13 @@ impl Machine {
             Need::Chromium => self.chromium(log),
             Need::Espeak => self.espeak(log),
             Need::Proxies => self.proxies(log),
+            Need::Postgres => self.postgres(log),
+            Need::S3 => {
+                let alone = ["--no-deps", "--no-compile"];
+                let venv = workspace.s3_venv();
+                self.python(workspace, &venv, "requirements-s3.txt", &alone, log)
+            }
+            Need::Haproxy => self.haproxy(log),
         };
         match outcome {
             Ok(detail) => Verdict::Passed(detail),
@@ -264,6 +288,50 @@ impl Machine {
         }
     }
 
+    /// The tests start servers of their own: Debian's is only installed.
+    fn postgres(&mut self, log: &mut Log) -> Result<String, Lack> {
+        let postgres = || {
+            let bare = process::answer("postgres", &["--version"]);
+            bare.or_else(|| process::answer("sh", &["-c", DEBIAN_POSTGRES]))
+        };
+        let pgbouncer = || process::answer("/usr/sbin/pgbouncer", &["--version"]);
+        if postgres().is_none() {
+            // Without this, Debian makes a cluster and starts it.
+            let settings = Path::new("/etc/postgresql-common");
+            if may_use_apt() && !settings.exists() {
+                write(
+                    &settings.join("createcluster.conf"),
+                    "create_main_cluster = false\n",
+                )?;
+            }
+            self.install(&["postgresql"], "PostgreSQL", log)?;
+        }
+        if pgbouncer().is_none() {
+            self.install(&["pgbouncer"], "pgbouncer", log)?;
+        }
+        match (postgres(), pgbouncer()) {
+            (Some(postgres), Some(pgbouncer)) => {
+                let pgbouncer = pgbouncer.lines().next().unwrap_or_default().to_owned();
+                Ok(format!("{postgres}, {pgbouncer}"))
+            }
+            _ => Err(Lack::Broken(
+                "PostgreSQL and pgbouncer were installed but do not start".into(),
+            )),
+        }
+    }
+
+    fn haproxy(&mut self, log: &mut Log) -> Result<String, Lack> {
+        let version = || {
+            let said = process::answer("haproxy", &["-v"])?;
+            said.lines().next().map(str::to_owned)
+        };
+        if let Some(version) = version() {
+            return Ok(version);
+        }
+        self.install(&["haproxy"], "haproxy", log)?;
+        version().ok_or_else(|| Lack::Broken("haproxy was installed but does not start".into()))
+    }
+
     /// Installs Debian packages where this process may.
     fn install(&mut self, packages: &[&str], what: &str, log: &mut Log) -> Result<(), Lack> {
         if !may_use_apt() {
@@ -312,6 +380,19 @@ pub(crate) fn npm_packages(directory: &Path, log: &mut Log) -> Result<(), String
         Ok(_) => Ok(()),
         Err(Lack::Unavailable(reason) | Lack::Broken(reason)) => Err(reason),
     }
+}
+
+/// Sets up what a command needs, or says what is missing.
+pub(crate) fn require(needs: &[Need], workspace: &Workspace) -> Result<(), String> {
+    let mut machine = Machine::default();
+    for need in needs {
+        let mut log = Log::create(workspace.log(need.name()))?;
+        match machine.set_up(*need, workspace, &mut log) {
+            Verdict::Passed(_) => {}
+            Verdict::Failed(reason) | Verdict::NotRun(reason) => return Err(reason),
+        }
+    }
+    Ok(())
 }
 
 /// Says plainly when Node.js is missing or too old.

@@ -34,6 +34,9 @@ enum Tally {
     Named,
 }
 
+/// What replicas and those who talk to them need.
+pub(crate) const FLEET_NEEDS: &[Need] = &[Need::Node, Need::Postgres, Need::Haproxy];
+
 /// All checks, in the order in which they run.
 pub(crate) const CHECKS: &[Check] = &[
     Check {
@@ -63,7 +66,7 @@ pub(crate) const CHECKS: &[Check] = &[
     Check {
         name: "test",
         what: "the Rust tests",
-        needs: &[],
+        needs: &[Need::Postgres],
         writes: &[],
         programs: &[&["cargo", "test", "--workspace", "--no-fail-fast"]],
         tally: Tally::CargoTest,
@@ -102,6 +105,26 @@ pub(crate) const CHECKS: &[Check] = &[
                 "killed_at_random",
             ],
         ],
+        tally: Tally::CargoTest,
+    },
+    Check {
+        name: "buckets",
+        what: "files in buckets of a real S3 server, also through the client of Google Cloud Storage",
+        needs: &[Need::Postgres, Need::S3],
+        writes: &[],
+        programs: &[&[
+            "env",
+            "ADK_BRIDGE_TEST_BUCKETS={target}/venv-s3/bin/python",
+            "AWS_ACCESS_KEY_ID=testing",
+            "AWS_SECRET_ACCESS_KEY=PLANTED-SECRET-0123456789",
+            r#"GOOGLE_SERVICE_ACCOUNT_KEY={"client_email":"a","private_key":"b","private_key_id":"c","disable_oauth":true}"#,
+            "cargo",
+            "test",
+            "--workspace",
+            "--test=buckets",
+            "--",
+            "--include-ignored",
+        ]],
         tally: Tally::CargoTest,
     },
     Check {
@@ -222,7 +245,11 @@ pub(crate) const CHECKS: &[Check] = &[
         writes: &[],
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],
-            &["node-test", "web/chat/matrix.test.mjs"],
+            &[
+                "node-test",
+                "web/chat/matrix.test.mjs",
+                "web/chat/credentials.test.mjs",
+            ],
         ],
         tally: Tally::Report,
     },
@@ -260,6 +287,18 @@ pub(crate) const CHECKS: &[Check] = &[
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],
             &["node-test", "web/proxies/proxies.test.mjs"],
+        ],
+        tally: Tally::Report,
+    },
+    Check {
+        name: "fleet",
+        what: "replicas of the release build, killed, drained and paused while stock chats talk through haproxy",
+        needs: FLEET_NEEDS,
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--release", "--package=adk-bridge"],
+            &["node", "web/client/scripts/build.mjs"],
+            &["node-test", "web/fleet/fleet.test.mjs"],
         ],
         tally: Tally::Report,
     },
@@ -470,6 +509,8 @@ fn command(words: &[&str], report: &Path, workspace: &Workspace) -> Command {
     command
         .args(arguments.iter().map(|word| fill(word, workspace)))
         .current_dir(&workspace.root);
+    // Some of them start cargo.
+    process::without_package(&mut command);
     command
 }
 

@@ -59,6 +59,11 @@ impl Workspace {
         self.target.join("venv-mcp")
     }
 
+    /// The virtual environment with an S3 server.
+    pub(crate) fn s3_venv(&self) -> PathBuf {
+        self.target.join("venv-s3")
+    }
+
     /// What the test runner of the named step reports.
     pub(crate) fn report(&self, step: &str) -> PathBuf {
         self.target.join("xtask").join(format!("{step}.xml"))
