@@ -163,7 +163,9 @@ impl Load {
         try_join_all((0..connections).map(|_| async {
             let mut reader = Reader::connect(server.address, server.shape, false).await?;
             for _ in 0..turns {
-                let body = self.post(&self.id(), 0);
+                let chat = self.id();
+                let _claim = server.claim(&chat).await?;
+                let body = self.post(&chat, 0);
                 verify(reader.turn(&body, None).await?, expected)?;
             }
             anyhow::Ok(())
@@ -180,10 +182,9 @@ impl Load {
             // Start at different times, as users do.
             tokio::time::sleep(PACE * u32::try_from(turn)? / u32::try_from(PACED_TURNS)?).await;
             let mut reader = Reader::connect(server.address, server.shape, false).await?;
-            verify(
-                reader.turn(&self.post(&self.id(), 0), None).await?,
-                expected,
-            )
+            let chat = self.id();
+            let _claim = server.claim(&chat).await?;
+            verify(reader.turn(&self.post(&chat, 0), None).await?, expected)
         }))
         .await?;
         Ok(server.cpu()? - before)
@@ -217,6 +218,7 @@ impl Load {
         let expected = Tally::expected(deltas);
         let before = server.cpu()?;
         try_join_all(chats.iter().map(|chat| async move {
+            let _claim = server.claim(chat).await?;
             let mut reader = Reader::connect(server.address, server.shape, false).await?;
             for _ in 0..turns {
                 verify(
@@ -237,7 +239,9 @@ impl Load {
         self.script.set(LARGE_DELTAS, Duration::ZERO);
         let before = server.resident()?;
         let mut reader = Reader::connect(server.address, server.shape, stall.is_some()).await?;
-        let tally = reader.turn(&self.post(&self.id(), 0), stall).await?;
+        let chat = self.id();
+        let _claim = server.claim(&chat).await?;
+        let tally = reader.turn(&self.post(&chat, 0), stall).await?;
         verify(tally, Tally::expected(LARGE_DELTAS))?;
         Ok(server.peak()? - before)
     }

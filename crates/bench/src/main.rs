@@ -1,10 +1,10 @@
 //! Measures the costs of the server: its CPU per text delta and per turn, and its memory, compared with a bare
 //! translator and nginx.
 //!
-//! `cargo xtask bench server [--quick] [--rounds N] [--also PATH] [nginx] [translator] [adk-bridge]`, or `cargo xtask
-//! bench server voice` for the cost of speech. `--also` measures another build of the bridge as well. The load, the
-//! stand-in for Gemini and all readers run in this process on one core; the server under test has the other. Only its
-//! CPU time counts, so a busy machine makes the run longer but not the numbers larger.
+//! `cargo xtask bench server [--quick] [--rounds N] [--also PATH] [SERVER]...`, or `cargo xtask bench server voice` for
+//! the cost of speech. `--also` measures another build of the bridge as well. The load, the stand-in for Gemini and all
+//! readers run in this process on one core; the server under test has the other. Only its CPU time counts, so a busy
+//! machine makes the run longer but not the numbers larger.
 
 #![allow(
     clippy::print_stdout,

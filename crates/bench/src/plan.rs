@@ -7,7 +7,10 @@ use anyhow::{Context as _, bail};
 use crate::load::Size;
 use crate::server::Kind;
 
-const USAGE: &str = "usage: bench [--quick] [--rounds N] [--also PATH]... [nginx] [translator] [adk-bridge], or bench voice
+const USAGE: &str = "usage: bench [--quick] [--rounds N] [--also PATH]... [SERVER]..., or bench voice
+
+  SERVER       nginx, translator, adk-bridge, adk-bridge-postgres (its chats in PostgreSQL), adk-bridge-hop (a replica that
+               passes requests on to the owner of their chat); all of them if none is named
 
   --quick      ask less, and leave the large answers out
   --rounds N   measure every server N times, in turns, and print the median of each column
@@ -42,7 +45,8 @@ impl Plan {
         }
         for name in &named {
             if Kind::KNOWN.iter().all(|kind| kind.name() != *name) {
-                bail!("there is no server named {name:?}; name nginx, translator or adk-bridge");
+                let known = Kind::KNOWN.map(|kind| kind.name()).join(", ");
+                bail!("there is no server named {name:?}; name some of {known}");
             }
         }
         let chosen = |kind: &Kind| named.is_empty() || named.contains(&kind.name().as_str());
@@ -66,7 +70,7 @@ mod tests {
 
     #[test]
     fn another_build_is_one_more_server() {
-        assert_eq!(names(&[]), ["nginx", "translator", "adk-bridge"]);
+        assert_eq!(names(&[]), Kind::KNOWN.map(|kind| kind.name()));
         assert_eq!(names(&["adk-bridge"]), ["adk-bridge"]);
         assert_eq!(
             names(&["adk-bridge", "--also", "old/adk-bridge"]),

@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use adk_bridge_testkit::postgres::Postgres;
 use adk_bridge_testkit::process::Process;
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use crate::reader::Shape;
 
@@ -24,26 +26,40 @@ const TICKS_PER_SECOND: f64 = 100.0;
 pub(crate) enum Kind {
     Nginx,
     Translator,
+    /// The bridge, with its chats in SQLite.
     Bridge,
+    /// The bridge, with its chats in PostgreSQL.
+    Postgres,
+    /// A replica that passes every request on to the replica that owns its chat. Only the first one is measured.
+    Hop,
     /// Another build of the bridge.
     Other(PathBuf),
 }
 
 impl Kind {
     /// The servers that have a name.
-    pub(crate) const KNOWN: [Self; 3] = [Self::Nginx, Self::Translator, Self::Bridge];
+    pub(crate) const KNOWN: [Self; 5] = [
+        Self::Nginx,
+        Self::Translator,
+        Self::Bridge,
+        Self::Postgres,
+        Self::Hop,
+    ];
 
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Nginx => "nginx".to_owned(),
             Self::Translator => "translator".to_owned(),
             Self::Bridge => "adk-bridge".to_owned(),
+            Self::Postgres => "adk-bridge-postgres".to_owned(),
+            Self::Hop => "adk-bridge-hop".to_owned(),
             Self::Other(path) => path.display().to_string(),
         }
     }
 
     /// Why it cannot be measured on this machine, if so.
     pub(crate) fn obstacle(&self) -> Option<String> {
+        let is_built = || bridge().is_ok_and(|path| path.is_file());
         let found = match self {
             Self::Nginx => Command::new("nginx")
                 .arg("-v")
@@ -51,11 +67,13 @@ impl Kind {
                 .status()
                 .is_ok(),
             Self::Translator => true,
-            Self::Bridge => bridge().is_ok_and(|path| path.is_file()),
+            Self::Bridge => is_built(),
+            Self::Postgres | Self::Hop => is_built() && Postgres::is_installed(),
             Self::Other(path) => path.is_file(),
         };
         (!found).then(|| match self {
             Self::Bridge => "not built: cargo build --release -p adk-bridge".to_owned(),
+            Self::Postgres | Self::Hop => "not built, or PostgreSQL is not installed".to_owned(),
             Self::Other(_) => "no such file".to_owned(),
             Self::Nginx | Self::Translator => "not installed".to_owned(),
         })
@@ -67,17 +85,49 @@ pub(crate) struct Server {
     process: Process,
     pub(crate) address: SocketAddr,
     pub(crate) shape: Shape,
+    owner: Option<Owner>,
     _directory: TempDir,
 }
+
+/// The replica that owns the chats of a measured one.
+struct Owner {
+    address: SocketAddr,
+    _process: Process,
+    _directory: TempDir,
+}
+
+/// A connection to the owner of a chat, who owns it as long as this is open.
+pub(crate) struct Claim(#[expect(dead_code, reason = "held open")] Option<Socket>);
+
+pub(crate) type Socket = WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>;
 
 impl Server {
     /// Starts a fresh server in front of the stand-in.
     pub(crate) fn start(kind: &Kind, stand_in: SocketAddr) -> anyhow::Result<Self> {
         let directory = tempfile::tempdir()?;
         let base_url = format!("http://{stand_in}");
+        let (owner, database) = match kind {
+            Kind::Postgres => (None, Some(Postgres::shared().database())),
+            Kind::Hop => {
+                let database = Postgres::shared().database();
+                (Some(Owner::start(&base_url, &database)?), Some(database))
+            }
+            _ => (None, None),
+        };
         let (mut command, fixed) = match kind {
-            Kind::Bridge => (serve(&bridge()?, directory.path(), &base_url), None),
-            Kind::Other(program) => (serve(program, directory.path(), &base_url), None),
+            Kind::Bridge | Kind::Postgres | Kind::Hop => {
+                let mut command = pinned(&bridge()?);
+                serve(&mut command, directory.path(), &base_url);
+                if let Some(database) = &database {
+                    share(&mut command, "measured", database);
+                }
+                (command, None)
+            }
+            Kind::Other(program) => {
+                let mut command = pinned(program);
+                serve(&mut command, directory.path(), &base_url);
+                (command, None)
+            }
             Kind::Translator => {
                 let mut command = pinned(&std::env::current_exe()?);
                 command.args(["translator", &base_url]);
@@ -110,8 +160,17 @@ impl Server {
             } else {
                 Shape::Chunks
             },
+            owner,
             _directory: directory,
         })
+    }
+
+    /// Has a chat owned by the replica that is not measured, if there is one.
+    pub(crate) async fn claim(&self, chat: &str) -> anyhow::Result<Claim> {
+        Ok(Claim(match &self.owner {
+            Some(owner) => Some(open_live(owner.address, chat).await?),
+            None => None,
+        }))
     }
 
     /// The CPU time used so far, in microseconds.
@@ -154,6 +213,28 @@ impl Server {
     }
 }
 
+impl Owner {
+    /// On the core of the load.
+    fn start(base_url: &str, database: &str) -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        let mut command = Command::new(bridge()?);
+        serve(&mut command, directory.path(), base_url);
+        share(&mut command, "owner", database);
+        let (process, address) = announced(Process::launch(command.stdin(Stdio::null())))?;
+        Ok(Self {
+            address,
+            _process: process,
+            _directory: directory,
+        })
+    }
+}
+
+/// Opens a live connection of a chat.
+pub(crate) async fn open_live(server: SocketAddr, chat: &str) -> anyhow::Result<Socket> {
+    let url = format!("ws://{server}/live?chat={chat}");
+    Ok(connect_async(url).await?.0)
+}
+
 /// The scripted Gemini in a separate process; dropping this ends it.
 pub(crate) struct Model {
     _process: Process,
@@ -191,8 +272,7 @@ pub(crate) fn pin_load() {
 }
 
 /// The bridge in front of a model without tools: earlier versions offer the demo's tools by default.
-fn serve(program: &Path, data: &Path, base_url: &str) -> Command {
-    let mut command = pinned(program);
+fn serve(command: &mut Command, data: &Path, base_url: &str) {
     command
         .args([
             "serve",
@@ -206,7 +286,13 @@ fn serve(program: &Path, data: &Path, base_url: &str) -> Command {
         .env("ADK_BRIDGE__AGENT__TOOLS", "[]")
         .env("BENCH_KEY", "bench")
         .stderr(Stdio::null());
+}
+
+/// Makes a bridge one of several on a database.
+fn share(command: &mut Command, name: &str, database: &str) {
     command
+        .env("ADK_BRIDGE__STORE__URL", database)
+        .env("ADK_BRIDGE__CLUSTER__NAME", name);
 }
 
 fn pinned(program: &Path) -> Command {

@@ -6,9 +6,8 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-use crate::server::{Kind, Model, Server};
+use crate::server::{Kind, Model, Server, Socket, open_live};
 
 /// Enough connections to make shared memory negligible.
 const IDLE: usize = 400;
@@ -23,17 +22,15 @@ const FRAME: [u8; 8 + 640] = {
 /// Sixteen letters: a second of the scripted voice.
 const WORDS: &str = "say about one second";
 
-type Socket = WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>;
-
 pub(crate) async fn measure() -> anyhow::Result<()> {
     let model = Model::start()?;
     let server = Server::start(&Kind::Bridge, model.address)?;
-    open(&server, "warm").await?.close(None).await?;
+    open_live(server.address, "warm").await?.close(None).await?;
     settle().await;
     let empty = server.resident()?;
     let mut sockets = Vec::new();
     for number in 0..IDLE {
-        sockets.push(open(&server, &format!("idle-{number}")).await?);
+        sockets.push(open_live(server.address, &format!("idle-{number}")).await?);
     }
     settle().await;
     let idle = server.resident()?;
@@ -103,11 +100,6 @@ async fn talk(mut socket: Socket) -> anyhow::Result<usize> {
         }
     }
     Ok(spoken)
-}
-
-async fn open(server: &Server, chat: &str) -> anyhow::Result<Socket> {
-    let url = format!("ws://{}/live?chat={chat}", server.address);
-    Ok(connect_async(url).await?.0)
 }
 
 /// Waits until the server is idle, before its memory is read.

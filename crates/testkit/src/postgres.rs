@@ -51,6 +51,11 @@ impl Postgres {
         SHARED.get_or_init(Self::start)
     }
 
+    /// Whether a server can be started on this machine.
+    pub fn is_installed() -> bool {
+        find_programs().is_some()
+    }
+
     /// A server for one test, which may stop it.
     pub fn start() -> Self {
         let programs = programs();
@@ -260,8 +265,12 @@ fn url(directory: &Path, database: &str) -> String {
     )
 }
 
-/// Where the programs of the server are.
 fn programs() -> PathBuf {
+    find_programs().unwrap_or_else(|| missing("postgresql"))
+}
+
+/// Where the programs of the server are.
+fn find_programs() -> Option<PathBuf> {
     let has_server = |directory: &PathBuf| {
         ["initdb", "pg_ctl", "postgres", "psql"]
             .iter()
@@ -275,9 +284,7 @@ fn programs() -> PathBuf {
     debian.sort();
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found = debian.into_iter().rev().chain(std::env::split_paths(&path));
-    found
-        .find(has_server)
-        .unwrap_or_else(|| missing("postgresql"))
+    found.find(has_server)
 }
 
 fn missing(package: &str) -> ! {

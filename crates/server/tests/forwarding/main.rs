@@ -19,7 +19,6 @@
     reason = "a test that cannot go on has failed"
 )]
 
-mod cost;
 mod forged;
 #[cfg(unix)]
 mod processes;

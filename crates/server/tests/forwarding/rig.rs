@@ -23,6 +23,8 @@ use tokio::sync::oneshot;
 
 /// The shortest that the configuration allows.
 pub const LEASE: Duration = Duration::from_secs(3);
+/// The time between two pieces of an answer.
+const PACE: Duration = Duration::from_millis(5);
 
 /// Several replicas, and what they share.
 pub struct Fleet {
@@ -59,17 +61,12 @@ impl Fleet {
 
     /// Starts a replica, with Alice's and Bob's keys.
     pub async fn start(&self, name: &str, toml: &str) -> Replica {
-        self.start_paced(name, toml, 5).await
-    }
-
-    /// The same, with this time between two pieces of an answer, in milliseconds.
-    pub async fn start_paced(&self, name: &str, toml: &str, pace: u64) -> Replica {
         let file = self.directory.path().join(format!("{name}.toml"));
         std::fs::write(&file, format!("{toml}\n{KEYS}")).unwrap();
         let mut config = Config::load(Some(&file), &Overrides::default()).unwrap();
         config.server.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         config.server.data_dir = self.directory.path().join(name);
-        config.demo.pace.0 = Duration::from_millis(pace);
+        config.demo.pace.0 = PACE;
         config.cluster.lease.0 = LEASE;
         let builder = Server::builder()
             .config(config)
