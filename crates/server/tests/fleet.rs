@@ -128,6 +128,42 @@ async fn a_tool_that_ran_when_its_owner_died_never_runs_again() {
 }
 
 #[tokio::test]
+async fn what_the_store_refuses_to_an_old_owner_is_not_acknowledged() {
+    let tool = "name = \"pick\"\ndescription = \"Picks.\"\ninput_schema = { type = \"object\" }";
+    let fleet = Fleet::start(1, &format!("[[agent.client_tools]]\n{tool}\n"));
+    let bridge = fleet.at(0);
+    for (chat, question, request) in [
+        ("output", "call pick {}", "tool-output"),
+        ("stop", PAY, "stop"),
+    ] {
+        let asked = folded(&bridge.ask(chat, question).await.events().await);
+        let part = &asked["parts"][1];
+        let output = json!({"toolCallId": part["toolCallId"], "output": {"picked": 1}});
+        let send = async || {
+            let path = format!("/api/chat/{chat}/{request}");
+            let headers = [("content-type", "application/json")];
+            let body = output.to_string();
+            bridge.send("POST", &path, &headers, body).await
+        };
+        fleet.sql("DELETE FROM adk_bridge.ownership");
+        let refused = send().await;
+        assert_eq!(refused.status, 503, "{chat}: {refused:?}");
+        assert!(refused.header("retry-after").is_some(), "{refused:?}");
+        // The replica takes the chat again, and nothing is lost.
+        within(async {
+            while send().await.status != 204 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+        let message = bridge.settled_message(chat).await;
+        assert_ne!(outcomes(&message), outcomes(&asked), "{chat}: {message}");
+    }
+    let stopped = bridge.settled_message("stop").await;
+    assert_eq!(stopped["metadata"]["ended"], "stopped", "{stopped}");
+}
+
+#[tokio::test]
 async fn a_replica_that_was_paused_beyond_its_lease_neither_stores_nor_tells() {
     let fleet = Fleet::start_with(2, "", slowly);
     let mut answer = fleet.at(0).ask(CHAT, "long 100").await;

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::bridge::{Bridge, command, within};
 use crate::http::Answer;
-use crate::postgres::Postgres;
+use crate::postgres::{Postgres, database_of};
 
 /// The shortest lease that is allowed, so that nobody waits long for a take-over.
 pub const LEASE: Duration = Duration::from_secs(3);
@@ -47,6 +47,11 @@ impl Fleet {
         format!(
             "{toml}\n[store]\nurl = {url:?}\n[cluster]\nname = {name:?}\nlease = \"{lease}s\"\n"
         )
+    }
+
+    /// Changes the database, as only a test may.
+    pub fn sql(&self, sql: &str) -> String {
+        Postgres::shared().sql(database_of(&self.url), sql)
     }
 
     /// The command that starts one more.

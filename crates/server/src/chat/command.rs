@@ -27,7 +27,8 @@ pub enum Command {
         dialect: Dialect,
         sdk: Sdk,
         base: Base,
-        answer: oneshot::Sender<Option<Answer>>,
+        /// Without an answer there is nothing to read.
+        answer: oneshot::Sender<Result<Option<Answer>, ChatError>>,
     },
     /// A page has loaded the messages up to this one. If the current one was missing, the page asks for it later.
     Listed {
@@ -37,7 +38,7 @@ pub enum Command {
         answer: oneshot::Sender<()>,
     },
     Stop {
-        answer: oneshot::Sender<()>,
+        answer: oneshot::Sender<Result<(), ChatError>>,
     },
     ToolOutput {
         call_id: CallId,
@@ -55,7 +56,7 @@ pub enum Command {
     Boot,
     /// The chat is being deleted: everything stops.
     Close {
-        answer: oneshot::Sender<()>,
+        answer: oneshot::Sender<Result<(), ChatError>>,
     },
     /// The replica is about to stop: give the chat to another one, as soon as nothing is under way or at this time.
     HandOver {
@@ -82,13 +83,15 @@ impl Command {
             Self::Live(LiveCommand::Attach { answer, .. }) => drop(answer.send(Err(refusal))),
             // The connection is being closed.
             Self::Post { .. } | Self::Live(_) | Self::Boot | Self::LetGo => {}
-            Self::ToolOutput { answer, .. } | Self::Credential { answer, .. } => {
-                drop(answer.send(Err(refusal)));
-            }
-            Self::Resume { answer, .. } => drop(answer.send(None)),
-            Self::Listed { answer, .. }
+            Self::ToolOutput { answer, .. }
+            | Self::Credential { answer, .. }
             | Self::Stop { answer }
-            | Self::Close { answer }
+            | Self::Close { answer } => drop(answer.send(Err(refusal))),
+            Self::Resume { answer, .. } => drop(answer.send(match refusal.is_not_found() {
+                true => Ok(None),
+                false => Err(refusal),
+            })),
+            Self::Listed { answer, .. }
             | Self::HandOver { answer, .. }
             | Self::ShutDown { answer } => drop(answer.send(())),
         }

@@ -8,6 +8,7 @@ use adk_bridge_agents::tool::ToolSpec;
 use adk_bridge_protocol::id::{ChatId, UserId};
 
 use super::Shared;
+use super::error::ChatError;
 use super::readers::Readers;
 use super::toolbox::Toolbox;
 use super::unread::UnreadAnswers;
@@ -168,6 +169,14 @@ impl ChatContext {
     pub(super) fn note_refused_write(&self, error: &StoreError) {
         if matches!(error, StoreError::Fenced) {
             self.fenced.store(true, Relaxed);
+        }
+    }
+
+    /// Refuses what was just asked if the store has refused to write it, because the chat has another owner.
+    pub(super) fn still_owned(&self) -> Result<(), ChatError> {
+        match self.fenced.load(Relaxed) {
+            true => Err(ChatError::Fenced),
+            false => Ok(()),
         }
     }
 

@@ -384,7 +384,14 @@ impl ReplyEngine {
         {
             match effect {
                 Effect::Commit(commit) => self.commit(&commit).await?,
-                Effect::Frames(_) | Effect::End if !self.context.is_held() => {
+                // Another owner may go on already.
+                Effect::Frames(_)
+                | Effect::End
+                | Effect::RunTool { .. }
+                | Effect::AnswerTool { .. }
+                | Effect::Ask(_)
+                    if !self.context.is_held() =>
+                {
                     return Err(Abandoned::Fenced);
                 }
                 Effect::Frames(range) => {

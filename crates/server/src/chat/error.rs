@@ -186,6 +186,17 @@ impl ChatError {
         }
     }
 
+    /// Whether the chat may be another replica's.
+    pub(super) fn has_other_owner(&self) -> bool {
+        matches!(
+            self,
+            Self::Elsewhere(_)
+                | Self::Fenced
+                | Self::Unclaimed(_)
+                | Self::Store(StoreError::Fenced)
+        )
+    }
+
     /// Whether a chat that cannot be loaded now may be loaded later.
     pub(super) fn is_temporary(&self) -> bool {
         matches!(

@@ -482,7 +482,11 @@ impl Chats {
         let (answer, closed) = oneshot::channel();
         self.send(user, chat_id, Command::Close { answer }).await?;
         // A failure to store the end of the chat does not matter: on a full disk, deleting is what helps.
-        let _ = closed.await;
+        if let Ok(Err(error)) = closed.await
+            && error.has_other_owner()
+        {
+            return Err(error);
+        }
         let chat = ChatRef { user, id: chat_id };
         let agent = self.agent_of(chat).await?;
         match &agent {
@@ -609,11 +613,14 @@ impl Chats {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use adk_bridge_agents::gemini::{Gemini, Settings};
+    use adk_bridge_protocol::chunk::Sdk;
+    use adk_bridge_protocol::dialect::Dialect;
     use adk_bridge_protocol::reply::Limits;
 
     use super::toolbox::Toolbox;
     use super::*;
     use crate::admission::AdmissionLimits;
+    use crate::files::address::Base;
     use crate::store::DataDir;
     use crate::store::sqlite::SqliteStore;
 
@@ -630,8 +637,33 @@ mod tests {
         assert!(sender.try_send(Command::Stop { answer }).is_ok());
         drop(sender);
         chats.task_ended(user.clone(), chat.clone(), commands).await;
-        stopped.await.unwrap();
+        stopped.await.unwrap().unwrap();
         assert!(chats.is_in_use(&user, &chat));
+    }
+
+    #[tokio::test]
+    async fn a_command_that_no_task_takes_is_refused_and_not_answered() {
+        let directory = tempfile::tempdir().unwrap();
+        let chats = chats(directory.path()).await;
+        let (sender, commands) = mpsc::channel(COMMANDS);
+        let ((stop, stopped), (resume, resumed)) = (oneshot::channel(), oneshot::channel());
+        let resume = Command::Resume {
+            dialect: Dialect::Native,
+            sdk: Sdk::V6,
+            base: Base::origin("http://localhost"),
+            answer: resume,
+        };
+        for command in [Command::Stop { answer: stop }, resume] {
+            assert!(sender.try_send(command).is_ok());
+        }
+        chats.closing.store(true, Ordering::Relaxed);
+        chats
+            .task_ended("alice".into(), "chat-1".into(), commands)
+            .await;
+        let stopped = stopped.await.unwrap();
+        assert!(matches!(stopped, Err(ChatError::ShuttingDown)));
+        let resumed = resumed.await.unwrap();
+        assert!(matches!(resumed, Err(ChatError::ShuttingDown)));
     }
 
     /// Chats of an agent that is never asked.

@@ -124,7 +124,7 @@ impl Task {
                         Box::pin(task.stop_everything()).await;
                         Box::pin(task.count()).await;
                         task.live.close(Close::NOT_FOUND);
-                        let _ = answer.send(());
+                        let _ = answer.send(task.context.still_owned());
                         let refusal = || ChatError::NoSuchChat;
                         return Box::pin(refuse_all(task.queue, commands, refusal)).await;
                     }
@@ -496,7 +496,7 @@ impl Task {
                 let options = ReaderOptions { dialect, sdk, base };
                 let reader = self.engine.reader(options, None).await;
                 let stream = self.resume(reader);
-                let _ = answer.send(stream);
+                let _ = answer.send(Ok(stream));
                 self.engine.flush();
             }
             Command::Listed { last, news, answer } => {
@@ -510,7 +510,7 @@ impl Task {
             }
             Command::Stop { answer } => {
                 self.feed(Input::Close(CloseReason::Stopped)).await;
-                let _ = answer.send(());
+                let _ = answer.send(self.context.still_owned());
             }
             Command::ToolOutput {
                 call_id,

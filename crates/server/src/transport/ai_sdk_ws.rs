@@ -295,7 +295,7 @@ impl Connection<'_> {
         };
         match self.command(&chat_id, command).await {
             Ok(()) => self.await_answer(request_id, chat_id, waiting, async {
-                let answer = answer.await.map_err(|_| ChatError::TaskEnded)?;
+                let answer = answer.await.map_err(|_| ChatError::TaskEnded)??;
                 Ok(answer.map(Pieces::Here))
             }),
             Err(NotSent::Elsewhere(lanes)) => {

@@ -122,7 +122,7 @@ pub async fn resume(
             base,
             answer,
         })
-        .await?;
+        .await??;
     Ok(match answer {
         Some(answer) => streamed(answer, &chat_id, headers, written),
         None => StatusCode::NO_CONTENT.into_response(),
@@ -138,7 +138,7 @@ pub async fn stop(
     chats.exists(&user, &chat_id).await?;
     chats
         .ask(&user, &chat_id, |answer| Command::Stop { answer })
-        .await?;
+        .await??;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -48,6 +48,7 @@ impl Task {
             CredentialDecision::Refused(error) => ClientAnswer::Failure { call_id, error },
         };
         let refusals = self.feed(Input::Answers(&[answer], None)).await;
+        self.context.still_owned()?;
         if self.engine.is_abandoned() {
             return Err(ChatError::TaskEnded);
         }

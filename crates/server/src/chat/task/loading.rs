@@ -61,20 +61,10 @@ impl Task {
     fn refuse(&mut self, command: Command, error: ChatError) {
         match command {
             Command::Post { answer, .. } => self.deliver(answer, Err(error), false),
-            Command::ToolOutput { answer, .. } | Command::Credential { answer, .. } => {
-                drop(answer.send(Err(error)));
-            }
-            Command::Live(LiveCommand::Attach { answer, .. }) => drop(answer.send(Err(error))),
             Command::Live(LiveCommand::Ask {
                 connection, credit, ..
             }) => self.deliver_live(connection, credit, Err(error), false),
-            Command::Resume { answer, .. } => drop(answer.send(None)),
-            Command::Listed { answer, .. }
-            | Command::Stop { answer }
-            | Command::Close { answer }
-            | Command::HandOver { answer, .. }
-            | Command::ShutDown { answer } => drop(answer.send(())),
-            Command::Boot | Command::LetGo => {}
+            other => other.refuse(error),
         }
     }
 

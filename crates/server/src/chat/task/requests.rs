@@ -503,6 +503,7 @@ impl Task {
         self.check_forms(std::slice::from_ref(&answer))?;
         self.admit_answers(std::slice::from_ref(&answer))?;
         let refusals = self.feed(Input::Answers(&[answer], None)).await;
+        self.context.still_owned()?;
         if self.engine.is_abandoned() {
             return Err(ChatError::TaskEnded);
         }
