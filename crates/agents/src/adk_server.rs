@@ -290,6 +290,10 @@ impl Agent for AdkServer {
         self.client.user_tokens()
     }
 
+    fn adk_server(&self) -> Option<&AdkServer> {
+        Some(self)
+    }
+
     fn forget(&self, DeletedChat { chat, sessions }: DeletedChat) -> BoxFuture<'static, ()> {
         let client = self.client.for_user(&chat.user);
         Box::pin(async move {

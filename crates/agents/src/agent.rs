@@ -19,7 +19,7 @@ use adk_bridge_protocol::outbox::Response;
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::adk_server::ServerTraits;
+use crate::adk_server::{AdkServer, ServerTraits};
 use crate::error::AgentError;
 use crate::live::LiveAgent;
 use crate::token::Tokens;
@@ -64,6 +64,11 @@ pub trait Agent: Send + Sync {
         None
     }
 
+    /// The ADK server that it is an app of, to look whether both are there.
+    fn adk_server(&self) -> Option<&AdkServer> {
+        None
+    }
+
     /// Deletes what the agent has of a deleted chat. The user does not wait for it, and failures are only logged.
     fn forget(&self, _chat: DeletedChat) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
@@ -98,6 +103,10 @@ impl<A: Agent + ?Sized> Agent for Arc<A> {
 
     fn user_tokens(&self) -> Option<&Tokens> {
         (**self).user_tokens()
+    }
+
+    fn adk_server(&self) -> Option<&AdkServer> {
+        (**self).adk_server()
     }
 
     fn forget(&self, chat: DeletedChat) -> BoxFuture<'static, ()> {

@@ -1,7 +1,7 @@
 //! The agents behind one bridge: each with its id, its tools and its rules.
 //!
 //! ```text
-//!   [[agents]] ──┬─ one agent ─────────────────────────────┐
+//!   [[agents]] ──┬─ one agent ──────────────────────────────┐
 //!                └─ apps = "*" ── looked at again and again ┴──▶ Agents ── by id ──▶ the task of a chat
 //! ```
 //!
@@ -9,10 +9,11 @@
 
 mod apps;
 mod assembly;
+mod presence;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use adk_bridge_agents::agent::{Agent, AgentInfo, AgentRequest, MemoryModel, Starting};
@@ -32,6 +33,7 @@ use crate::config::SessionState;
 use apps::Apps;
 pub(crate) use apps::LOOK_TIME;
 pub(crate) use assembly::{Assembly, drafts, drafts_of};
+use presence::Presence;
 
 /// How long a list waits for an agent to tell its tools.
 const LISTING_TIME: Duration = Duration::from_secs(5);
@@ -50,6 +52,8 @@ pub struct ServedAgent {
     output_schemas: HashMap<String, Value>,
     /// What its sessions begin with.
     session_state: SessionState,
+    /// Whether its app was there at the last look.
+    presence: Mutex<Presence>,
 }
 
 /// All agents of a server.
@@ -119,6 +123,7 @@ impl ServedAgent {
             tools: Arc::new(tools),
             output_schemas: HashMap::new(),
             session_state: SessionState::default(),
+            presence: Mutex::default(),
         }
     }
 
@@ -319,8 +324,29 @@ impl Agents {
 
     /// The entries whose servers could not be reached at the last look, by name.
     pub fn unreachable(&self) -> Vec<String> {
-        let away = self.sources().filter(|apps| !apps.is_reachable());
-        away.map(|apps| apps.name().to_owned()).collect()
+        let away = self.entries.iter().filter_map(|entry| match entry {
+            Entry::One(agent) => (agent.presence() == Presence::Away).then(|| agent.id()),
+            Entry::Apps(apps) => (!apps.is_reachable()).then(|| apps.name()),
+        });
+        away.map(str::to_owned).collect()
+    }
+
+    /// The agents whose servers did not have their apps at the last look, by id.
+    pub fn missing_apps(&self) -> Vec<String> {
+        let named = self.named();
+        let missing = named.filter(|agent| agent.presence() == Presence::Missing);
+        missing.map(|agent| agent.id.clone()).collect()
+    }
+
+    /// Looks once whether the apps that the configuration names are there.
+    async fn look_at_named(&self) {
+        join_all(self.watched().iter().map(|agent| agent.look())).await;
+    }
+
+    /// The agents whose servers are to be looked at again and again.
+    pub(crate) fn watched(&self) -> Vec<Arc<ServedAgent>> {
+        let watched = self.named().filter(|agent| agent.is_watched());
+        watched.cloned().collect()
     }
 
     /// The agents that the bridge has no token for, by id.
@@ -409,6 +435,13 @@ impl Agents {
     pub async fn summary(&self, agent: &ServedAgent) -> AgentSummary {
         let is_default = self.default_agent().is_ok_and(|it| it.id == agent.id);
         agent.summary(is_default).await
+    }
+
+    fn named(&self) -> impl Iterator<Item = &Arc<ServedAgent>> {
+        self.entries.iter().filter_map(|entry| match entry {
+            Entry::One(agent) => Some(agent),
+            Entry::Apps(_) => None,
+        })
     }
 
     fn sources(&self) -> impl Iterator<Item = &Apps> {

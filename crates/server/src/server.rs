@@ -431,16 +431,20 @@ impl ServerBuilder {
 }
 
 /// Looks for apps that come and go, until it is dropped.
-struct AgentWatch(Option<JoinHandle<()>>);
+struct AgentWatch(Vec<JoinHandle<()>>);
 
 impl AgentWatch {
     fn begin(chats: &Chats) -> Self {
         let agents = chats.shared().agents.clone();
+        let watched = agents.watched().into_iter();
+        let mut tasks: Vec<_> = watched
+            .map(|agent| tokio::spawn(async move { agent.watch().await }))
+            .collect();
         if agents.next_look().is_none() {
-            return Self(None);
+            return Self(tasks);
         }
         let chats = chats.clone();
-        Self(Some(tokio::spawn(async move {
+        tasks.push(tokio::spawn(async move {
             while let Some(wait) = agents.next_look() {
                 if !agents.have_come(wait).await {
                     continue;
@@ -450,13 +454,14 @@ impl AgentWatch {
                     tracing::warn!(%error, "the chats of agents that have come cannot be continued yet");
                 }
             }
-        })))
+        }));
+        Self(tasks)
     }
 }
 
 impl Drop for AgentWatch {
     fn drop(&mut self) {
-        if let Some(task) = &self.0 {
+        for task in &self.0 {
             task.abort();
         }
     }

@@ -17,15 +17,15 @@ use crate::config;
 /// How long a look may take: a start and a request wait for it.
 pub(crate) const LOOK_TIME: Duration = Duration::from_secs(2);
 /// How often a server that answers is looked at: apps come and go with deployments.
-const REFRESH: Duration = Duration::from_secs(30);
+pub(super) const REFRESH: Duration = Duration::from_secs(30);
 /// How often a server that does not answer is looked at: it may be starting.
-const RETRY: Duration = Duration::from_secs(2);
+pub(super) const RETRY: Duration = Duration::from_secs(2);
 /// How long a look is good for a request that looks for what is not there; otherwise such requests would be passed on.
 const FRESH: Duration = Duration::from_millis(500);
 /// How many apps of one server become agents; a longer list is cut, and that is said.
 const MAX_APPS: usize = 200;
-/// How many of the apps that become no agents are named: a list may be a megabyte of them.
-const MAX_NAMED: usize = 8;
+/// How many apps of a list are named where people read it: a list may be a megabyte of them.
+pub(super) const MAX_NAMED: usize = 8;
 /// Artifacts are fetched while the run continues.
 pub(super) const DESCRIPTORS_PER_TURN: usize = 2;
 

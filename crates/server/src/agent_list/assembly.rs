@@ -143,7 +143,7 @@ impl Assembly {
         if !this.mcp.is_empty() && !run_here.any(|memory| memory == MemoryModel::Stateless) {
             return Err(StartError::NoAgentForMcp);
         }
-        agents.look().await;
+        tokio::join!(agents.look(), agents.look_at_named());
         agents.forget_news();
         Ok(agents)
     }

@@ -101,6 +101,10 @@ pub async fn ready(State(chats): State<Chats>) -> Result<Json<Value>, AppError> 
     if !away.is_empty() {
         ready["unreachable"] = json!(away);
     }
+    let missing = chats.shared().agents.missing_apps();
+    if !missing.is_empty() {
+        ready["missingApps"] = json!(missing);
+    }
     if !without_token.is_empty() {
         ready["withoutToken"] = json!(without_token);
     }

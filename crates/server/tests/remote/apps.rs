@@ -46,7 +46,6 @@ async fn until_listed(bridge: &Bridge, wanted: &[&str]) -> Value {
     within(wait).await
 }
 
-/// The code of an answer that says that the bridge cannot do its work.
 /// An address at which nothing listens.
 fn nowhere() -> std::net::SocketAddr {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -61,6 +60,7 @@ async fn assert_answers(bridge: &Bridge, server: &StandIn, chat: &str, app: &str
     assert_eq!(asked.body["appName"], app);
 }
 
+/// The code of an answer that says that the bridge cannot do its work.
 fn code(answer: &Response) -> Option<&str> {
     answer.header("x-error-code")
 }
@@ -182,6 +182,72 @@ async fn a_server_that_is_away_is_said_by_name_and_found_when_it_comes() {
             .status,
         200
     );
+}
+
+/// One app that the configuration names: its server is away, comes without the app, and then has it.
+#[tokio::test]
+async fn a_named_app_that_is_not_there_is_said_by_its_agent() {
+    let address = nowhere();
+    let toml = format!(
+        "[[agents]]\nid = \"own\"\n[[agents]]\nid = \"till\"\nkind = \"adk\"\nbase_url = \"http://{address}\"\napp = \"shop\"\n"
+    );
+    let bridge = Bridge::configured(&toml);
+    let ready = bridge.get("/ready").await;
+    assert_eq!(
+        (ready.status, ready.json()),
+        (200, json!({"status": "ready", "unreachable": ["till"]}))
+    );
+    assert!(!ready.json().to_string().contains(&address.to_string()));
+
+    let listed = Listed::new(Mutex::new(apps(&["news", "weather"])));
+    let server = StandIn::start_at(address, listing(&listed)).await;
+    until_ready(
+        &bridge,
+        &json!({"status": "ready", "missingApps": ["till"]}),
+    )
+    .await;
+    // Health checks are answered from what is known.
+    let looks = server.asked("/list-apps").len();
+    for _ in 0..50 {
+        assert_eq!(bridge.get("/ready").await.status, 200);
+    }
+    assert!(server.asked("/list-apps").len() <= looks + 3);
+    let log = bridge.log();
+    let said = "the agent till cannot answer: the ADK server at";
+    assert_eq!(log.matches(said).count(), 1, "{log}");
+    assert!(
+        log.contains("has no app \"shop\", only \"news\", \"weather\""),
+        "{log}"
+    );
+    // A server that fails, or has no list, says nothing of its apps.
+    *listed.lock().unwrap() = refuse(500, "text/plain", "no");
+    let looks = server.asked("/list-apps").len();
+    let looked = async {
+        while server.asked("/list-apps").len() == looks {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    within(looked).await;
+    assert_eq!(
+        bridge.get("/ready").await.json()["missingApps"],
+        json!(["till"])
+    );
+
+    *listed.lock().unwrap() = apps(&["news", "shop"]);
+    until_ready(&bridge, &json!({"status": "ready"})).await;
+    assert_eq!(bridge.post("/api/chat", &to("till", "a")).await.status, 200);
+    let asked = server.asked("/run_sse").pop().unwrap();
+    assert_eq!(asked.body["appName"], "shop");
+}
+
+/// Asks whether the bridge is ready until it answers this.
+async fn until_ready(bridge: &Bridge, wanted: &Value) {
+    let wait = async {
+        while bridge.get("/ready").await.json() != *wanted {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    within(wait).await;
 }
 
 /// A list may be anything: what cannot be an agent is left out, and nothing fails.
