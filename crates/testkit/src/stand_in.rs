@@ -3,9 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+use tokio_tungstenite::tungstenite::protocol::Role;
 
 /// The request that it received.
 #[derive(Debug, Clone)]
@@ -14,10 +19,15 @@ pub struct ReceivedRequest {
     pub head: String,
     /// What is not JSON is a string.
     pub body: Value,
+    /// The key of a WebSocket's handshake.
+    pub key: Option<String>,
 }
 
 /// Returns the bytes that answer a request, before the connection is closed.
 type Answers = dyn Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync;
+
+/// Returns what is sent for a message of a WebSocket that was opened with this request.
+type Speaks = dyn Fn(&ReceivedRequest, Value) -> Vec<Value> + Send + Sync;
 
 #[derive(Clone)]
 pub struct StandIn {
@@ -36,15 +46,29 @@ impl StandIn {
         address: SocketAddr,
         answers: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
+        Self::serve(address, Arc::new(answers), Arc::new(|_, _| Vec::new()))
+    }
+
+    /// One that speaks over a WebSocket where its answer is [`switched`].
+    pub async fn start_speaking(
+        answers: impl Fn(&ReceivedRequest) -> Vec<u8> + Send + Sync + 'static,
+        speaks: impl Fn(&ReceivedRequest, Value) -> Vec<Value> + Send + Sync + 'static,
+    ) -> Self {
+        let address = "127.0.0.1:0".parse().unwrap();
+        Self::serve(address, Arc::new(answers), Arc::new(speaks))
+    }
+
+    fn serve(address: SocketAddr, answers: Arc<Answers>, speaks: Arc<Speaks>) -> Self {
         let listener = std::net::TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let (answers, seen): (Arc<Answers>, _) = (Arc::new(answers), asked.clone());
+        let seen = asked.clone();
         let serve = async move {
             let listener = TcpListener::from_std(listener).unwrap();
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, answers.clone(), seen.clone()));
+                let (answers, speaks) = (answers.clone(), speaks.clone());
+                tokio::spawn(answer(stream, answers, speaks, seen.clone()));
             }
         };
         // On a thread of its own: it answers while a test waits for a bridge to start.
@@ -125,6 +149,19 @@ pub fn http(status: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
+/// The answer that opens a WebSocket with this key.
+pub fn switched(key: &str) -> Vec<u8> {
+    let accepted = derive_accept_key(key.as_bytes());
+    let head = "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n";
+    format!("{head}sec-websocket-accept: {accepted}\r\n\r\n").into_bytes()
+}
+
+/// An answer that leads elsewhere, keeping the method and the body with 307.
+pub fn redirected(status: u16, place: &str) -> Vec<u8> {
+    let head = format!("HTTP/1.1 {status} Elsewhere\r\nlocation: {place}\r\n");
+    format!("{head}content-length: 0\r\nconnection: close\r\n\r\n").into_bytes()
+}
+
 /// The user's text in a request to run.
 pub fn text_of(asked: &ReceivedRequest) -> &str {
     let text = asked.body.pointer("/newMessage/parts/0/text");
@@ -134,6 +171,7 @@ pub fn text_of(asked: &ReceivedRequest) -> &str {
 async fn answer(
     mut stream: TcpStream,
     answers: Arc<Answers>,
+    speaks: Arc<Speaks>,
     seen: Arc<Mutex<Vec<ReceivedRequest>>>,
 ) {
     let mut bytes = Vec::new();
@@ -148,9 +186,21 @@ async fn answer(
         }
     };
     let said = answers(&asked);
-    seen.lock().unwrap().push(asked);
+    seen.lock().unwrap().push(asked.clone());
     let _ = stream.write_all(&said).await;
-    let _ = stream.shutdown().await;
+    if !said.starts_with(b"HTTP/1.1 101") {
+        let _ = stream.shutdown().await;
+        return;
+    }
+    let mut socket = WebSocketStream::from_raw_socket(stream, Role::Server, None).await;
+    while let Some(Ok(message)) = socket.next().await {
+        let Message::Text(text) = message else {
+            continue;
+        };
+        for event in speaks(&asked, serde_json::from_str(&text).unwrap()) {
+            let _ = socket.send(Message::text(event.to_string())).await;
+        }
+    }
 }
 
 /// The request, if it is complete.
@@ -162,8 +212,10 @@ fn whole(bytes: &[u8]) -> Option<ReceivedRequest> {
         .find_map(|line| line.strip_prefix("content-length: "))
         .map_or(0, |length| length.parse().unwrap());
     let body = bytes[end + 4..].get(..length)?;
-    let path = String::from_utf8_lossy(&bytes[..end]);
-    let path = path.split(' ').nth(1).unwrap_or_default().to_owned();
+    let raw = String::from_utf8_lossy(&bytes[..end]);
+    let path = raw.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut fields = raw.lines().filter_map(|line| line.split_once(": "));
+    let key = fields.find(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-key"));
     Some(ReceivedRequest {
         path,
         head,
@@ -172,5 +224,6 @@ fn whole(bytes: &[u8]) -> Option<ReceivedRequest> {
             Err(_) if body.is_empty() => Value::Null,
             Err(_) => String::from_utf8_lossy(body).into(),
         },
+        key: key.map(|(_, key)| key.to_owned()),
     })
 }

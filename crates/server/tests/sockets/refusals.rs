@@ -10,11 +10,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 
 use crate::client::Client;
 use crate::support::Bridge;
+use crate::support::stand_in::switched;
 
 const KEY: &str = "PLANTED-LIVE-KEY-0123456789";
 const WORDS: &str = "nobody else should read this";
@@ -109,11 +109,7 @@ async fn serve(mut stream: TcpStream, act: Act, asked: Arc<AtomicUsize>) {
         }
         Act::Close(messages, code, reason) => (messages, code, reason),
     };
-    let accepted = derive_accept_key(key.as_bytes());
-    let accepted = format!(
-        "HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\nsec-websocket-accept: {accepted}\r\n\r\n"
-    );
-    stream.write_all(accepted.as_bytes()).await.unwrap();
+    stream.write_all(&switched(&key)).await.unwrap();
     let mut socket = WebSocketStream::from_raw_socket(stream, Role::Server, None).await;
     socket.next().await;
     for message in messages {
