@@ -32,8 +32,8 @@ use tokio_tungstenite::tungstenite::Error;
 
 use super::artifact::{Artifacts, Place};
 use super::client::{AdkClient, kind_of};
-use super::session::{self, Look, OpenedSession};
-use super::{AdkServer, part, tell_of_loss, user_content};
+use super::session::{self, Look, OpenedSession, Session, Telling};
+use super::{AdkServer, after, part, tell_of_loss, user_content};
 use crate::agent::{BoxFuture, SessionRequest};
 use crate::error::{AgentError, AgentErrorKind, place_in_event, shortened};
 use crate::live::{
@@ -69,6 +69,8 @@ pub struct AdkConnection {
     awaited: Expectation,
     brought: bool,
     answers_history: bool,
+    /// What the next written message repeats. The session is not known to keep it, so that the next run repeats it, too.
+    preamble: Vec<Json>,
     /// They are read before the server's next message.
     artifacts: Artifacts,
     /// Whether the last message was an artifact, in which nobody speaks.
@@ -101,14 +103,18 @@ impl AdkServer {
         let client = self.client.for_user(&request.chat.user);
         // A server that cannot be reached is reported by what follows.
         let _ = client.traits().await;
-        let (session, answers_history) = match in_session(&client, &request).await {
-            Ok(found) => found,
-            // It was tried often enough.
-            Err(error) => {
-                let code = Some(POLICY);
-                return Err(ConnectError { error, code });
-            }
+        // It was tried often enough.
+        let given_up = |error| ConnectError {
+            error,
+            code: Some(POLICY),
         };
+        let found = in_session(&client, &request).await;
+        let (session, answers_history) = found.map_err(given_up)?;
+        let preamble = preamble(&client, &request, &session).await;
+        let preamble = preamble.map_err(given_up)?;
+        // And with it what the files of the past have taken.
+        drop(request.store);
+        let session = session.id;
         // A model that can only speak closes the connection; its speech has a transcription that can be used instead.
         let traits = client.known_traits().unwrap_or_default();
         let spoken = match traits.only_speaks() || client.only_speaks.load(Ordering::Relaxed) {
@@ -153,6 +159,7 @@ impl AdkServer {
             awaited: Expectation::Nothing,
             brought: false,
             answers_history,
+            preamble,
             is_artifact: false,
         })
     }
@@ -196,7 +203,7 @@ impl LiveConnection for AdkConnection {
     }
 
     fn send<'c>(&'c mut self, input: LiveInput<'c>) -> BoxFuture<'c, Result<(), AgentError>> {
-        let Some(frame) = frame(&input) else {
+        let Some(frame) = frame(&input, &mut self.preamble) else {
             return Box::pin(std::future::ready(Ok(())));
         };
         match &input {
@@ -311,33 +318,73 @@ impl LiveConnection for AdkConnection {
 async fn in_session(
     client: &AdkClient,
     request: &SessionRequest,
-) -> Result<(String, bool), AgentError> {
-    let Some(known) = session::known(client, &*request.store).await? else {
-        let opened = session::open(client, request, None).await?;
-        return Ok((opened.into_session().id, false));
-    };
-    match session::look(client, &request.chat.user, &known.id).await {
-        Look::There(found) => {
-            let events = found.get("events").unwrap_or_default();
-            let contents = events.items().unwrap_or_default().into_iter().rev();
-            let mut contents = contents.filter_map(content_of);
-            let role = contents.next().and_then(|content| content.get("role"));
-            Ok((known.id, role == Some("user".into())))
-        }
-        Look::Lost => {
-            let opened = session::open(client, request, Some(&known.id)).await?;
-            if let OpenedSession::New(session) = &opened {
-                tell_of_loss(request, Some(session));
+) -> Result<(Session, bool), AgentError> {
+    let (session, is_asked) = match session::known(client, &*request.store).await? {
+        None => (open(client, request, None).await?, false),
+        Some(known) => match session::look(client, &request.chat.user, &known.id).await {
+            Look::There(found) => {
+                let events = found.get("events").unwrap_or_default();
+                let contents = events.items().unwrap_or_default().into_iter().rev();
+                let mut contents = contents.filter_map(content_of);
+                let role = contents.next().and_then(|content| content.get("role"));
+                (known, role == Some("user".into()))
             }
-            Ok((opened.into_session().id, false))
-        }
-        // A server that does not list its sessions may still continue one.
-        Look::Unclear => Ok((known.id, false)),
-    }
+            Look::Lost => (open(client, request, Some(&known.id)).await?, false),
+            // A server that does not list its sessions may still continue one.
+            Look::Unclear => (known, false),
+        },
+    };
+    Ok((session, is_asked))
 }
 
-/// At the top level the server reads names in one form only, and drops others.
-fn frame(input: &LiveInput<'_>) -> Option<Vec<u8>> {
+/// What the first written message of a connection has to repeat, which spoken words cannot. Files would make it longer than
+/// servers take, and are left out.
+async fn preamble(
+    client: &AdkClient,
+    request: &SessionRequest,
+    session: &Session,
+) -> Result<Vec<Json>, AgentError> {
+    if session.telling != Telling::NextMessage {
+        return Ok(Vec::new());
+    }
+    let chat = &request.chat.id;
+    tracing::warn!(
+        %chat,
+        session = session.id,
+        "the ADK server takes no events: the spoken conversation in chat {chat} does not know what was said before; the next written message repeats it as text"
+    );
+    let mut parts = session::preamble(client, request).await?;
+    parts.retain(|part| part.get("text").is_some());
+    Ok(parts)
+}
+
+/// Creates the session of the chat; `lost` is the id of one that the server does not have any more.
+async fn open(
+    client: &AdkClient,
+    request: &SessionRequest,
+    lost: Option<&str>,
+) -> Result<Session, AgentError> {
+    let opened = session::open(client, request, lost).await?;
+    if let OpenedSession::New(session) = &opened
+        && lost.is_some()
+    {
+        match session.telling {
+            Telling::AsEvents => tell_of_loss(request, Some(session)),
+            Telling::NextMessage | Telling::InMessage => {
+                let chat = &request.chat.id;
+                tracing::warn!(%chat, session = session.id, "the ADK server had lost the session of chat {chat}");
+            }
+        }
+    }
+    Ok(opened.into_session())
+}
+
+/// At the top level the server reads names in one form only, and drops others. `preamble` is taken by written words.
+fn frame(input: &LiveInput<'_>, preamble: &mut Vec<Json>) -> Option<Vec<u8>> {
+    let mut written = |content: &Json| {
+        let content = after(std::mem::take(preamble), content);
+        bytes(&Json::object([("content", content)]))
+    };
     Some(match input {
         LiveInput::Audio(pcm) => {
             // Written by hand, since this frame is sent fifty times a second.
@@ -353,13 +400,10 @@ fn frame(input: &LiveInput<'_>) -> Option<Vec<u8>> {
             bytes(&json!({"blob": {"mime_type": media_type, "data": STANDARD.encode(data)}}))
         }
         LiveInput::Text(text) => {
-            bytes(&json!({"content": {"role": "user", "parts": [{"text": text}]}}))
+            written(&user_content(&[Json::object([("text", (*text).into())])]))
         }
         // The session knows the rest.
-        LiveInput::Contents { turns, .. } => {
-            let turn = Json::of(turns.last()?).unwrap_or_default();
-            bytes(&Json::object([("content", turn)]))
-        }
+        LiveInput::Contents { turns, .. } => written(&Json::of(turns.last()?).unwrap_or_default()),
         LiveInput::Responses(responses) => {
             let parts: Vec<Json> = responses.iter().map(part).collect();
             bytes(&Json::object([("content", user_content(&parts))]))
@@ -481,9 +525,22 @@ mod tests {
             ),
             (LiveInput::ActivityStart, None),
         ] {
-            let frame = frame(&input)
+            let frame = frame(&input, &mut Vec::new())
                 .map(|frame| serde_json::from_slice::<serde_json::Value>(&frame).unwrap());
             assert_eq!(frame, expected, "{input:?}");
         }
+    }
+
+    #[test]
+    fn what_was_said_before_is_repeated_once_and_in_writing() {
+        let mut preamble = vec![Json::from(json!({"text": "before"}))];
+        frame(&LiveInput::Audio(&[1, 0]), &mut preamble);
+        assert_eq!(preamble.len(), 1);
+        let mut parts = |text| {
+            let frame = frame(&LiveInput::Text(text), &mut preamble).unwrap();
+            serde_json::from_slice::<serde_json::Value>(&frame).unwrap()["content"]["parts"].take()
+        };
+        assert_eq!(parts("hi"), json!([{"text": "before"}, {"text": "hi"}]));
+        assert_eq!(parts("so"), json!([{"text": "so"}]));
     }
 }

@@ -134,6 +134,13 @@ impl ServerTraits {
                     .to_owned(),
             );
         }
+        if !self.takes_events() && self.has_voice() {
+            lacks.push(
+                "know in a spoken conversation what was said before its session was lost or the history was changed, \
+                 until a written message repeats it"
+                    .to_owned(),
+            );
+        }
         lacks
     }
 }

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use adk_bridge_protocol::base64;
 use serde_json::{Value, json};
 
-use crate::stand_in::{ReceivedRequest, StandIn, http, ok, refused};
+use crate::stand_in::{ReceivedRequest, StandIn, http, ok, refused, switched};
+use crate::support::socket::Client;
 use crate::support::{Bridge, JSON, asking, folded, text_of};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +58,12 @@ impl AdkServer {
             sessions: Mutex::default(),
             made: Mutex::default(),
         });
-        let answering = server.clone();
-        let stand_in = StandIn::start(move |asked| answering.answer(asked)).await;
-        (server, stand_in)
+        let (answering, speaking) = (server.clone(), server.clone());
+        let stand_in = StandIn::start_speaking(
+            move |asked| answering.answer(asked),
+            move |asked, message| speaking.speak(asked, &message),
+        );
+        (server, stand_in.await)
     }
 
     /// What a restart is.
@@ -89,6 +94,10 @@ impl AdkServer {
                 Kind::Go => text(500, "appName, userId, and sessionId are required\n"),
                 Kind::Java => text(400, "Can \"Upgrade\" only to \"WebSocket\"."),
                 _ => self.nothing_here(asked),
+            },
+            path if path.starts_with("/run_live?") => match (&asked.key, self.spoken_in(asked)) {
+                (Some(key), Some(_)) => switched(key),
+                _ => text(500, "session not found\n"),
             },
             "/apps/app/app-info" if matches!(self.kind, Kind::Python | Kind::MakingPython) => {
                 let tools =
@@ -230,6 +239,9 @@ impl AdkServer {
         }
         let contents = sessions.get_mut(id).unwrap();
         let message = asked.body["newMessage"].clone();
+        if message.to_string().contains("\"fail\"") {
+            return text(500, "out of order\n");
+        }
         let before = contents.clone();
         contents.push(message.clone());
         let said = reply(&before, &message);
@@ -245,6 +257,34 @@ impl AdkServer {
             "text/event-stream",
             lines.collect::<String>().as_bytes(),
         )
+    }
+
+    /// The contents of the session that a live connection is in.
+    fn spoken_in(&self, asked: &ReceivedRequest) -> Option<Vec<Value>> {
+        let (_, query) = asked.path.split_once('?')?;
+        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        let (_, id) = pairs.find(|(key, _)| *key == "session_id")?;
+        self.sessions.lock().unwrap().get(id).cloned()
+    }
+
+    /// The events for a frame of a live connection, which answers speech and words, and stores neither.
+    fn speak(&self, asked: &ReceivedRequest, frame: &Value) -> Vec<Value> {
+        let heard =
+            json!({"author": "user", "inputTranscription": {"text": "speech", "finished": true}});
+        let (heard, message) = match (frame.get("blob"), frame.get("content")) {
+            (Some(_), _) => (Some(heard), json!({"parts": [{"text": "speech"}]})),
+            (None, Some(content)) => (None, content.clone()),
+            (None, None) => return Vec::new(),
+        };
+        let before = self.spoken_in(asked).unwrap();
+        let said = reply(&before, &message).remove(0)["content"]["parts"][0]["text"].take();
+        let sound = json!({"inlineData": {"mimeType": "audio/pcm;rate=24000", "data": "AAAAAA=="}});
+        let answer = [
+            json!({"author": "app", "content": {"role": "model", "parts": [sound]}}),
+            json!({"author": "app", "outputTranscription": {"text": said, "finished": true}}),
+            json!({"author": "app", "turnComplete": true}),
+        ];
+        heard.into_iter().chain(answer).collect()
     }
 
     /// An event as the server writes it.
@@ -406,6 +446,11 @@ async fn every_server_is_shown_as_it_is() {
                 !has_voice,
                 "{kind:?}: {lacks}"
             );
+            assert_eq!(
+                lacks.contains("know in a spoken conversation what was said before"),
+                has_voice && restoring == "message",
+                "{kind:?}: {lacks}"
+            );
         }
         let all = bridge.get("/api/agents").await.json();
         assert_eq!(all[0]["server"]["name"], name, "{all}");
@@ -552,6 +597,111 @@ async fn a_conversation_is_told_again_in_the_way_that_the_server_takes() {
     }
 }
 
+/// Speech in a session that was lost, or whose history has changed: it works, and the log says what the model does not know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn speech_in_a_new_session_knows_what_the_server_takes() {
+    for (kind, known) in [(Kind::Go, "[\"red\"]"), (Kind::Java, "[]")] {
+        let (server, stand_in) = AdkServer::start(kind).await;
+        let bridge = Bridge::configured(&stand_in.toml());
+        let mut page = Page::new();
+        page.say(&bridge, "my color is red").await;
+        server.forget();
+        let mut client = Client::open(&bridge, "/live?chat=c").await;
+        for frame in [
+            json!({"type": "audio_config", "wire": "json"}),
+            json!({"type": "modality", "modality": "audio"}),
+            speech(),
+        ] {
+            client.send(frame).await;
+        }
+        assert_eq!(
+            said(&mut client).await,
+            format!("speech: I know {known}"),
+            "{kind:?}"
+        );
+        let opened = stand_in.asked("/run_live?").pop().unwrap().path;
+        assert!(
+            opened.contains("session_id=s2&modalities=AUDIO"),
+            "{kind:?}: {opened}"
+        );
+        let unknown = "the spoken conversation in chat c does not know what was said before; the next written message repeats it as text";
+        let count = |words: &str| bridge.log().matches(words).count();
+        let lost = "the ADK server had lost the session of chat c";
+        assert_eq!(count(lost), 1, "{kind:?}: {}", bridge.log());
+        let restored = count("; the conversation was restored");
+        let expected = if kind.takes_events() { (1, 0) } else { (0, 1) };
+        assert_eq!((restored, count(unknown)), expected, "{kind:?}");
+        assert_eq!(count("; the next message repeats"), 0, "{kind:?}");
+
+        // The next written message does repeat it, once in this connection, and where it goes on without speech.
+        client.say("typed").await;
+        assert_eq!(
+            said(&mut client).await,
+            "typed: I know [\"red\"]",
+            "{kind:?}"
+        );
+        client.say("more").await;
+        assert_eq!(
+            said(&mut client).await,
+            format!("more: I know {known}"),
+            "{kind:?}"
+        );
+        page.shown = page.stored(&bridge).await.as_array().unwrap().clone();
+        let repeats = |run: &ReceivedRequest| {
+            let message = run.body["newMessage"].to_string();
+            message.contains("one JSON object a line") && message.contains("my color is red")
+        };
+        for (words, is_repeated) in [("so", !kind.takes_events()), ("then", false)] {
+            assert_eq!(
+                page.say(&bridge, words).await,
+                format!("{words}: I know [\"red\"]"),
+                "{kind:?}"
+            );
+            let run = stand_in.asked("/run_sse").pop().unwrap();
+            assert_eq!(repeats(&run), is_repeated, "{kind:?}: {}", run.body);
+        }
+
+        // Speech knows what a message has repeated, but not what one that failed should have repeated after an edit.
+        client.send(speech()).await;
+        assert_eq!(
+            said(&mut client).await,
+            "speech: I know [\"red\"]",
+            "{kind:?}"
+        );
+        assert_eq!(count(unknown), expected.1, "{kind:?}: {}", bridge.log());
+        page.shown.truncate(page.shown.len() - 1);
+        page.shown.last_mut().unwrap()["parts"][0]["text"] = json!("fail");
+        let failed = page.post(&bridge).await;
+        assert!(failed.contains("out of order"), "{kind:?}: {failed}");
+        client.send(speech()).await;
+        assert_eq!(
+            said(&mut client).await,
+            format!("speech: I know {known}"),
+            "{kind:?}"
+        );
+        assert_eq!(count(unknown), 2 * expected.1, "{kind:?}: {}", bridge.log());
+        assert_eq!(count(lost), 1, "{kind:?}: {}", bridge.log());
+        let shown = page.stored(&bridge).await.to_string();
+        assert!(
+            !shown.contains("one JSON object a line"),
+            "{kind:?}: {shown}"
+        );
+    }
+}
+
+fn speech() -> Value {
+    json!({"type": "audio_chunk", "chunk": base64::encode(&[1; 640])})
+}
+
+/// The words of the next turn of a live connection.
+async fn said(client: &mut Client) -> String {
+    let chunks = client.chunks().await;
+    let deltas = chunks.iter().filter(|chunk| chunk["type"] == "text-delta");
+    deltas
+        .map(|chunk| chunk["delta"].as_str().unwrap())
+        .collect()
+}
+
 /// A question whose session is lost ends clearly: nothing runs, the user sees why, the model is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_to_a_lost_session_ends_clearly() {
@@ -668,18 +818,7 @@ async fn a_failure_is_not_taken_for_a_loss() {
             "the ADK server failed: out of order (500); try again",
         ),
     ] {
-        let server = Arc::new(AdkServer {
-            kind,
-            sessions: Mutex::default(),
-            made: Mutex::default(),
-        });
-        let stand_in = StandIn::start(move |asked| {
-            match asked.path.ends_with("/run_sse") && asked.body.to_string().contains("fail") {
-                true => text(500, "out of order\n"),
-                false => server.answer(asked),
-            }
-        })
-        .await;
+        let (_server, stand_in) = AdkServer::start(kind).await;
         let bridge = Bridge::configured(&stand_in.toml());
         let mut page = Page::new();
         page.say(&bridge, "my color is red").await;
