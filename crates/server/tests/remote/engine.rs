@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::stand_in::{ReceivedRequest, StandIn, ok, refused};
+use crate::stand_in::{ReceivedRequest, StandIn, ok, redirected, refused};
 use crate::support::{Bridge, folded, text_of};
 
 const ENGINE: &str = "/v1/projects/p/locations/l/reasoningEngines/4711";
@@ -126,8 +126,7 @@ async fn an_engine_that_answers_anything() {
             ),
             5 => refused(500, "text/plain", "oh"),
             6 => lines(&[json!({"error": {"code": 400, "message": "the engine says no"}})]),
-            7 => refused(302, "text/plain", ""),
-            8 => lines(&[json!({"code": 498, "message": "the engine gives up"})]),
+            7 => lines(&[json!({"code": 498, "message": "the engine gives up"})]),
             _ => lines(&[words("fine")]),
         }
     })
@@ -135,7 +134,7 @@ async fn an_engine_that_answers_anything() {
     let headers = "headers = { authorization = \"Bearer own-token-12345\" }\n";
     let bridge = Bridge::configured(&(toml(&stand_in) + headers));
     assert_eq!(shown(&bridge, "c").await.1.len(), 1);
-    for number in 0..9 {
+    for number in 0..8 {
         way.store(number, Ordering::Relaxed);
         let (_, errors) = shown(&bridge, "c").await;
         assert_eq!(errors.len(), 1, "{number}: {errors:?}");
@@ -150,4 +149,32 @@ async fn an_engine_that_answers_anything() {
             .iter()
             .all(|it| it.head.contains("\nauthorization: bearer own-token-12345"))
     );
+}
+
+/// An engine that leads elsewhere is not followed: nobody else gets its token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redirects_of_an_engine_are_not_followed() {
+    let answers = |asked: &ReceivedRequest| match asked.path.ends_with(":query") {
+        true => sessions(asked),
+        false => lines(&[words("fine")]),
+    };
+    let elsewhere = StandIn::start(answers).await;
+    for status in [302, 307] {
+        for leading in [":query", ":streamQuery"] {
+            let place = elsewhere.address;
+            let stand_in = StandIn::start(move |asked| match asked.path.contains(leading) {
+                true => redirected(status, &format!("http://{place}{}", asked.path)),
+                false => answers(asked),
+            })
+            .await;
+            let headers = "headers = { authorization = \"Bearer own-token-12345\" }\n";
+            let bridge = Bridge::configured(&(toml(&stand_in) + headers));
+            let (_, errors) = shown(&bridge, "c").await;
+            assert_eq!(errors.len(), 1, "{status} {leading}: {errors:?}");
+            let led = stand_in.asked(leading);
+            let has_token = |asked: &ReceivedRequest| asked.head.contains("own-token-12345");
+            assert!(!led.is_empty() && led.iter().all(has_token));
+            assert!(elsewhere.asked("").is_empty(), "{status} {leading}");
+        }
+    }
 }

@@ -10,8 +10,10 @@ use adk_bridge_testkit::Random;
 use adk_bridge_testkit::fixtures::recordings_in;
 use serde_json::{Value, json};
 
-use crate::stand_in::{StandIn, events, fine, ok, refused, text_of, well};
-use crate::support::{Bridge, folded, text_of as text_of_message, types, within};
+use crate::stand_in::{
+    ReceivedRequest, StandIn, events, fine, ok, redirected, refused, text_of, well,
+};
+use crate::support::{Bridge, asking, folded, text_of as text_of_message, types, within};
 
 const SEED: u64 = 0x0ad4_5eed;
 const LANES: usize = 4;
@@ -59,7 +61,6 @@ async fn answers_that_are_none() {
             ),
             "Field required",
         ),
-        (refused(302, "text/html", html), "correct agent.base_url"),
         (
             refused(
                 404,
@@ -126,6 +127,51 @@ async fn answers_that_are_none() {
     let log = bridge.log();
     assert!(log.contains(&stand_in.address.to_string()), "{log}");
     assert!(!log.contains("panicked"), "{log}");
+}
+
+/// A server that leads elsewhere is not followed, at any of its endpoints: nobody else gets its headers and messages.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redirects_are_not_followed() {
+    let apps = |asked: &ReceivedRequest| match asked.path.as_str() {
+        "/list-apps" => ok(&json!(["app"])),
+        _ => well(asked),
+    };
+    let elsewhere = StandIn::start(apps).await;
+    for status in [302, 307] {
+        for (leading, name) in [
+            ("/run_sse", "app = \"app\""),
+            ("/sessions", "app = \"app\""),
+            ("/list-apps", "app = \"app\""),
+            ("/list-apps", "apps = \"*\""),
+        ] {
+            let place = elsewhere.address;
+            let stand_in = StandIn::start(move |asked| match asked.path.ends_with(leading) {
+                true => redirected(status, &format!("http://{place}{}", asked.path)),
+                false => apps(asked),
+            })
+            .await;
+            let headers = "headers = { authorization = \"Bearer planted-0123456789\" }\n";
+            let toml = stand_in.toml().replace("app = \"app\"", name) + headers;
+            let bridge = Bridge::configured(&toml);
+            let answer = bridge.post("/api/chat", &asking("c", "hello")).await;
+            let case = format!("{status} {leading} {name}");
+            // A server need not list its apps, unless they are what is wanted.
+            match (leading, name) {
+                ("/list-apps", "apps = \"*\"") => {
+                    assert_eq!(answer.header("x-error-code"), Some("no_agent"), "{case}");
+                }
+                ("/list-apps", _) => assert_eq!(answer.status, 200, "{case}"),
+                _ => {
+                    let said = String::from_utf8_lossy(&answer.body);
+                    assert!(said.contains("correct agent.base_url"), "{case}: {said}");
+                }
+            }
+            let led = stand_in.asked(leading);
+            let has_key = |asked: &ReceivedRequest| asked.head.contains("planted-0123456789");
+            assert!(!led.is_empty() && led.iter().all(has_key), "{case}");
+            assert!(elsewhere.asked("").is_empty(), "{case}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

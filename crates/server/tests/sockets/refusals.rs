@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role};
 
 use crate::client::Client;
 use crate::support::Bridge;
-use crate::support::stand_in::switched;
+use crate::support::stand_in::{self, redirected, switched};
 
 const KEY: &str = "PLANTED-LIVE-KEY-0123456789";
 const WORDS: &str = "nobody else should read this";
@@ -24,6 +24,8 @@ const WORDS: &str = "nobody else should read this";
 enum Act {
     /// Answers the handshake like any request.
     Http(u16, String),
+    /// Leads elsewhere.
+    Redirect(String),
     /// Takes the first message, sends these, and closes with a code and a reason.
     Close(Vec<Value>, u16, String),
 }
@@ -107,6 +109,10 @@ async fn serve(mut stream: TcpStream, act: Act, asked: Arc<AtomicUsize>) {
             let _ = stream.write_all(answer(status, &body).as_bytes()).await;
             return;
         }
+        Act::Redirect(place) => {
+            let _ = stream.write_all(&redirected(302, &place)).await;
+            return;
+        }
         Act::Close(messages, code, reason) => (messages, code, reason),
     };
     stream.write_all(&switched(&key)).await.unwrap();
@@ -188,7 +194,6 @@ async fn a_live_model_that_is_not_to_be_had_is_named() {
 async fn other_refusals_are_what_they_say() {
     for (act, words, tried) in [
         (Act::Http(403, "{}".into()), "refuses the API key", 1),
-        (Act::Http(302, String::new()), "correct agent.base_url", 1),
         (
             Act::Close(vec![], 1008, "the key was reported as leaked".into()),
             "reported as leaked",
@@ -200,6 +205,25 @@ async fn other_refusals_are_what_they_say() {
         assert!(shown.contains(words), "{shown}");
         assert!(!shown.contains("agent.live_model"), "{shown}");
         assert_eq!(stand_in.asked(), tried, "{shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redirects_are_not_followed() {
+    let elsewhere = stand_in::StandIn::start(|asked| switched(asked.key.as_deref().unwrap())).await;
+    let place = format!("http://{}/", elsewhere.address);
+    for (is_adk, words) in [
+        (false, "correct agent.base_url"),
+        (true, "the ADK server refused a live connection: 302"),
+    ] {
+        let leading = StandIn::start(Act::Redirect(place.clone())).await;
+        let bridge = match is_adk {
+            true => leading.adk(),
+            false => leading.gemini(),
+        };
+        let shown = failed(&bridge).await;
+        assert!(shown.contains(words), "{shown}");
+        assert!(leading.asked() > 0 && elsewhere.asked("").is_empty());
     }
 }
 
@@ -232,6 +256,7 @@ async fn what_a_live_upstream_says_is_not_logged() {
         );
         let code = match act {
             Act::Http(status, _) => status,
+            Act::Redirect(_) => 302,
             Act::Close(_, code, _) => code,
         };
         assert!(log.contains(&code.to_string()), "{name}: {log}");
