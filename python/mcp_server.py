@@ -1,12 +1,15 @@
 """An MCP server made with the official Python package: over standard input and output, or over HTTP at a port.
 
 With `alone` it does not take introductions, as servers that know only the protocol from 2026-07-28 on.
+Tools that leave no result write what happens to them into the file MCP_CALLS.
 """
 
 import json
+import os
 import sys
 from typing import Annotated
 
+import anyio
 import uvicorn
 from mcp.server.mcpserver import Context, Elicit, Image, MCPServer, Resolve
 from mcp_types import ToolAnnotations
@@ -64,6 +67,28 @@ async def count(context: Context) -> str:
     for step in range(5):
         await context.report_progress(step, 5)
     return "counted"
+
+
+def note(line):
+    with open(os.environ["MCP_CALLS"], "a") as calls:
+        calls.write(line + "\n")
+
+
+@server.tool(annotations=READS)
+def crash() -> str:
+    """Ends the whole server."""
+    note("crash")
+    os._exit(7)
+
+
+@server.tool(annotations=READS)
+async def hang() -> str:
+    """Never ends, unless it is cancelled."""
+    note("hang")
+    try:
+        await anyio.sleep_forever()
+    finally:
+        note("hang is cancelled")
 
 
 class Booking(BaseModel):

@@ -2,7 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { mkdtempSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -17,6 +19,8 @@ const PYTHON_SERVER = join(here, '../../python/mcp_server.py');
 const SECRET = 'a-secret-of-the-bridge';
 const DEMO = '[demo]\npace = "0ms"\n';
 const LOOK_AGAIN_MS = 50;
+// A server may take a minute to start.
+const WAIT_LIMIT_MS = 120_000;
 
 const running = [];
 after(() => Promise.all(running.map((program) => (program.stop ?? program.kill)())));
@@ -100,8 +104,13 @@ async function isPicture(server, file) {
 }
 
 /** Waits until no MCP server is missing. */
-async function available(server) {
-  while ((await json(server, '/ready')).unavailableTools !== undefined) {
+function available(server) {
+  return until(async () => (await json(server, '/ready')).unavailableTools === undefined, 'all MCP servers');
+}
+
+async function until(condition, what) {
+  for (const end = Date.now() + WAIT_LIMIT_MS; !(await condition()); ) {
+    assert.ok(Date.now() < end, `waited too long for ${what}`);
     await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
   }
 }
@@ -266,6 +275,28 @@ describe('MCP servers', { concurrency: 2 }, () => {
     const server = await bridge(command('py', MCP_PYTHON, [PYTHON_SERVER]));
     await pythons(server);
     await reserves(server, KITS[0]);
+  });
+
+  test('Python, as a program that ends or never answers', async () => {
+    const calls = join(mkdtempSync(join(tmpdir(), 'adk-bridge-mcp-')), 'calls');
+    const noted = () => readFileSync(calls, 'utf8').trim().split('\n');
+    const env = `env = { MCP_CALLS = ${JSON.stringify(calls)} }\n`;
+    const server = await bridge(`${command('py', MCP_PYTHON, [PYTHON_SERVER])}${env}[tools]\ntimeout = "2s"\n`);
+
+    const crashed = await call(server, 'py__crash');
+    assert.match(crashed.part.errorText, /the MCP server "py" failed while the tool ran; what came of it is unknown/);
+    await until(() => /py is not available: it ended with exit status: 7/.test(server.log()), 'the end of the server');
+    await available(server);
+    await outputs(server, [['py__add', { a: 2, b: 3 }, { result: 5 }]]);
+    assert.deepEqual(noted(), ['crash']);
+
+    const hung = await call(server, 'py__hang');
+    assert.match(hung.part.errorText, /no result within 2 seconds/);
+    await until(() => noted().length > 2, 'the server to be informed');
+    assert.deepEqual(noted(), ['crash', 'hang', 'hang is cancelled']);
+    // Others are not kept from it.
+    assert.equal((await json(server, '/ready')).unavailableTools, undefined);
+    await outputs(server, [['py__add', { a: 2, b: 3 }, { result: 5 }]]);
   });
 
   test('Python, over HTTP', async () => {
