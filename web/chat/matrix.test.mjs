@@ -6,7 +6,7 @@ import { after, before, describe, test } from 'node:test';
 import { BINARY } from '../target.mjs';
 import { agentOf } from './adk-server.mjs';
 import { SERVERS } from './adk-servers.mjs';
-import { loseSessions, rowsOf } from './matrix.mjs';
+import { loseSessions, named, rowsOf } from './matrix.mjs';
 import { startServer } from './server.mjs';
 import { KITS } from './session.mjs';
 import { AT_ONCE, assertNoFaults } from './suite.mjs';
@@ -30,12 +30,13 @@ for (const server of SERVERS.filter(({ name }) => name.includes(WANTED))) {
       await context.adk?.kill();
     });
 
-    test('it is found out, and only what it has is offered', async () => {
+    const noVoice = server.voice ? undefined : 'the server has no voice';
+    test(named('it is found out, and only what it has is offered', noVoice), async () => {
       const shown = await context.bridge.agent();
       assert.equal(shown.server.name, server.shown);
       assert.equal(shown.server.voice, server.voice);
       assert.equal(shown.server.restoring, server.restoring);
-      assert.deepEqual(shown.modalities, server.voice ? ['text', 'audio'] : ['text']);
+      assert.deepEqual(shown.modalities, noVoice ? ['text'] : ['text', 'audio']);
       assert.match(context.bridge.log(), new RegExp(`server +${server.shown}`));
     });
 
@@ -45,10 +46,10 @@ for (const server of SERVERS.filter(({ name }) => name.includes(WANTED))) {
       }
     });
 
-    test('what was said is told again after a restart, and nothing runs unasked', async () => {
+    const noEvents = server.restoring === 'events' ? undefined : 'the server takes no events: its model gets them as a text';
+    test(named('what was said is there again after a restart, and nothing runs unasked', noEvents), async () => {
       await loseSessions(CLIENTS, context);
-      const told = server.restoring === 'events' ? /the conversation was restored/ : /repeats the conversation as text/;
-      assert.match(context.bridge.log(), told);
+      assert.match(context.bridge.log(), noEvents ? /repeats the conversation as text/ : /the conversation was restored/);
     });
 
     test('no bridge has panicked or logged an error', () => assertNoFaults({ bridge: context.bridge }));
