@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 
+import { approveBoth } from './remote-agents.mjs';
 import { Session, nameOf, show, toolsOf } from './session.mjs';
 
 const PAY = 'call pay {"amount":50,"recipient":"Hanako"}';
@@ -127,6 +128,25 @@ const ROWS = [
   }],
 ];
 
+/** The same with other apps, which there are for Python only: the app comes first. */
+const TEAMS = [
+  ['team', 'two agents ask at once', askAtOnce, (server) => (server.name.startsWith('google-adk 1') ? 'the server runs neither tool' : undefined)],
+  [
+    'team_resumable',
+    'two agents ask at once, in a resumable app',
+    askAtOnce,
+    (server) => (server.name === 'google-adk 1.18.0' ? 'the server runs neither tool' : undefined),
+  ],
+];
+
+async function askAtOnce(session, { cannot }) {
+  const calls = await approveBoth(session);
+  const outcomes = calls.map((part) => (part.state === 'output-error' ? part.errorText : part.output.paid));
+  const outcome = cannot ? 'the agent reported no result for this call' : 50;
+  assert.deepEqual(outcomes, [outcome, outcome], show(session.message));
+  await session.check({ posts: 2 });
+}
+
 /** Played in three steps with one restart of the server between them: what every chat has asked, and what becomes of it. */
 const LOST = [
   ['a session is lost', 'say bye', async (session) => {
@@ -161,12 +181,18 @@ async function sendAgain(session) {
 
 export const DIALECTS = ['native', 'adk'];
 
+/** The apps of a server that rows are played with, in addition to the scripted one. */
+export function appsOf(server) {
+  return isTypeScript(server) ? [] : TEAMS.map(([app]) => app);
+}
+
 /** The tests of one server, for one client and both dialects; `context` is complete before the first of them runs. */
 export function rowsOf(server, context) {
+  const rows = [...ROWS.map((row) => ['bridge', ...row]), ...(isTypeScript(server) ? [] : TEAMS)];
   return DIALECTS.flatMap((dialect) =>
-    ROWS.map(([name, play, cannotOn = () => undefined]) => {
+    rows.map(([bridge, name, play, cannotOn = () => undefined]) => {
       const cannot = cannotOn(server);
-      const open = (kit) => new Session(context.bridge, kit, { dialect: dialect === 'native' ? undefined : dialect });
+      const open = (kit) => new Session(context[bridge], kit, { dialect: dialect === 'native' ? undefined : dialect });
       return [named(`${dialect}: ${name}`, cannot), (kit) => play(open(kit), { server, cannot, ...context })];
     }),
   );

@@ -6,7 +6,7 @@ import { after, before, describe, test } from 'node:test';
 import { BINARY } from '../target.mjs';
 import { agentOf } from './adk-server.mjs';
 import { SERVERS } from './adk-servers.mjs';
-import { loseSessions, named, rowsOf } from './matrix.mjs';
+import { appsOf, loseSessions, named, rowsOf } from './matrix.mjs';
 import { startServer } from './server.mjs';
 import { KITS } from './session.mjs';
 import { AT_ONCE, assertNoFaults } from './suite.mjs';
@@ -24,9 +24,11 @@ for (const server of SERVERS.filter(({ name }) => name.includes(WANTED))) {
     before(async () => {
       context.adk = await server.start();
       context.bridge = await startServer(BINARY, '', agentOf(context.adk.url, 'scripted'));
+      for (const app of appsOf(server)) context[app] = await startServer(BINARY, '', agentOf(context.adk.url, app));
     });
+    const bridges = () => Object.entries(context).filter(([name]) => name !== 'adk');
     after(async () => {
-      await context.bridge?.stop();
+      await Promise.all(bridges().map(([, bridge]) => bridge.stop()));
       await context.adk?.kill();
     });
 
@@ -52,6 +54,6 @@ for (const server of SERVERS.filter(({ name }) => name.includes(WANTED))) {
       assert.match(context.bridge.log(), noEvents ? /repeats the conversation as text/ : /the conversation was restored/);
     });
 
-    test('no bridge has panicked or logged an error', () => assertNoFaults({ bridge: context.bridge }));
+    test('no bridge has panicked or logged an error', () => assertNoFaults(Object.fromEntries(bridges())));
   });
 }

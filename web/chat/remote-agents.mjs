@@ -26,23 +26,19 @@ export const agentTests = [
     assert.deepEqual(textsOf(session), ['Looking.', 'Found it.']);
     await session.check({ posts: 1 });
   }],
-  ...['native', 'adk'].map((dialect) => [
-    `two agents ask at once while a third one speaks: both run what was approved, in dialect ${dialect}`,
-    async (kit, { team }) => {
-      const session = new Session(team, kit, { dialect: dialect === 'native' ? undefined : dialect });
-      await session.say(PAY);
-      const words = Array.from({ length: 12 }, (_, number) => `word${number} `).join('');
-      if (dialect === 'native') assert.deepEqual(textsOf(session), [words]);
-      for (let asked = 0; asked < 2; asked++) await session.answer('pay', true);
-      await session.rest();
-      const paid = toolsOf(session.message).filter((part) => part.type === 'tool-pay');
-      assert.deepEqual(paid.map((part) => part.output?.paid), [50, 50], show(session.message));
-      const results = textsOf(session).filter((text) => /"paid": 50/.test(text));
-      assert.equal(results.length, 2, show(session.message));
-      assert.ok(textsOf(session).includes(words), show(session.message));
-      await session.check({ posts: 2 });
-    },
-  ]),
+  ...['team', 'team_resumable'].flatMap((app) =>
+    ['native', 'adk'].map((dialect) => [
+      `${app}: two agents ask at once while a third one speaks, and both run what was approved, in dialect ${dialect}`,
+      async (kit, context) => {
+        const session = new Session(context[app], kit, { dialect: dialect === 'native' ? undefined : dialect });
+        const paid = await approveBoth(session);
+        assert.deepEqual(paid.map((part) => part.output?.paid), [50, 50], show(session.message));
+        const results = textsOf(session).filter((text) => /"paid": 50/.test(text));
+        assert.equal(results.length, 2, show(session.message));
+        await session.check({ posts: 2 });
+      },
+    ]),
+  ),
   ['a workflow that is resumed runs what was approved next to a client tool, and goes on', async (kit, { line }) => {
     const session = new Session(line, kit);
     await session.say(`${PICK} && ${PAY}`);
@@ -145,6 +141,17 @@ export const agentTests = [
     await session.check({ posts: 2 });
   }],
 ];
+
+/** Two agents ask at once while a third one speaks; returns the calls that were approved, when the chat is at rest. */
+export async function approveBoth(session) {
+  await session.say(PAY);
+  const words = Array.from({ length: 12 }, (_, number) => `word${number} `).join('');
+  if (!session.isAdk) assert.deepEqual(textsOf(session), [words]);
+  for (let asked = 0; asked < 2; asked++) await session.answer('pay', true);
+  await session.rest();
+  assert.ok(textsOf(session).includes(words), show(session.message));
+  return toolsOf(session.message).filter((part) => part.type === 'tool-pay');
+}
 
 /** What a form on the page does: it writes what the user entered next to the approval, and sends. */
 async function fillIn(session, payload) {

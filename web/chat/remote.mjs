@@ -514,6 +514,7 @@ export async function startShared(binary, python, servers, ends) {
   await start('resumable', of('resumable'));
   await start('crew', of('crew'));
   await start('team', of('team'));
+  await start('team_resumable', of('team_resumable'));
   await start('line', of('line'));
   await start('flow', of('flow'));
   await start('near', agentOf(other.url, 'near'));

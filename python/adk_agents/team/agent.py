@@ -12,7 +12,9 @@ def player(name):
     return LlmAgent(name=name, model=ScriptedModel(), tools=tools)
 
 
-root_agent = ParallelAgent(
-    name="team",
-    sub_agents=[player("left"), player("right"), speaker("narrator", " ".join(f"word{n}" for n in range(12)))],
-)
+def build(name):
+    words = " ".join(f"word{n}" for n in range(12))
+    return ParallelAgent(name=name, sub_agents=[player("left"), player("right"), speaker("narrator", words)])
+
+
+root_agent = build("team")
