@@ -212,23 +212,68 @@ fn a_call_goes_on_from_where_the_reader_has_it() {
     }
 }
 
+/// A client that posts after the reply went on without it shows what it had to show, and what it came up with itself.
+#[test]
+fn a_client_gets_the_outcome_that_counts() {
+    let output = |output: Value| json!({"type": "tool-read_mail", "toolCallId": "c", "state": "output-available", "input": {}, "output": output});
+    let error = json!({"type": "tool-read_mail", "toolCallId": "c", "state": "output-error", "input": {}, "errorText": "denied"});
+    let open = json!({"type": "tool-read_mail", "toolCallId": "c", "state": "input-available", "input": {}});
+    let (pending, result) = (
+        output(json!({"pending": true})),
+        output(json!({"of": "alice"})),
+    );
+    let done = output(json!("done"));
+    for (theirs, ours, chunks) in [
+        (&pending, &result, &["tool-output-available"][..]),
+        (&pending, &error, &["tool-output-error"]),
+        (&pending, &pending, &[]),
+        (&pending, &open, &[]),
+        (&done, &error, &["tool-output-error"]),
+        (&error, &done, &["tool-output-available"]),
+        (&error, &error, &[]),
+        (&done, &open, &[]),
+        // What the client has supplied may be stored in another form.
+        (&done, &result, &[]),
+    ] {
+        let (theirs, ours) = (message_of(theirs), message_of(ours));
+        let mut cursor = Cursor::of_client(&theirs, &ours);
+        assert_eq!(
+            caught_up(&ours, &mut cursor, Sdk::V7),
+            chunks,
+            "{theirs:?} to {ours:?}"
+        );
+        assert_eq!(
+            caught_up(&ours, &mut cursor, Sdk::V7),
+            [""; 0],
+            "a second time"
+        );
+    }
+}
+
 /// The types of the chunks that a reader gets which has the one part, and is to have the other.
 fn sent(has: &Value, there_is: &Value, sdk: Sdk) -> Vec<String> {
-    let message = |part: &Value| {
-        let parts: Vec<&Value> = Some(part)
-            .filter(|part| !part.is_null())
-            .into_iter()
-            .collect();
-        let message = json!({"id": "m", "role": "assistant", "parts": parts});
-        Message::parse(Json::from(message).raw(), &Location::Root("message")).unwrap()
-    };
-    let mut cursor = Cursor::all_of(&message(has), false);
+    let mut cursor = Cursor::all_of(&message_of(has), false);
+    caught_up(&message_of(there_is), &mut cursor, sdk)
+}
+
+/// The types of the chunks that a reader lacks.
+fn caught_up(message: &Message, cursor: &mut Cursor, sdk: Sdk) -> Vec<String> {
     let mut kinds = Vec::new();
-    catch_up(&message(there_is), &mut cursor, sdk, &mut |chunk| {
+    catch_up(message, cursor, sdk, &mut |chunk| {
         let chunk = serde_json::to_value(chunk).unwrap();
         kinds.push(chunk["type"].as_str().unwrap().to_owned());
     });
     kinds
+}
+
+/// A message with this part, or with none.
+fn message_of(part: &Value) -> Message {
+    let parts: Vec<&Value> = Some(part)
+        .filter(|part| !part.is_null())
+        .into_iter()
+        .collect();
+    let message = json!({"id": "m", "role": "assistant", "parts": parts});
+    Message::parse(Json::from(message).raw(), &Location::Root("message")).unwrap()
 }
 
 /// A text that began empty is not cut when it grows.

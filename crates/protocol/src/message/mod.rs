@@ -103,6 +103,11 @@ impl Part {
     }
 }
 
+/// Whether this is what a call shows whose output is still to come.
+pub(crate) fn is_pending(output: &Json) -> bool {
+    output.get("pending").and_then(|it| it.as_bool()) == Some(true)
+}
+
 /// The id by which chunks name the text part at this index of a message.
 pub(crate) fn text_id(index: usize) -> String {
     format!("t{index}")

@@ -92,7 +92,7 @@ impl Cursor {
             let found = rest.iter().position(|other| is_same(part, other));
             if let Some(offset) = found {
                 seen.resize(from + offset, Seen::Skipped);
-                seen.push(Seen::of_client(part));
+                seen.push(Seen::of_client(part, &rest[offset]));
             }
         }
         Self {
@@ -248,10 +248,13 @@ impl Seen {
     }
 
     /// A client's text part cannot be continued by a new stream.
-    fn of_client(part: &Part) -> Self {
-        match Self::all_of(part) {
-            Self::Text(seen) => Self::Text(seen.closed()),
-            other => other,
+    fn of_client(theirs: &Part, ours: &Part) -> Self {
+        match (Self::all_of(theirs), theirs, ours) {
+            (Self::Text(seen), ..) => Self::Text(seen.closed()),
+            (_, Part::Tool(theirs), Part::Tool(ours)) => {
+                Self::Call(SeenCall::of_client(theirs, ours))
+            }
+            (other, ..) => other,
         }
     }
 

@@ -2,14 +2,13 @@
 
 use super::answers::Answer;
 use super::credentials::is_refusal;
-use super::questions::is_pending;
 use super::stance::confirmed_by;
 use crate::approval::{Answered, Refusal};
 use crate::calls::{Call, CallState, RunsOn, Settlement};
 use crate::event::REQUEST_CREDENTIAL;
 use crate::id::{ApprovalId, CallId};
 use crate::json_text::is_same;
-use crate::message::{Message, Part, ToolPart, ToolState};
+use crate::message::{Message, Part, ToolPart, ToolState, is_pending};
 use crate::time::Timestamp;
 
 /// What an answer that is not refused means.

@@ -317,11 +317,6 @@ impl Call {
     }
 }
 
-/// Whether this is what a call shows whose output is still to come.
-pub(super) fn is_pending(output: &Json) -> bool {
-    output.get("pending").and_then(|it| it.as_bool()) == Some(true)
-}
-
 fn number(value: f64) -> Json {
     serde_json::Value::from(value).into()
 }

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 use crate::chunk::{Chunk, Str};
 use crate::id::{ApprovalId, CallId};
 use crate::json_text::Json;
-use crate::message::{ApprovalField, Message, Part, ToolPart, ToolState};
+use crate::message::{ApprovalField, Message, Part, ToolPart, ToolState, is_pending};
 use crate::sdk::{Feature, Sdk};
 
 /// The calls that a client shows but the stored message lacks, because of a crash before they were stored.
@@ -75,7 +75,8 @@ pub(super) struct SeenCall {
     progress: Progress,
     /// The latest question: a tool may ask again after an answer.
     question: Option<ApprovalId>,
-    /// The outcome that it was sent: a dialect may have shown an earlier one while the reply went on.
+    /// The outcome that it was sent or came up with: a dialect may have shown an earlier one while the reply went on, and a
+    /// client's own may not count.
     outcome: Option<ToolState>,
 }
 
@@ -86,6 +87,25 @@ impl SeenCall {
             progress: Progress::of(tool),
             question: question_of(tool).cloned(),
             outcome: None,
+        }
+    }
+
+    /// For a client that has this of our call.
+    pub(super) fn of_client(theirs: &ToolPart, ours: &ToolPart) -> Self {
+        let seen = Self::all_of(theirs);
+        if seen.progress != Progress::Settled {
+            return seen;
+        }
+        let waits = |tool: &ToolPart| tool.output.as_ref().is_some_and(is_pending);
+        match waits(theirs) && !waits(ours) {
+            true => Self {
+                progress: Progress::Answered,
+                ..seen
+            },
+            false => Self {
+                outcome: Some(theirs.state.clone()),
+                ..seen
+            },
         }
     }
 
