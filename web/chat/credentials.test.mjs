@@ -8,38 +8,58 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
 import { CLIENT_SECRET, startProvider } from '../e2e/login-provider.mjs';
-import { BINARY, NEWEST_1_PYTHON, PYTHON } from '../target.mjs';
+import { BINARY, NEWEST_1_PYTHON, OLDEST_PYTHON, PYTHON } from '../target.mjs';
 import { agentOf, startAdkServer } from './adk-server.mjs';
 import { typeScript } from './adk-servers.mjs';
 import { Visitor } from './login.mjs';
+import { named } from './matrix.mjs';
 import { startServer } from './server.mjs';
 import { KITS, Session, show, textOf } from './session.mjs';
 import { assertNoFaults } from './suite.mjs';
 
 const TOOL = 'adk_request_credential';
 const SECRET = 'PLANTED-USER-SECRET-0815';
+const DENIED = 'denied: the user did not grant access';
 // The name of the bridge at the provider; no name is resolved for it.
 const PUBLIC_URL = 'http://bridge.example';
 const [KIT] = KITS.filter(({ sdk, overSocket }) => sdk === 7 && !overSocket);
 
+const NO_PKCE = 'the server has no PKCE, so the provider refuses';
+
+/** `cannot`: what a server cannot do, by test. Toolsets are for Python only. */
 const SERVERS = [
-  { name: 'google-adk 2.13.0', start: (env) => startAdkServer(PYTHON, 'memory://', [], env) },
+  { name: 'google-adk 2.13.0', cannot: {}, start: (env) => startAdkServer(PYTHON, 'memory://', [], env) },
   {
     name: 'google-adk 1.39.1',
+    cannot: {},
     keepsSessions: true,
     start: (env) => {
       const directory = mkdtempSync(join(tmpdir(), 'adk-bridge-chat-'));
       return startAdkServer(NEWEST_1_PYTHON, `sqlite:///${join(directory, 'sessions.db')}`, [], env);
     },
   },
-  { name: '@google/adk 2.0.0', start: (env) => typeScript(env), client: { token_endpoint_auth_method: 'client_secret_post' } },
+  {
+    name: 'google-adk 1.18.0',
+    cannot: { pkce: NO_PKCE, toolset: 'the server never asks, so the tools have no login' },
+    start: (env) => startAdkServer(OLDEST_PYTHON, null, [], env),
+  },
+  {
+    name: '@google/adk 2.0.0',
+    cannot: { pkce: NO_PKCE },
+    hasNoToolsets: true,
+    start: (env) => typeScript(env),
+    client: { token_endpoint_auth_method: 'client_secret_post' },
+  },
 ];
+
+// Only servers with this in their name, for those who work on one.
+const WANTED = process.env.ADK_BRIDGE_SERVER ?? '';
 
 // They take long to start.
 describe('credentials', { concurrency: SERVERS.length }, () => {
-  for (const server of SERVERS) {
+  for (const server of SERVERS.filter(({ name }) => name.includes(WANTED))) {
     describe(server.name, { concurrency: 1 }, () => {
-      let provider, adk, bridge, hasty;
+      let provider, adk, bridge, hasty, mailbox;
       const sessions = [];
 
       before(async () => {
@@ -49,9 +69,11 @@ describe('credentials', { concurrency: SERVERS.length }, () => {
         const toml = `[server]\npublic_url = "${PUBLIC_URL}"\n`;
         bridge = await startServer(BINARY, toml, agentOf(adk.url, 'vault'), { RUST_LOG: 'debug' });
         hasty = await startServer(BINARY, `${toml}[approval]\ntimeout = "1s"\n`, agentOf(adk.url, 'vault'));
+        if (!server.hasNoToolsets) mailbox = await startServer(BINARY, toml, agentOf(adk.url, 'mailbox'), { RUST_LOG: 'debug' });
       });
+      const bridges = () => Object.fromEntries(Object.entries({ bridge, hasty, mailbox }).filter(([, it]) => it !== undefined));
       after(async () => {
-        await Promise.all([bridge, hasty].map((it) => it?.stop()));
+        await Promise.all(Object.values(bridges()).map((it) => it.stop()));
         await adk?.kill();
         await provider?.stop();
       });
@@ -63,7 +85,7 @@ describe('credentials', { concurrency: SERVERS.length }, () => {
       };
       const questions = (session) => session.tools.filter((part) => part.type === `tool-${TOOL}` || part.toolName === TOOL);
       /** Goes to the provider with the link of a question. */
-      const visit = (session, part, how) => new Visitor({ url: bridge.url, publicUrl: PUBLIC_URL }).follow(part.input.authorizeUrl, how);
+      const visit = (session, part, how) => new Visitor({ url: session.server.url, publicUrl: PUBLIC_URL }).follow(part.input.authorizeUrl, how);
       /** What a stock front end does when its user is back. */
       const done = async (session) => {
         for (const { toolCallId, state } of questions(session)) {
@@ -88,16 +110,78 @@ describe('credentials', { concurrency: SERVERS.length }, () => {
         assert.equal(session.text.trim(), 'and more');
       });
 
+      test('a user who comes back late sees what the agent did meanwhile', async () => {
+        const session = open();
+        await session.say('call read_mail');
+        assert.equal((await visit(session, questions(session)[0])).status, 200);
+        const isAnswered = async () => /read_mail=/.test(textOf((await bridge.messages(session.id)).at(-1)));
+        await session.until(isAnswered, 'the answer, without a reader');
+        await done(session);
+        assert.equal(session.tool('read_mail').output.of, 'alice', show(session.message));
+        assert.match(session.text, /read_mail=\{"of": ?"alice"/, show(session.message));
+      });
+
+      test(named('a login with PKCE', server.cannot.pkce), async () => {
+        const session = open();
+        await session.say('call read_diary');
+        await visit(session, questions(session)[0]);
+        await done(session);
+        if (server.cannot.pkce) {
+          assert.equal(questions(session)[0].errorText, 'denied: the provider did not grant access (invalid_request)', show(session.message));
+          assert.match(session.text, /read_diary=.*did not grant the access/, show(session.message));
+        } else {
+          assert.match(session.text, /read_diary=\{"of": ?"alice", ?"status": ?200\}/, show(session.message));
+        }
+        assert.equal(provider.verifiers.length, server.cannot.pkce ? 0 : 1);
+      });
+
+      // What is granted counts for the user's other chats, too: this comes first.
+      if (!server.hasNoToolsets && !server.cannot.toolset) {
+        test('a login for all tools of a toolset, refused: the question says why, and the next message asks again', async () => {
+          const session = open(mailbox);
+          for (const posts of [2, 4]) {
+            await session.say('say hello');
+            await visit(session, questions(session)[0], { consents: false });
+            await done(session);
+            assert.equal(questions(session)[0].errorText, DENIED, show(session.message));
+            // Without the login the server does not ask its model.
+            assert.equal(session.text, '');
+            await session.check({ posts });
+          }
+        });
+      }
+
+      if (!server.hasNoToolsets) {
+        test(named('a login for all tools of a toolset, granted', server.cannot.toolset), async () => {
+          const session = open(mailbox);
+          await session.say('call read_inbox');
+          if (server.cannot.toolset) {
+            assert.match(session.text, /read_inbox=.*there is no login/, show(session.message));
+            return;
+          }
+          const [question] = questions(session);
+          assert.deepEqual(question.input.scopes?.sort(), ['mail', 'openid'], show(session.message));
+          // No call waits for it: the model has not been asked yet.
+          assert.equal(question.input.functionCallId, undefined);
+          assert.equal((await visit(session, question)).status, 200);
+          await done(session);
+          assert.match(session.text, /read_inbox=\{"of": ?"alice", ?"status": ?200\}/, show(session.message));
+          // The server remembers it.
+          await session.say('call read_inbox');
+          assert.match(session.text, /read_inbox=\{"of": ?"alice"/, show(session.message));
+          assert.deepEqual(questions(session), []);
+        });
+      }
+
       test('what is refused at the provider ends there', async () => {
         const session = open();
         await session.say('call read_mail');
         await visit(session, questions(session)[0], { consents: false });
         await done(session);
-        const stored = (await bridge.messages(session.id)).at(-1);
-        const question = stored.parts.find(({ type }) => type === `tool-${TOOL}`);
-        assert.equal(question.errorText, 'denied: the user did not grant access', show(stored));
+        assert.equal(questions(session)[0].errorText, DENIED, show(session.message));
         // The model learns it, and answers.
         assert.match(session.text, /read_mail=.*the user did not grant the access/, show(session.message));
+        await session.check({ posts: 2 });
         await session.say('say still here');
         assert.equal(session.text.trim(), 'still here', show(session.chat.messages));
       });
@@ -175,21 +259,21 @@ describe('credentials', { concurrency: SERVERS.length }, () => {
       });
 
       test('no secret is found anywhere', () => {
-        const found = { log: bridge.log() + hasty.log() };
+        const found = Object.fromEntries(Object.entries(bridges()).map(([name, { log }]) => [`log of ${name}`, log()]));
         for (const [number, { requests }] of sessions.entries()) found[`streams ${number}`] = requests.map(({ text }) => text).join('\n');
-        for (const { data } of [bridge, hasty]) {
+        for (const { data } of Object.values(bridges())) {
           for (const file of readdirSync(data, { recursive: true, withFileTypes: true })) {
             if (file.isFile()) found[join(data, file.name)] = readFileSync(join(file.parentPath, file.name)).toString('latin1');
           }
         }
-        const secrets = [CLIENT_SECRET, SECRET, ...provider.tokens];
+        const secrets = [CLIENT_SECRET, SECRET, ...provider.tokens, ...provider.verifiers];
         assert.ok(provider.tokens.length > 4);
         for (const [place, text] of Object.entries(found)) {
           for (const secret of secrets) assert.ok(!text.includes(secret), `${place} has ${secret}`);
         }
       });
 
-      test('no bridge has panicked or logged an error', () => assertNoFaults({ bridge, hasty }));
+      test('no bridge has panicked or logged an error', () => assertNoFaults(bridges()));
     });
   }
 });

@@ -7,6 +7,9 @@ import Provider from 'oidc-provider';
 /** Secrets that are planted, and must not be found anywhere but between the provider and the ADK server. */
 export const CLIENT_SECRET = 'PLANTED-CLIENT-SECRET-4711';
 
+/** A client that gets no code without PKCE. */
+const PKCE_CLIENT = 'vault-pkce';
+
 /** Starts it; `allow` names the bridges that it may send users back to, `client` is how the agent's server differs as a client. */
 export async function startProvider(client = {}) {
   let handle = (_request, response) => response.writeHead(503).end();
@@ -14,28 +17,30 @@ export async function startProvider(client = {}) {
   await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
   const issuer = `http://127.0.0.1:${server.address().port}`;
   const tokens = [];
+  const verifiers = [];
   return {
     issuer,
     env: { LOGIN_ISSUER: issuer, LOGIN_CLIENT_SECRET: CLIENT_SECRET },
     /** Codes and tokens that it has given out. */
     tokens,
+    /** What proved with PKCE that a code was asked for by who exchanges it. */
+    verifiers,
     allow: (bridges) => {
       const provider = new Provider(issuer, {
-        clients: [
-          {
-            client_id: 'vault',
-            client_secret: CLIENT_SECRET,
-            redirect_uris: bridges.map((bridge) => `${bridge}/api/oauth/callback`),
-            ...client,
-          },
-        ],
+        clients: ['vault', PKCE_CLIENT].map((client_id) => ({
+          client_id,
+          client_secret: CLIENT_SECRET,
+          redirect_uris: bridges.map((bridge) => `${bridge}/api/oauth/callback`),
+          ...client,
+        })),
         scopes: ['openid', 'offline_access', 'mail'],
-        pkce: { required: () => false },
+        pkce: { required: (_context, { clientId }) => clientId === PKCE_CLIENT },
         cookies: { keys: ['only for tests'] },
         findAccount: (_context, id) => ({ accountId: id, claims: () => ({ sub: id }) }),
       });
       provider.on('authorization.success', (_context, { code }) => tokens.push(code));
       provider.on('access_token.saved', ({ jti }) => tokens.push(jti));
+      provider.on('grant.success', ({ oidc: { params } }) => params.code_verifier && verifiers.push(params.code_verifier));
       handle = provider.callback();
     },
     stop: () => new Promise((resolve) => (server.close(resolve), server.closeAllConnections())),

@@ -11,7 +11,7 @@ const PUBLIC_ISSUER = 'https://login.example';
 const fetchFromNetwork = globalThis.fetch;
 globalThis.fetch = (address, options) => fetchFromNetwork(String(address).replace(PUBLIC_ISSUER, ISSUER), options);
 
-function login(credentialKey, scopes) {
+function login(credentialKey, scopes, options = {}) {
   const flow = { authorizationUrl: `${ISSUER}/auth`, tokenUrl: `${PUBLIC_ISSUER}/token`, scopes };
   return {
     credentialKey,
@@ -24,6 +24,7 @@ function login(credentialKey, scopes) {
         clientSecret: process.env.LOGIN_CLIENT_SECRET ?? 'PLANTED-CLIENT-SECRET',
         // It exchanges codes with this one, whatever the answer says.
         redirectUri: process.env.LOGIN_REDIRECT,
+        ...options,
       },
     },
   };
@@ -31,6 +32,8 @@ function login(credentialKey, scopes) {
 
 const MAIL = login('mail', { openid: 'who you are', mail: 'reads your mail' });
 const NEWS = login('news', { openid: 'who you are' });
+// The provider gives this client nothing without PKCE.
+const DIARY = login('diary', { openid: 'who you are' }, { clientId: 'vault-pkce', codeChallengeMethod: 'S256' });
 const KEY = { credentialKey: 'key', authScheme: { type: 'apiKey', in: 'header', name: 'x-key' } };
 
 /** Whose access token the user has granted, or that it has to be asked for. */
@@ -50,6 +53,7 @@ export const rootAgent = new LlmAgent({
   tools: [
     tool('read_mail', 'Reads mail of the user.', {}, (_, context) => whose(MAIL, context)),
     tool('read_news', 'Reads news of the user.', {}, (_, context) => whose(NEWS, context)),
+    tool('read_diary', 'Reads the diary of the user.', {}, (_, context) => whose(DIARY, context)),
     tool('use_key', 'Needs a key.', {}, (_, context) => {
       const credential = context.getAuthResponse(KEY);
       if (credential) return { length: (credential.apiKey ?? credential.api_key).length };

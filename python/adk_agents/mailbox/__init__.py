@@ -1,0 +1,3 @@
+"""An agent whose tools are known only after a login."""
+
+from . import agent
