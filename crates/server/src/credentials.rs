@@ -43,7 +43,7 @@ const STATE: &str = "state";
 /// Keeps what questions need, and what users grant.
 pub struct Credentials {
     store: Arc<dyn Store>,
-    seal: Seal,
+    seal: Arc<Seal>,
 }
 
 /// The question that a token is for.
@@ -73,14 +73,21 @@ struct Kept {
 impl Credentials {
     /// Reads the key from the data directory, which gets one at the first start.
     pub fn open(data: &DataDir, store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        let seal = Seal::open(data)?;
+        let seal = Arc::new(Seal::open(data)?);
         Ok(Self { store, seal })
     }
 
     /// Derives the key from a secret that several bridges share, so that each opens what another has kept.
     pub fn shared(secret: &str, store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        let seal = Seal::for_purpose(secret.as_bytes(), PURPOSE)?;
+        let seal = Arc::new(Seal::for_purpose(secret.as_bytes(), PURPOSE)?);
         Ok(Self { store, seal })
+    }
+
+    /// The same, written through another store: that of a chat's owner.
+    #[must_use]
+    pub fn written_through(&self, store: Arc<dyn Store>) -> Self {
+        let seal = self.seal.clone();
+        Self { store, seal }
     }
 
     /// A new question, and how the user answers it; `None` if the agent asks for something that a user cannot grant here.

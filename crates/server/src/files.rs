@@ -230,6 +230,17 @@ impl Files {
         Ok(self)
     }
 
+    /// The same files, with rows that are written through another store: that of a chat's owner.
+    #[must_use]
+    pub fn written_through(&self, store: Arc<dyn Store>) -> Self {
+        Self {
+            content: self.content.clone(),
+            store,
+            max_bytes: self.max_bytes,
+            usage: self.usage.clone(),
+        }
+    }
+
     /// Counts what is stored again, if other processes store in the same place.
     pub async fn recount(&self) -> Result<(), StoreError> {
         if self.store.is_shared() {

@@ -28,7 +28,7 @@ use super::{new_id, now};
 use crate::credentials::Asked;
 pub(super) use crate::files::address::url_of;
 use crate::files::address::{Addresses, Base, id_of};
-use crate::files::{FileError, Files, PreparedFile};
+use crate::files::{FileError, FileRow, Files, PreparedFile};
 use crate::store::{ChatRef, Entity, StoreError};
 
 /// What the model gets instead of a file that cannot be read, or exceeds the limit.
@@ -109,18 +109,15 @@ impl ReplyIds {
         }
         let (credentials, chat) = (&self.context.credentials, self.context.chat());
         if let Err(error) = credentials.forget(chat, &closed).await {
+            self.context.note_refused_write(&error);
             tracing::warn!(chat = chat.id.as_str(), %error, "what was kept for credentials of chat {} stays until it is loaded again", chat.id);
         }
     }
 
     /// Stores the files that were made since the last call.
-    pub(super) async fn store_made(
-        &mut self,
-        chat: ChatRef<'_>,
-        pictures: &Pictures,
-    ) -> Result<(), FileError> {
+    pub(super) async fn store_made(&mut self, pictures: &Pictures) -> Result<(), FileError> {
         for made in std::mem::take(&mut self.made) {
-            self.context.files.store(chat, &made, None, now()).await?;
+            self.context.store_file(&made, None).await?;
             pictures.add(&made);
         }
         Ok(())
@@ -151,6 +148,24 @@ impl IdSource for ReplyIds {
         };
         self.made.push(made);
         Some(file)
+    }
+}
+
+impl ChatContext {
+    async fn store_file(
+        &self,
+        made: &PreparedFile,
+        name: Option<&str>,
+    ) -> Result<FileRow, FileError> {
+        let stored = self.files.store(self.chat(), made, name, now()).await;
+        stored.inspect_err(|error| self.note_refused_file(error))
+    }
+
+    /// Notes that the store has refused a file, if that is because the chat has another owner.
+    pub(super) fn note_refused_file(&self, error: &FileError) {
+        if let FileError::Store(error) = error {
+            self.note_refused_write(error);
+        }
     }
 }
 
@@ -244,10 +259,10 @@ pub(super) fn message_bytes(messages: &[Message]) -> usize {
 ///
 /// Older messages may name files of a deleted chat: those parts are dropped.
 pub(super) async fn keep_messages(
-    files: &Files,
-    chat: ChatRef<'_>,
+    context: &ChatContext,
     messages: &mut [Message],
 ) -> Result<(), FileError> {
+    let (files, chat) = (&*context.files, context.chat());
     for message in messages {
         let mut lost = Vec::new();
         for (place, part) in message.parts.iter_mut().enumerate() {
@@ -269,9 +284,8 @@ pub(super) async fn keep_messages(
                 }
             };
             if let Some(made) = prepare(files, &file.media_type, content) {
-                let row = files
-                    .store(chat, &made, file.filename.as_deref(), now())
-                    .await?;
+                let name = file.filename.as_deref();
+                let row = context.store_file(&made, name).await?;
                 file.media_type = row.media_type;
                 file.url = url_of(&row.id);
             } else if let Ok(Some(content)) = content_of(&file.url) {
@@ -295,8 +309,7 @@ pub(super) fn has_files(message: &Message) -> bool {
 
 /// Puts the files that a tool made into the store.
 pub(super) async fn keep_outcome(
-    files: &Files,
-    chat: ChatRef<'_>,
+    context: &ChatContext,
     outcome: &mut Outcome,
     pictures: &Pictures,
 ) -> Result<(), FileError> {
@@ -305,9 +318,9 @@ pub(super) async fn keep_outcome(
     };
     for file in made {
         if let Ok(Some(content)) = content_of(&file.url)
-            && let Some(made) = prepare(files, &file.media_type, content)
+            && let Some(made) = prepare(&context.files, &file.media_type, content)
         {
-            let row = files.store(chat, &made, None, now()).await?;
+            let row = context.store_file(&made, None).await?;
             pictures.add(&made);
             file.media_type = row.media_type;
             file.url = url_of(&row.id);

@@ -14,6 +14,8 @@ use super::toolbox::Toolbox;
 use super::unread::UnreadAnswers;
 use crate::agent_list::ServedAgent;
 use crate::cluster::Owned;
+use crate::credentials::Credentials;
+use crate::files::Files;
 use crate::metrics::FencedBy;
 use crate::store::{ChatRef, Store, StoreError};
 
@@ -23,6 +25,9 @@ pub(super) struct ChatContext {
     shared: Arc<Shared>,
     /// The store that all chats share; in a cluster, it refuses what an old owner would write to this one.
     pub(super) store: Arc<dyn Store>,
+    /// Both write through that store.
+    pub(super) files: Arc<Files>,
+    pub(super) credentials: Arc<Credentials>,
     owned: Option<Owned>,
     /// Whether the store has refused a write because the chat has another owner.
     fenced: Arc<AtomicBool>,
@@ -59,13 +64,24 @@ impl ChatContext {
         owned: Option<Owned>,
     ) -> Self {
         let chat = ChatRef { user, id: chat_id };
-        let store = match &owned {
-            Some(owned) => shared.store.clone().fenced(chat, owned.epoch()),
-            None => shared.store.clone(),
+        let (store, files, credentials) = match &owned {
+            Some(owned) => {
+                let store = shared.store.clone().fenced(chat, owned.epoch());
+                let files = shared.files.written_through(store.clone());
+                let credentials = shared.credentials.written_through(store.clone());
+                (store, Arc::new(files), Arc::new(credentials))
+            }
+            None => (
+                shared.store.clone(),
+                shared.files.clone(),
+                shared.credentials.clone(),
+            ),
         };
         Self {
             shared,
             store,
+            files,
+            credentials,
             owned,
             fenced: Arc::default(),
             user: Arc::new(user.clone()),
@@ -209,5 +225,129 @@ impl std::ops::Deref for ChatContext {
 
     fn deref(&self) -> &Shared {
         &self.shared
+    }
+}
+
+#[cfg(all(test, unix))]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use std::time::Duration;
+
+    use adk_bridge_protocol::calls::CredentialRequest;
+    use adk_bridge_protocol::id::CallId;
+    use adk_bridge_protocol::time::Timestamp;
+    use adk_bridge_testkit::postgres::{Postgres, database_of};
+    use serde_json::json;
+
+    use super::*;
+    use crate::chat::now;
+    use crate::chat::tests::shared;
+    use crate::cluster::{Cluster, Peer};
+    use crate::credentials::Asked;
+    use crate::files::address::Base;
+    use crate::files::{FileDescription, FileError};
+    use crate::store::DataDir;
+    use crate::store::postgres::{PostgresConfig, PostgresStore};
+
+    #[tokio::test]
+    async fn an_owner_of_before_keeps_neither_files_nor_credentials() {
+        let url = Postgres::shared().database();
+        let directory = tempfile::tempdir().unwrap();
+        let (user, chat_id) = (UserId::from("alice"), ChatId::from("chat-1"));
+        let chat = ChatRef {
+            user: &user,
+            id: &chat_id,
+        };
+        let config = PostgresConfig {
+            url: &url,
+            connections: 4,
+            prepared_statements: None,
+        };
+        let store = Arc::new(PostgresStore::open(config).await.unwrap());
+        store.create_chat(chat, now()).await.unwrap();
+        let data = DataDir::open(directory.path()).unwrap();
+        let shared = Arc::new(shared(&data, store.clone()).await);
+        let owner = async |name: &str| {
+            let me = Peer {
+                name: name.to_owned(),
+                address: format!("http://{name}:8080").parse().unwrap(),
+            };
+            let lease = Duration::from_secs(3_600);
+            let cluster = Cluster::join(store.clone(), me, lease, Vec::new(), Arc::default());
+            let owned = cluster.await.unwrap().claim(chat).await.unwrap().unwrap();
+            ChatContext::new(shared.clone(), &user, &chat_id, Some(owned))
+        };
+
+        let zombie = owner("a").await;
+        // It is paused here, for so long that it is dead to the others.
+        let buried = "UPDATE adk_bridge.replicas SET heartbeat = heartbeat - interval '2 hours'";
+        Postgres::shared().sql(database_of(&url), buried);
+        let owner = owner("b").await;
+        let call = CallId::from("call-1");
+        let kept = owner.credentials.keep(chat, asked(&owner, &call));
+        kept.await.unwrap();
+        let granted = json!({"granted": true});
+        assert!(
+            (owner.credentials.answer(chat, &call, granted.clone()).await).is_ok_and(|known| known)
+        );
+
+        let (files, credentials) = (&zombie.files, &zombie.credentials);
+        let made = files.prepare(Some("text/plain"), b"text".to_vec()).unwrap();
+        let described = FileDescription::default();
+        let content = futures_util::stream::iter([Ok(bytes::Bytes::from_static(b"text"))]);
+        let other = asked(&zombie, &CallId::from("call-2"));
+        let calls = std::slice::from_ref(&call);
+        let refused = [
+            ("forget others", credentials.forget_others(chat, &[]).await),
+            ("forget", credentials.forget(chat, calls).await),
+            ("take", credentials.take_answer(chat, &call).await.map(drop)),
+            ("keep", credentials.keep(chat, other).await),
+            (
+                "answer",
+                credentials.answer(chat, &call, json!(1)).await.map(drop),
+            ),
+            (
+                "file",
+                of_store(files.store(chat, &made, None, now()).await),
+            ),
+            (
+                "recording",
+                of_store(files.save(chat, described, content, now()).await),
+            ),
+        ];
+        for (what, result) in refused {
+            assert!(
+                matches!(result, Err(StoreError::Fenced)),
+                "{what}: {result:?}"
+            );
+        }
+        assert!(owner.files.row(&user, &made.id).await.is_err());
+        let taken = owner.credentials.take_answer(chat, &call).await.unwrap();
+        assert_eq!(taken.unwrap().to_value(), granted);
+    }
+
+    fn asked(context: &ChatContext, call: &CallId) -> Asked {
+        let args = json!({"functionCallId": "c1", "authConfig": {
+            "authScheme": {"type": "apiKey", "in": "header", "name": "x-key"},
+            "rawAuthCredential": {"authType": "apiKey"},
+            "credentialKey": "k",
+        }});
+        let request = CredentialRequest {
+            call,
+            args: &args.into(),
+            expires: Timestamp::default(),
+        };
+        let asked = context
+            .credentials
+            .ask(context.chat(), &Base::default(), &request);
+        asked.unwrap().0
+    }
+
+    fn of_store<T>(result: Result<T, FileError>) -> Result<(), StoreError> {
+        match result {
+            Ok(_) => Ok(()),
+            Err(FileError::Store(error)) => Err(error),
+            Err(error) => panic!("{error}"),
+        }
     }
 }

@@ -507,7 +507,7 @@ impl ReplyEngine {
 
     async fn store_made_files(&mut self) -> Result<(), Abandoned> {
         let chat = self.context.chat();
-        let stored = self.ids.store_made(chat, &self.pictures).await;
+        let stored = self.ids.store_made(&self.pictures).await;
         stored.map_err(|error| {
             match &error {
                 FileError::Store(error) => self.context.abandoned(error, "a file"),
@@ -612,10 +612,8 @@ impl ReplyEngine {
                 return None;
             }
         };
-        let files = &self.context.files;
-        if let Err(error) =
-            attachments::keep_outcome(files, chat, &mut outcome, &self.pictures).await
-        {
+        let kept = attachments::keep_outcome(&self.context, &mut outcome, &self.pictures).await;
+        if let Err(error) = kept {
             // The tool has run and its outcome must be reported, so the content stays in the message.
             tracing::warn!(chat = chat.id.as_str(), %error, "a tool's file in chat {} cannot be stored", chat.id);
         }

@@ -670,7 +670,12 @@ mod tests {
     async fn chats(directory: &std::path::Path) -> Chats {
         let data = Arc::new(DataDir::open(directory).unwrap());
         let store = Arc::new(SqliteStore::open(data.clone(), None).await.unwrap());
-        let files = Files::open(&data, store.clone(), 1 << 20).await.unwrap();
+        Chats::new(shared(&data, store).await)
+    }
+
+    /// What chats of an agent that is never asked share.
+    pub(super) async fn shared(data: &DataDir, store: Arc<dyn Store>) -> Shared {
+        let files = Files::open(data, store.clone(), 1 << 20).await.unwrap();
         let tools = Toolbox::new(Vec::new(), Vec::new(), &[], Limits::default());
         let gemini = Gemini::new(Settings {
             base_url: "http://127.0.0.1:9".into(),
@@ -687,10 +692,10 @@ mod tests {
             tools.unwrap(),
         )));
         let config = crate::config::Config::default();
-        Chats::new(Shared {
+        Shared {
             users: Arc::new(KnownUsers::new(&config, agents.clone())),
             addresses: Arc::new(Addresses::open(&*store, None).await.unwrap()),
-            credentials: Arc::new(Credentials::open(&data, store.clone()).unwrap()),
+            credentials: Arc::new(Credentials::open(data, store.clone()).unwrap()),
             store,
             agents,
             files: Arc::new(files),
@@ -712,6 +717,6 @@ mod tests {
                 files_per_request: 100,
             },
             cluster: None,
-        })
+        }
     }
 }

@@ -338,6 +338,10 @@ impl Task {
     async fn ask(&mut self, question: &Ask) {
         failpoint("before", "model");
         let question = self.with_credentials(question).await;
+        if !self.context.is_held() {
+            // What was granted is for the next owner to send; the loop lets go of the chat.
+            return;
+        }
         let question = question.as_ref();
         if let Some(voice) = &self.voice {
             let over_http = self.engine.reply().and_then(Reply::turn) == Some(Audience::Request);

@@ -39,7 +39,8 @@ impl Task {
         let answer = match &decision {
             CredentialDecision::Granted(answer) => {
                 let (credentials, chat) = (&self.context.credentials, self.context.chat());
-                let known = credentials.answer(chat, call_id, answer.clone()).await?;
+                let known = credentials.answer(chat, call_id, answer.clone()).await;
+                let known = known.inspect_err(|error| self.context.note_refused_write(error))?;
                 if !known {
                     return Err(ChatError::QuestionLost);
                 }
@@ -92,6 +93,7 @@ impl Task {
                 tracing::warn!(chat = chat.id.as_str(), "{LOST}");
             }
             Err(error) => {
+                self.context.note_refused_write(&error);
                 tracing::warn!(chat = chat.id.as_str(), %error, "{LOST}");
             }
         }
@@ -115,6 +117,7 @@ impl Task {
         if interrupted || !open.is_empty() {
             let (credentials, chat) = (&self.context.credentials, self.context.chat());
             if let Err(error) = credentials.forget_others(chat, &open).await {
+                self.context.note_refused_write(&error);
                 tracing::warn!(chat = chat.id.as_str(), %error, "old credentials of chat {} cannot be deleted", chat.id);
             }
         }

@@ -461,7 +461,7 @@ impl Task {
             // Files need an existing chat; one without files is created with its first message.
             store.create_chat(chat, now()).await?;
         }
-        attachments::keep_messages(&self.context.files, chat, &mut messages).await?;
+        attachments::keep_messages(&self.context, &mut messages).await?;
         let id = MessageId::from(new_id("msg"));
         let agent = self.context.served();
         let opening = Opening {

@@ -53,6 +53,7 @@ impl Task {
         let file = match files.save(chat, described, wav, now()).await {
             Ok(file) => file,
             Err(error) => {
+                self.context.note_refused_file(&error);
                 tracing::warn!(chat = chat.id.as_str(), %error, "a recording of chat {} cannot be stored", chat.id);
                 return;
             }
