@@ -111,7 +111,7 @@ ${options.toml ?? ''}
 
 const shared = (url, name, leaseMs) => `
 [store]
-url = "${url}"
+url = "${url}?application_name=${name}"
 
 [cluster]
 name = "${name}"

@@ -88,8 +88,9 @@ export async function startPostgres(directory) {
 }
 
 /**
- * Has the database itself keep a record of every row of the audit that was written by another replica than the owner of its
- * chat. `strangers` tells them: there must be none, whoever was paused and for how long.
+ * Has the database itself keep a record of every row of the audit, of the state of a chat and of its files that was written by
+ * another replica than the owner of its chat. `strangers` tells them: there must be none, whoever was paused and for how long.
+ * Rows without the name of their writer come over connections that have it as their `application_name`.
  */
 export async function watchWriters({ query }) {
   await query(`
@@ -106,6 +107,26 @@ export async function watchWriters({ query }) {
       RETURN NULL;
     END $$;
     CREATE TRIGGER note_stranger AFTER INSERT ON adk_bridge.audit FOR EACH ROW EXECUTE FUNCTION public.note_stranger();
+    CREATE FUNCTION public.note_strange_change() RETURNS trigger LANGUAGE plpgsql AS $$
+    DECLARE
+      _writer text := current_setting('application_name');
+      _owner text;
+      _chat text;
+    BEGIN
+      SELECT name, id INTO _owner, _chat FROM adk_bridge.chats c
+      LEFT JOIN adk_bridge.ownership o ON o.user_id = c.user_id AND o.chat_id = c.id
+      LEFT JOIN adk_bridge.replicas ON instance = owner
+      WHERE c.key = coalesce(NEW.chat, OLD.chat);
+      -- With the chat, everything of it is deleted.
+      IF FOUND AND _owner IS DISTINCT FROM _writer THEN
+        INSERT INTO public.strangers (replica, owner, chat, kind) VALUES (_writer, _owner, _chat, TG_TABLE_NAME);
+      END IF;
+      RETURN NULL;
+    END $$;
+    CREATE TRIGGER note_stranger AFTER INSERT OR UPDATE OR DELETE ON adk_bridge.chat_state
+      FOR EACH ROW EXECUTE FUNCTION public.note_strange_change();
+    CREATE TRIGGER note_stranger AFTER INSERT ON adk_bridge.files
+      FOR EACH ROW EXECUTE FUNCTION public.note_strange_change();
   `);
   return { strangers: () => query('SELECT * FROM public.strangers ORDER BY at') };
 }
