@@ -12,6 +12,7 @@
 //! `409 not_owner`, and the first replica looks for the owner again. Only what has certainly not begun is sent twice.
 
 mod answer;
+mod passages;
 mod signature;
 mod tunnel;
 
@@ -34,6 +35,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::Instant;
 
 pub use answer::{OwnerCheck, PassedOn};
+pub use passages::{Passage, Passages};
 pub use signature::{ForgedError, Forwarded, HEADER, Signatures};
 pub use tunnel::{Farewell, Tunnel, TunnelEnd};
 
@@ -100,6 +102,7 @@ pub struct Forwarding {
     signatures: Signatures,
     client: Client<HttpConnector, Body>,
     metrics: Arc<ForwardingMetrics>,
+    passages: Passages,
 }
 
 /// A request for the owner of a chat.
@@ -144,6 +147,7 @@ impl Forwarding {
             cluster,
             client,
             metrics,
+            passages: Passages::default(),
         }
     }
 
@@ -153,6 +157,11 @@ impl Forwarding {
 
     pub fn metrics(&self) -> &Arc<ForwardingMetrics> {
         &self.metrics
+    }
+
+    /// What is being passed on, WebSockets aside.
+    pub fn passages(&self) -> &Passages {
+        &self.passages
     }
 
     /// This replica, as others reach it.

@@ -19,7 +19,7 @@ use adk_bridge_protocol::reply::Limits;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use crate::admission::{Admission, AdmissionLimits};
 use crate::agent_kinds::{AgentKinds, Constructed};
@@ -202,6 +202,7 @@ impl Server {
             informing: INFORMING,
         };
         let drain = self.app.config().server.drain.0;
+        let passages = (self.app.forwarding()).map(|forwarding| forwarding.passages().clone());
         let (close, closed) = oneshot::channel::<()>();
         let serving = tokio::spawn(connections::serve(
             self.listener,
@@ -218,7 +219,12 @@ impl Server {
             cluster.drain();
             // Load balancers see that it is not ready, and send requests elsewhere.
             tokio::time::sleep(NOTICED).await;
-            chats.hand_over(Instant::now() + drain).await;
+            let until = Instant::now() + drain;
+            chats.hand_over(until).await;
+            if let Some(passages) = passages {
+                // Answers of other replicas, which have a client here.
+                let _ = timeout_at(until, passages.over()).await;
+            }
         }
         let _ = close.send(());
         let gone = async {

@@ -240,6 +240,30 @@ async fn a_turn_that_ends_in_time_is_not_moved() {
 }
 
 #[tokio::test]
+async fn a_replica_that_stops_waits_for_what_it_passes_on() {
+    /// Takes longer than a replica that waits for nothing takes to stop.
+    const LONG: usize = 450;
+    let long = format!("long {LONG}");
+    let mut fleet = Fleet::start_with(2, "[server]\ndrain = \"60s\"\n", slowly);
+    fleet.at(1).ask(CHAT, &long).await.event().await.unwrap();
+    let mut through = fleet.at(0).resume(CHAT).await;
+    through.event().await.unwrap();
+    fleet.stop(0);
+    fleet.until_ready_says(0, "about to stop").await;
+    // Load balancers have not noticed yet, and send it a new chat.
+    let mut new = fleet.at(0).ask("new", &long).await;
+    assert!(through.to_the_end().await.1);
+    let message = folded(&new.events().await);
+    assert_eq!(text_of(&message), words(LONG));
+    within(async {
+        while fleet.at_mut(0).is_alive() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_a_cluster_is_refused_or_reported_by_name() {
     let mut fleet = Fleet::start(1, "");
     let directory = TempDir::new().unwrap();

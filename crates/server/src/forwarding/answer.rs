@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use hyper::body::{Frame, Incoming, SizeHint};
 use tokio::time::{Sleep, sleep};
 
-use super::Forwarding;
+use super::{Forwarding, Passage};
 use crate::cluster::Peer;
 use crate::metrics::ForwardingMetrics;
 use crate::store::ChatRef;
@@ -26,6 +26,7 @@ impl PassedOn {
     /// The answer for the client. It breaks off where the owner's does, so that no client takes a part for the whole.
     pub fn answer(
         response: Response<Incoming>,
+        passage: Passage,
         metrics: Arc<ForwardingMetrics>,
         check: Option<OwnerCheck>,
     ) -> Response<Body> {
@@ -34,6 +35,7 @@ impl PassedOn {
                 inner,
                 metrics,
                 check,
+                _passage: passage,
             })
         });
         response.extensions_mut().insert(Self);
@@ -45,6 +47,7 @@ struct PassedBody {
     inner: Incoming,
     metrics: Arc<ForwardingMetrics>,
     check: Option<OwnerCheck>,
+    _passage: Passage,
 }
 
 impl HttpBody for PassedBody {

@@ -183,6 +183,10 @@ async fn pass_on(
         .clone()
         .run(Request::from_parts(parts.clone(), body))
         .await;
+    if owner_in(&response).is_none() {
+        return response;
+    }
+    let passage = forwarding.passages().begin();
     let mut attempts = None;
     let is_safe = parts.method.is_safe();
     while let Some(owner) = owner_in(&response) {
@@ -201,7 +205,7 @@ async fn pass_on(
                 let check = user.zip(chat).map(|(identity, chat)| {
                     forwarding.check_of((*owner).clone(), identity.user.clone(), chat)
                 });
-                return PassedOn::answer(answer, forwarding.metrics().clone(), check);
+                return PassedOn::answer(answer, passage, forwarding.metrics().clone(), check);
             }
             Hopped::Broken if !is_safe => return broken_off(&owner).into_response(),
             Hopped::Refused => return not_recognised(&owner).into_response(),

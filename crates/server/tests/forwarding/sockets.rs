@@ -1,6 +1,6 @@
 //! WebSockets through a replica that does not own their chats, and tickets of another replica.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use adk_bridge_testkit::socket::{CLOSE, Client, FIN, Said, reason};
 use adk_bridge_testkit::users::ALICE;
@@ -199,10 +199,31 @@ async fn chats_of_one_socket_may_be_owned_anywhere() {
     assert_eq!(fleet.owners.owner_of("theirs"), Some(b.address));
 }
 
+/// The answers of other replicas have until the end of the drain, like its own.
+#[tokio::test]
+async fn a_socket_closes_when_what_it_passes_on_has_ended() {
+    /// Takes longer than a replica that waits for nothing takes to stop.
+    const LONG: &str = "long 1800";
+    let (_fleet, mut a, b) = Fleet::pair("[server]\ndrain = \"60s\"\n").await;
+    let mut owned = b.ask("c", LONG).await;
+    owned.event().await.unwrap();
+    let mut socket = open(&a, "/api/chat/ws").await;
+    let resume = json!({"type": "resume", "requestId": "r", "id": "c", "headers": {}, "body": {}});
+    socket.send(resume).await;
+    assert_eq!(socket.json().await["type"], "start");
+    a.terminate();
+    let frames = frames(&mut socket, "r").await;
+    assert_eq!(frames.last().unwrap()["type"], "end");
+    // There is nothing more to wait for.
+    let ended = Instant::now();
+    assert_eq!(socket.closed().await.0, 1001);
+    assert!(ended.elapsed() < Duration::from_secs(5));
+}
+
 /// A client that is told nothing sends its message again, and the owner would answer both.
 #[tokio::test]
 async fn a_closing_socket_tells_first_what_became_of_its_requests() {
-    let (fleet, mut a, _b) = Fleet::pair("[server]\ndrain = \"1s\"\n").await;
+    let (fleet, mut a, _b) = Fleet::pair("[server]\ndrain = \"0s\"\n").await;
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     fleet.owners.lie(Some(listener.local_addr().unwrap()));
     let mut socket = open(&a, "/api/chat/ws").await;

@@ -254,9 +254,10 @@ async fn pass_on(
         forwarded: forwarded.clone(),
     };
     let chat = (user, chat_id);
+    let passage = forwarding.passages().begin();
     let (owner, response) = forward::ask_owner(forwarding, chat, errand.kind, hop).await?;
     let check = forwarding.check_of(owner, user.clone(), chat_id.clone());
-    let passed_on = |it| PassedOn::answer(it, forwarding.metrics().clone(), Some(check));
+    let passed_on = |it| PassedOn::answer(it, passage, forwarding.metrics().clone(), Some(check));
     answer_in(response, passed_on).await
 }
 
