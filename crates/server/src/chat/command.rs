@@ -61,7 +61,7 @@ pub enum Command {
     /// The replica is about to stop: give the chat to another one, as soon as nothing is under way or at this time.
     HandOver {
         until: Instant,
-        /// Dropped when the task has ended.
+        /// Dropped when the task has ended and all that waited for it is passed on.
         answer: oneshot::Sender<()>,
     },
     /// The replica was dead to the others: another one may have the chat. The task looks for itself.
@@ -72,7 +72,25 @@ pub enum Command {
     },
 }
 
+/// What a task leaves behind when its chat may have another owner.
+#[derive(Default)]
+pub(super) struct Left {
+    /// Taken, but not begun.
+    pub(super) commands: VecDeque<Command>,
+    /// Those who wait until the chat is given back, and these commands have found its next owner.
+    pub(super) waiting: Vec<oneshot::Sender<()>>,
+}
+
 impl Command {
+    /// Whether its answer goes to a live connection.
+    pub(super) fn is_live(&self) -> bool {
+        match self {
+            Self::Live(_) => true,
+            Self::Post { answer, .. } => matches!(answer, AnswerTo::Live { .. }),
+            _ => false,
+        }
+    }
+
     /// Tells whoever waits for its answer that there is none, and why.
     pub(super) fn refuse(self, refusal: ChatError) {
         match self {

@@ -33,7 +33,7 @@ mod user_answers;
 mod voice;
 mod waiting;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,6 +69,7 @@ use crate::store::{
     AuditRow, Chat, ChatCursor, ChatRef, FileRow, ListedChat, MAX_LISTED, Store, StoreError,
     title_from,
 };
+use command::Left;
 use live::{LiveAsk, LiveCommand};
 use loaded::LoadedMemory;
 use owning::{Claims, TriedChats};
@@ -310,18 +311,24 @@ impl Chats {
         tokio::spawn(async move {
             let (user, chat_id) = key;
             let shared = chats.shared.clone();
-            Task::serve(shared, &user, &chat_id, owned.clone(), &mut commands).await;
+            let (mut left, mine) = (Left::default(), owned.clone());
+            let task = Task::serve(shared, &user, &chat_id, mine, &mut commands, &mut left);
+            task.await;
             chats.release(&user, &chat_id, owned).await;
-            chats.task_ended(user, chat_id, commands).await;
+            let _waiting = left.waiting;
+            chats
+                .task_ended(user, chat_id, left.commands, commands)
+                .await;
         });
         sender
     }
 
-    /// Forgets a task, and hands what was sent to it in its last moment to the next one.
+    /// Forgets a task, and hands what it has not begun, and what was sent to it in its last moment, to the next one.
     async fn task_ended(
         &self,
         user: UserId,
         chat_id: ChatId,
+        mut left: VecDeque<Command>,
         mut commands: mpsc::Receiver<Command>,
     ) {
         commands.close();
@@ -334,6 +341,9 @@ impl Chats {
         }
         let (user, chat_id) = key;
         while let Some(command) = commands.recv().await {
+            left.push_back(command);
+        }
+        for command in left {
             if let Err(refused) = self.send_or_return(&user, &chat_id, command).await {
                 let (error, command) = *refused;
                 tracing::debug!(chat = %chat_id, %error, "a command for chat {chat_id} came too late");
@@ -636,7 +646,10 @@ mod tests {
         let (answer, stopped) = oneshot::channel();
         assert!(sender.try_send(Command::Stop { answer }).is_ok());
         drop(sender);
-        chats.task_ended(user.clone(), chat.clone(), commands).await;
+        let left = VecDeque::new();
+        chats
+            .task_ended(user.clone(), chat.clone(), left, commands)
+            .await;
         stopped.await.unwrap().unwrap();
         assert!(chats.is_in_use(&user, &chat));
     }
@@ -658,7 +671,12 @@ mod tests {
         }
         chats.closing.store(true, Ordering::Relaxed);
         chats
-            .task_ended("alice".into(), "chat-1".into(), commands)
+            .task_ended(
+                "alice".into(),
+                "chat-1".into(),
+                VecDeque::new(),
+                commands,
+            )
             .await;
         let stopped = stopped.await.unwrap();
         assert!(matches!(stopped, Err(ChatError::ShuttingDown)));

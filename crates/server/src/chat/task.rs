@@ -38,7 +38,7 @@ use uuid::Uuid;
 
 use super::Shared;
 use super::agent_runs::{AgentRuns, Progress, Transcript};
-use super::command::{Command, refuse_all};
+use super::command::{Command, Left, refuse_all};
 use super::context::ChatContext;
 use super::conversation::Conversation;
 use super::engine::{Abandoned, Action, EngineEvent, ReaderOptions, ReplyEngine};
@@ -90,17 +90,17 @@ impl Task {
         chat_id: &ChatId,
         owned: Option<Owned>,
         commands: &mut mpsc::Receiver<Command>,
+        left: &mut Left,
     ) {
         let mut task = Self::new(ChatContext::new(shared, user, chat_id, owned));
         // One alarm for all deadlines. It may ring too early and is then set again: setting it costs more than reading
         // the clock, and most deadlines move before they are reached.
         let mut alarm = pin!(tokio::time::sleep(KEEP_ALIVE));
         let mut rang = false;
-        // Dropped when the task has ended.
-        let mut parting = Vec::new();
         loop {
             if !task.context.is_held() {
-                return Box::pin(task.let_go()).await;
+                left.commands = Box::pin(task.let_go()).await;
+                return;
             }
             if task.engine.is_abandoned() {
                 return Box::pin(task.finish_tools()).await;
@@ -136,7 +136,7 @@ impl Task {
                     }
                     Some(Command::HandOver { until, answer }) => {
                         task.lifetime.leave_by(until);
-                        parting.push(answer);
+                        left.waiting.push(answer);
                     }
                     Some(command) => Box::pin(task.command(command)).await,
                     None => return,
@@ -200,7 +200,8 @@ impl Task {
                 && commands.is_empty()
                 && (task.may_leave() || until <= Instant::now())
             {
-                return Box::pin(task.hand_over()).await;
+                left.commands = Box::pin(task.hand_over()).await;
+                return;
             }
         }
     }

@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use adk_bridge::Server;
+use adk_bridge::agents::tool::{ServerTool, ToolCall, ToolSpec};
 use adk_bridge::cluster::{
     Claim, Epoch, Heartbeat, Instance, Joined, Orphan, Ownership, Peer, Replica as Member,
 };
 use adk_bridge::config::{Config, Overrides};
+use adk_bridge::protocol::calls::Outcome;
 use adk_bridge::protocol::id::{ChatId, UserId};
 use adk_bridge::protocol::time::Timestamp;
 use adk_bridge::store::sqlite::SqliteStore;
@@ -17,7 +20,7 @@ use adk_bridge::store::{ChatRef, DataDir, Pending, Store, StoreError};
 use adk_bridge_testkit::http::{Answer, Connection, Response};
 use adk_bridge_testkit::users::{ALICE, KEYS};
 use adk_bridge_testkit::{JSON, asking, within};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
@@ -70,6 +73,7 @@ impl Fleet {
         config.cluster.lease.0 = LEASE;
         let builder = Server::builder()
             .config(config)
+            .tool(Endless::default())
             .shared_store(self.store.clone(), self.owners.clone());
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
@@ -92,6 +96,29 @@ impl Fleet {
 
     pub fn store(&self) -> &dyn Store {
         &*self.store
+    }
+}
+
+/// A tool that runs until its replica ends.
+struct Endless(ToolSpec);
+
+impl Default for Endless {
+    fn default() -> Self {
+        Self(ToolSpec::server(
+            "endless",
+            "Never ends.",
+            json!({"type": "object"}),
+        ))
+    }
+}
+
+impl ServerTool for Endless {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn run(&self, _: ToolCall) -> Pin<Box<dyn Future<Output = Outcome> + Send + '_>> {
+        Box::pin(std::future::pending())
     }
 }
 

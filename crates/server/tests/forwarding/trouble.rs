@@ -75,6 +75,36 @@ async fn an_owner_that_cannot_be_reached_is_named_after_a_while() {
     assert_eq!(a.post("/api/chat", &body).await.status, 200);
 }
 
+/// What has only waited behind a tool is begun by the next owner, wherever it came in.
+#[tokio::test]
+async fn a_message_that_waits_when_its_owner_stops_goes_on_elsewhere() {
+    let (fleet, mut a, b) = Fleet::pair("[server]\ndrain = \"1s\"\n").await;
+    let mut waiting = Vec::new();
+    for (chat, replica) in [("direct", &a), ("passed", &b)] {
+        let first = a.ask(chat, "call endless {}").await;
+        let audit = format!("/api/audit?chat={chat}");
+        let begun = async {
+            let is_begun =
+                |it: Response| String::from_utf8_lossy(&it.body).contains("tool.started");
+            while !is_begun(a.send("GET", &audit, "").await) {}
+        };
+        within(begun).await;
+        let mut connection = Connection::open(replica.address).await;
+        let body = asking(chat, "say hi").to_string();
+        connection
+            .request("POST", "/api/chat", &[ALICE, JSON], body.as_bytes())
+            .await;
+        waiting.push((chat, connection, first));
+    }
+    a.terminate();
+    for (chat, connection, _first) in waiting {
+        let mut answer = connection.answer("POST").await;
+        assert_eq!(answer.status, 200, "{chat}");
+        assert_eq!(text_of(&folded(&answer.events().await)), "hi", "{chat}");
+        assert_eq!(fleet.owners.owner_of(chat), Some(b.address));
+    }
+}
+
 /// The owner's reader is gone as soon as the client is, and the turn runs on.
 #[tokio::test]
 async fn a_client_that_leaves_ends_the_hop() {

@@ -1,5 +1,6 @@
 //! How the task of a chat ends: the chat is deleted, the server is stopped, or something cannot be stored.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use adk_bridge_protocol::reply::{CloseReason, Input};
@@ -7,6 +8,7 @@ use adk_bridge_protocol::wire::live::Close;
 use tokio::time::Instant;
 
 use super::Task;
+use crate::chat::command::Command;
 use crate::chat::error::ChatError;
 
 /// How long tools may continue when the server stops, which must not take longer than five seconds.
@@ -66,8 +68,8 @@ impl Task {
     }
 
     /// Gives the chat to another replica: stores what is under way, and ends its readers and its live client, which find it
-    /// there.
-    pub(super) async fn hand_over(mut self) {
+    /// there. Returns the commands that are for its next owner.
+    pub(super) async fn hand_over(mut self) -> VecDeque<Command> {
         self.holds.end_all();
         let asking = self.runs.is_active() || self.is_voice_asked();
         self.runs.cancel();
@@ -81,11 +83,12 @@ impl Task {
         self.context.release().await;
         self.engine.let_go();
         self.live.close(Close::GOING_AWAY);
-        self.refuse_queued();
+        self.not_begun_commands()
     }
 
-    /// Lets go of a chat that another replica may have: nothing more is stored or sent.
-    pub(super) async fn let_go(mut self) {
+    /// Lets go of a chat that another replica may have: nothing more is stored or sent. Returns the commands that are for its
+    /// next owner.
+    pub(super) async fn let_go(mut self) -> VecDeque<Command> {
         let (chat, by) = (self.context.chat_id().as_str(), self.context.fenced_by());
         tracing::warn!(
             chat,
@@ -97,14 +100,16 @@ impl Task {
         self.runs.cancel();
         self.engine.let_go();
         self.live.close(Close::GOING_AWAY);
-        self.refuse_queued();
+        self.not_begun_commands()
     }
 
-    /// Refuses what waits in the queue. What has not been taken from the channel yet is for the next owner.
-    fn refuse_queued(&mut self) {
-        for command in self.queue.drain(..) {
-            command.refuse(ChatError::Fenced);
+    /// The commands that waited here, except for those of the live client, whose connection ends.
+    fn not_begun_commands(mut self) -> VecDeque<Command> {
+        while let Some(command) = self.waiting.next_deferred() {
+            self.queue.push_back(command);
         }
+        self.queue.retain(|command| !command.is_live());
+        self.queue
     }
 
     /// Waits for started tools before another task may take the chat, and stores their outcomes if possible. The
