@@ -458,6 +458,13 @@ impl Task {
         self.voice.as_ref().is_some_and(|voice| !voice.is_closed())
     }
 
+    /// Whether the user speaks, or may have said something that is not noticed yet.
+    fn is_spoken_to(&self) -> bool {
+        self.voice
+            .as_ref()
+            .is_some_and(|voice| voice.is_spoken_to())
+    }
+
     // Commands.
 
     /// Handles a command. Handlers of requests only feed the reply; the effects are performed here.

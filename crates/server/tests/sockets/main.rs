@@ -16,6 +16,7 @@
 //! | `relay` | what ends them |
 //! | `refusals` | live models that refuse or hang up |
 //! | `renewal` | conversations that outlive their connections and the process |
+//! | `drained` | a spoken conversation whose replica stops |
 //! | `memory` | JSON that costs much more than its bytes, over every transport, in a process with little memory |
 //! | `many` | fifty connections at once, and what is left of them |
 
@@ -31,6 +32,8 @@ use adk_bridge_testkit as support;
 use adk_bridge_testkit::socket as client;
 
 mod consent;
+#[cfg(unix)]
+mod drained;
 mod endings;
 mod frames;
 mod full;

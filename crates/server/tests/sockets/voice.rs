@@ -108,7 +108,7 @@ pub async fn speak(client: &mut Client, text: &str) {
 }
 
 /// The same, as fast as people speak.
-async fn speak_like_people(client: &mut Client, text: &str) {
+pub async fn speak_like_people(client: &mut Client, text: &str) {
     record(client, &utterance(text), Duration::from_millis(20)).await;
 }
 

@@ -49,8 +49,16 @@ impl Task {
             over,
             rest,
             self.lifetime.leaving(),
+            self.noticed_by(),
         ];
         all.into_iter().flatten().min()
+    }
+
+    /// When a task that is about to leave need not wait for the end of a sentence any more.
+    fn noticed_by(&self) -> Option<Instant> {
+        self.lifetime.leaving()?;
+        let by = self.voice.as_ref()?.noticed_by();
+        by.filter(|by| *by > Instant::now())
     }
 
     /// Handles due deadlines. Returns whether the task may end.

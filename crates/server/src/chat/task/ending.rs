@@ -58,10 +58,11 @@ impl Task {
         }
     }
 
-    /// Whether the task may give its chat to another replica: nothing is under way.
+    /// Whether the task may give its chat to another replica: nothing is under way, and nobody is in the middle of a sentence.
     pub(super) fn may_leave(&self) -> bool {
         !self.is_busy()
             && !self.is_voice_asked()
+            && !self.is_spoken_to()
             && self.queue.is_empty()
             && !self.waiting.has_deferred()
             && self.loaded.is_settled()

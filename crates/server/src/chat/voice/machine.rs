@@ -56,6 +56,8 @@ use user::Microphone;
 
 /// How long a connection is kept open for a client that may return.
 const KEPT: Duration = Duration::from_secs(30);
+/// How long an agent may take to show that it has heard something; a sound that it ignores for longer was no speech.
+const NOTICED: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct VoiceMachine {
@@ -67,6 +69,8 @@ pub(crate) struct VoiceMachine {
     queue: InputQueue,
     /// The user's speech that no run has answered.
     user_audio: UserAudio,
+    /// When the agent last got something to hear, or would have if there were a connection.
+    heard_at: Option<Instant>,
     /// Until when the connection is kept open without a listener.
     leave_at: Option<Instant>,
     /// Whether another run of the chat is under way.
@@ -84,6 +88,7 @@ impl VoiceMachine {
             microphone: Microphone::HandsFree,
             queue: InputQueue::default(),
             user_audio: UserAudio::default(),
+            heard_at: None,
             leave_at: None,
             other_run,
         }
@@ -258,6 +263,7 @@ impl VoiceMachine {
                 In::Opened { answers_history },
             ) => {
                 let (question, dial) = (question.take(), take(dial));
+                self.heard_at = self.heard_at.map(|_| now);
                 self.opened(question, dial, answers_history, out);
             }
             (
@@ -323,6 +329,27 @@ impl VoiceMachine {
     /// Whether a turn waits until the chat is free. Do not read the connection until then.
     pub(crate) fn is_deferred(&self) -> bool {
         matches!(self.state, State::Deferred { .. } | State::Beginning { .. })
+    }
+
+    /// Whether the user speaks, or has spoken and the agent has not shown yet that it heard it.
+    pub(crate) fn is_spoken_to(&self, now: Instant) -> bool {
+        let has_spoken = || !self.user_audio.speech().is_empty();
+        matches!(self.microphone, Microphone::Pressed)
+            || match &self.state {
+                State::Off | State::Stopped => false,
+                State::Queued { .. } | State::Backoff { .. } | State::Connecting { .. } => {
+                    has_spoken()
+                }
+                State::Deferred { .. } | State::Beginning { .. } => true,
+                State::Listening(_) | State::Answering { .. } => {
+                    has_spoken() && self.noticed_by().is_some_and(|by| now < by)
+                }
+            }
+    }
+
+    /// When the agent has noticed what it was sent, if it was speech.
+    pub(crate) fn noticed_by(&self) -> Option<Instant> {
+        self.heard_at.map(|at| at + NOTICED)
     }
 
     /// Whether a message with speech would begin a turn.

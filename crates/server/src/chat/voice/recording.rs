@@ -94,6 +94,11 @@ impl ModelAudio {
     }
 }
 
+/// Whether there may be speech in it.
+pub(crate) fn is_loud(pcm: &[u8]) -> bool {
+    first_loud(pcm).is_some()
+}
+
 fn first_loud(pcm: &[u8]) -> Option<usize> {
     let loud = |pair: &[u8]| i16::from_le_bytes([pair[0], pair[1]]).unsigned_abs() > LOUD;
     pcm.chunks_exact(2).position(loud).map(|at| 2 * at)

@@ -122,6 +122,16 @@ impl VoiceSession {
         self.machine.has_run()
     }
 
+    /// Whether the user speaks, or may have said something that is not noticed yet.
+    pub(in crate::chat) fn is_spoken_to(&self) -> bool {
+        self.machine.is_spoken_to(Instant::now().into_std())
+    }
+
+    /// When the agent has noticed what it was sent, if it was speech.
+    pub(in crate::chat) fn noticed_by(&self) -> Option<Instant> {
+        self.machine.noticed_by().map(Instant::from_std)
+    }
+
     /// Whether a turn waits until the chat is free.
     pub(in crate::chat) fn is_deferred(&self) -> bool {
         self.machine.is_deferred()

@@ -9,6 +9,7 @@ use super::input_queue::{Bounds, UserInput};
 use super::port::{Effects, VoiceEffect};
 use super::state::State;
 use super::{KEPT, VoiceMachine};
+use crate::chat::voice::recording::is_loud;
 
 /// This much audio without a key means that the user speaks hands-free: half a second.
 pub(super) const HANDS_FREE_BYTES: usize = 16_000;
@@ -62,6 +63,9 @@ impl VoiceMachine {
         // Speech that is sent again to the next connection must not contain this audio, which is queued too.
         self.want(now, out);
         self.user_audio.push(&pcm);
+        if is_loud(&pcm) {
+            self.heard_at = Some(now);
+        }
         self.submit(UserInput::Audio(pcm), now, out);
     }
 
@@ -77,7 +81,11 @@ impl VoiceMachine {
     pub(super) fn key_up(&mut self, now: Instant, out: &mut Effects) {
         let end = match self.microphone {
             Microphone::HandsFree => return self.submit(UserInput::AudioStreamEnd, now, out),
-            Microphone::Pressed => UserInput::ActivityEnd,
+            Microphone::Pressed => {
+                // What was said is complete with it.
+                self.heard_at = self.heard_at.map(|_| now);
+                UserInput::ActivityEnd
+            }
             Microphone::Released { .. } => UserInput::AudioStreamEnd,
         };
         self.microphone = Microphone::released();

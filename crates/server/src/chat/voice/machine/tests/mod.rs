@@ -7,7 +7,7 @@ mod world;
 use std::time::{Duration, Instant};
 
 use super::input_queue::{InputQueue, MAX_AUDIO_BYTES, MAX_ITEMS, MAX_PICTURES};
-use super::{KEPT, MemoryModel, UserInput};
+use super::{KEPT, MemoryModel, NOTICED, UserInput};
 use world::{Act, Said, World};
 
 const WORD: Act = Act::Audio {
@@ -38,6 +38,45 @@ fn a_spoken_turn() {
     assert_eq!(ends, "Feed EndRun");
     assert_eq!(world.machine.state_name(), "Listening");
     world.come_to_rest();
+}
+
+/// A sentence is under way from its first sound until the agent has begun to answer it, or ignores it.
+#[test]
+fn who_speaks_is_noticed() {
+    let quiet = Act::Audio {
+        bytes: 640,
+        loud: false,
+    };
+    let is_spoken_to = |world: &World| world.machine.is_spoken_to(world.now);
+    let mut world = World::new(MemoryModel::Stateless);
+    performed(&mut world, &[quiet.clone(), OPEN, quiet.clone()]);
+    assert!(!is_spoken_to(&world));
+    performed(&mut world, &[WORD, quiet.clone()]);
+    assert!(is_spoken_to(&world));
+    performed(
+        &mut world,
+        &[Act::Say(Said::Heard), Act::Say(Said::SpokeAndCompleted)],
+    );
+    assert!(!is_spoken_to(&world));
+    // A sound that means nothing.
+    performed(&mut world, &[WORD, Act::Wait(NOTICED)]);
+    assert!(!is_spoken_to(&world));
+    // Pauses with the key held do not matter.
+    performed(&mut world, &[Act::KeyDown, OPEN, WORD, Act::Wait(NOTICED)]);
+    assert!(is_spoken_to(&world));
+    performed(&mut world, &[Act::KeyUp]);
+    assert!(is_spoken_to(&world));
+    performed(&mut world, &[Act::Wait(NOTICED)]);
+    assert!(!is_spoken_to(&world));
+
+    // Words that wait for a connection have not been heard by anybody.
+    let mut world = World::new(MemoryModel::Stateless);
+    performed(&mut world, &[WORD, Act::Wait(NOTICED)]);
+    assert!(is_spoken_to(&world));
+    performed(&mut world, &[OPEN]);
+    assert!(is_spoken_to(&world));
+    performed(&mut world, &[Act::Wait(NOTICED)]);
+    assert!(!is_spoken_to(&world));
 }
 
 /// The results of another run are sent before the user's next speech, all of them and once.
