@@ -671,12 +671,7 @@ mod tests {
         }
         chats.closing.store(true, Ordering::Relaxed);
         chats
-            .task_ended(
-                "alice".into(),
-                "chat-1".into(),
-                VecDeque::new(),
-                commands,
-            )
+            .task_ended("alice".into(), "chat-1".into(), VecDeque::new(), commands)
             .await;
         let stopped = stopped.await.unwrap();
         assert!(matches!(stopped, Err(ChatError::ShuttingDown)));
