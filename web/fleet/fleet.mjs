@@ -134,7 +134,7 @@ function linesOf(file, from) {
 }
 
 // What a replica that was paused, or cut off from its database, rightly reports.
-const EXPECTED = [/could not show in time that it lives/, /the server is not ready: the database cannot be reached/];
+const EXPECTED = [/could not show in time that it lives/, /the server is not ready: (the database cannot be reached|the store is busy)/];
 
 function faultsOf(replica, wasCutOff) {
   const lines = replica.log().split('\n').filter((line) => /panicked| ERROR /.test(line));

@@ -114,8 +114,9 @@ fn judge_outcome(
         Answer::Granted { .. } if !asks => return Err(Refusal::UnknownCall),
         _ => {}
     }
-    if let (Answer::Output { output, .. }, Some(call)) = (answer, call)
-        && call.runs_on == RunsOn::Server
+    if let Answer::Output { output, .. } = answer
+        && part.is_some()
+        && call.is_none_or(|call| call.runs_on != RunsOn::Client)
         && is_pending(output)
     {
         // It was shown this while the tool waited.
@@ -265,6 +266,17 @@ mod tests {
                 &ran,
                 output("c1", json!({"n": 8})),
                 refused(Refusal::AlreadySettled),
+            ),
+            // What was shown while the tool waited.
+            (
+                &ran,
+                output("c1", json!({"pending": true})),
+                repeats.clone(),
+            ),
+            (
+                &ran,
+                output("c2", json!({"pending": true})),
+                refused(Refusal::UnknownCall),
             ),
             (&ran, confirmed(true), repeats),
             (&ran, confirmed(false), refused(Refusal::Contradicts)),
