@@ -8,8 +8,10 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
 
 use super::bucket::GRACE;
 use super::directory::{place_in, sync_dir};
@@ -109,15 +111,17 @@ impl Places {
     fn sort(&self, known: &KnownFiles, here: Vec<Content>, away: Vec<Content>) -> io::Result<()> {
         let mark = self.files.join(MARK);
         if fs::read_to_string(&mark).ok().as_deref() != Some(&known.found.store.id) {
-            fs::write(&mark, &known.found.store.id)?;
+            // In one piece: another process that starts would take a part of it for another database's.
+            let mut written = NamedTempFile::new_in(&self.incoming)?;
+            written.write_all(known.found.store.id.as_bytes())?;
+            written.persist(&mark)?;
             sync_dir(&self.files)?;
         }
         make_private(&mark);
         let (mut lost, mut found, mut deleted) = (0_usize, 0_usize, 0_usize);
         for content in away {
             if known.deleted.contains(&content.id) {
-                fs::remove_file(&content.path)?;
-                deleted += 1;
+                deleted += usize::from(remove(&content.path)?);
             } else if known.found.files.contains(&content.id) {
                 found += usize::from(shift(&content, &self.files)?);
             }
@@ -127,8 +131,7 @@ impl Places {
                 continue;
             }
             if known.deleted.contains(&content.id) {
-                fs::remove_file(&content.path)?;
-                deleted += 1;
+                deleted += usize::from(remove(&content.path)?);
             } else if !(known.is_shared && is_young(&content.path)) {
                 lost += usize::from(shift(&content, &self.lost)?);
             }
@@ -136,11 +139,11 @@ impl Places {
         // Unfinished uploads: no client was informed that they are stored.
         for entry in fs::read_dir(&self.incoming)? {
             let entry = entry?;
-            if entry.file_type()?.is_file()
-                && entry.file_name().as_encoded_bytes().starts_with(b".tmp")
+            if entry.file_name().as_encoded_bytes().starts_with(b".tmp")
+                && is_file(&entry)?
                 && !(known.is_shared && is_young(&entry.path()))
             {
-                fs::remove_file(entry.path())?;
+                remove(&entry.path())?;
             }
         }
         let place = self.lost.display();
@@ -176,6 +179,24 @@ fn is_young(path: &Path) -> bool {
     age.is_none_or(|age| age < GRACE)
 }
 
+/// Removes a file. Another process may be tidying up as well, and be faster: then it is not ours to count.
+fn remove(path: &Path) -> io::Result<bool> {
+    unless_gone(fs::remove_file(path)).map(|removed| removed.is_some())
+}
+
+/// Whether it is a file. Some file systems are asked again for this, and it may be gone meanwhile.
+fn is_file(entry: &fs::DirEntry) -> io::Result<bool> {
+    let kind = unless_gone(entry.file_type())?;
+    Ok(kind.is_some_and(|kind| kind.is_file()))
+}
+
+fn unless_gone<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 /// All content under a directory. Foreign files are skipped.
 fn contents(dir: &Path) -> io::Result<Vec<Content>> {
     let mut found = Vec::new();
@@ -192,7 +213,7 @@ fn contents(dir: &Path) -> io::Result<Vec<Content>> {
         for entry in fs::read_dir(shelf.path())? {
             let entry = entry?;
             if let Some(id) = entry.file_name().to_str().filter(|name| is_id(name))
-                && entry.file_type()?.is_file()
+                && is_file(&entry)?
             {
                 found.push(Content {
                     id: id.to_owned(),
@@ -226,6 +247,8 @@ fn shift(content: &Content, to: &Path) -> io::Result<bool> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs::FileTimes;
+    use std::sync::Barrier;
+    use std::thread;
     use std::time::{Duration, SystemTime};
 
     use super::*;
@@ -249,7 +272,46 @@ mod tests {
             let times = FileTimes::new().set_modified(SystemTime::now() - age);
             file.set_times(times).unwrap();
         }
-        let known = KnownFiles {
+        places.tidy(&known_with(HashSet::new())).unwrap();
+        let left: Vec<bool> = paths.iter().map(|path| path.exists()).collect();
+        assert_eq!(left, [true, false, true, false]);
+        assert!(place_in(&places.lost, &old).exists());
+    }
+
+    #[test]
+    fn processes_that_start_at_once_tidy_up_together() {
+        const PROCESSES: usize = 4;
+        let root = tempfile::tempdir().unwrap();
+        let places = Places::below(root.path());
+        let deleted: HashSet<String> = (0..400).map(|id| format!("{id:032x}")).collect();
+        let old = SystemTime::now() - 2 * GRACE;
+        for (number, id) in deleted.iter().enumerate() {
+            let dir = [&places.files, &places.lost][number % 2];
+            for path in [place_in(dir, id), places.incoming.join(format!(".tmp{id}"))] {
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                let times = FileTimes::new().set_modified(old);
+                fs::File::create(path).unwrap().set_times(times).unwrap();
+            }
+        }
+        let (known, at_once) = (known_with(deleted), Barrier::new(PROCESSES));
+        thread::scope(|scope| {
+            let tidy = || {
+                at_once.wait();
+                places.tidy(&known).unwrap();
+            };
+            let running: Vec<_> = (0..PROCESSES).map(|_| scope.spawn(tidy)).collect();
+            running
+                .into_iter()
+                .for_each(|tidied| tidied.join().unwrap());
+        });
+        assert!(contents(&places.files).unwrap().is_empty());
+        assert!(contents(&places.lost).unwrap().is_empty());
+        assert_eq!(fs::read_dir(&places.incoming).unwrap().count(), 0);
+    }
+
+    /// What a shared store knows that has no files but deleted ones.
+    fn known_with(deleted: HashSet<String>) -> KnownFiles {
+        KnownFiles {
             found: PriorContents {
                 store: Identity {
                     id: "a".into(),
@@ -258,12 +320,8 @@ mod tests {
                 },
                 files: HashSet::new(),
             },
-            deleted: HashSet::new(),
+            deleted,
             is_shared: true,
-        };
-        places.tidy(&known).unwrap();
-        let left: Vec<bool> = paths.iter().map(|path| path.exists()).collect();
-        assert_eq!(left, [true, false, true, false]);
-        assert!(place_in(&places.lost, &old).exists());
+        }
     }
 }
