@@ -138,7 +138,7 @@ impl Cluster {
             lease,
         };
         let mut silent_before = Duration::ZERO;
-        let until = Instant::now() + lease + BEAT;
+        let began = Instant::now();
         loop {
             let sent = Moment::now();
             match ownership.join(&replica).await? {
@@ -159,8 +159,8 @@ impl Cluster {
                     }));
                 }
                 // One that has just given a sign of life is not dead.
-                Joined::NameTaken { by, silent, .. }
-                    if silent < silent_before || Instant::now() > until =>
+                Joined::NameTaken { by, silent, lease }
+                    if silent < silent_before || began.elapsed() > lease + BEAT =>
                 {
                     return Err(JoinError::NameTaken {
                         name: by.name,
@@ -221,7 +221,7 @@ impl Cluster {
     /// The owner of a chat, if it is another replica.
     pub async fn owner(&self, chat: ChatRef<'_>) -> Result<Option<Peer>, StoreError> {
         let life = self.life();
-        let owner = self.ownership.owner(chat, &life.replica).await?;
+        let owner = self.ownership.owner(chat).await?;
         Ok(owner.filter(|owner| owner.name != life.replica.peer.name))
     }
 
@@ -304,7 +304,7 @@ impl Cluster {
         if !life.is_held() || self.is_draining() {
             return Ok(Vec::new());
         }
-        self.ownership.orphans(&life.replica, limit).await
+        self.ownership.orphans(limit).await
     }
 
     /// Shows that this replica lives until the future is dropped. `lost` is called when it was dead to the others, and has

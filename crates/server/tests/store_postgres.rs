@@ -125,7 +125,7 @@ async fn a_chat_has_one_owner() {
         two.take(CHAT, &b).await.unwrap(),
         Claim::OwnedBy(a.peer.clone())
     );
-    assert_eq!(two.owner(CHAT, &b).await.unwrap(), Some(a.peer.clone()));
+    assert_eq!(two.owner(CHAT).await.unwrap(), Some(a.peer.clone()));
     let again = mine(one.take(CHAT, &a).await.unwrap());
     assert!(again > first);
     // Only the epoch that holds it gives it back.
@@ -135,13 +135,13 @@ async fn a_chat_has_one_owner() {
         Claim::OwnedBy(a.peer.clone())
     );
     one.release(CHAT, again, &a).await.unwrap();
-    assert_eq!(two.owner(CHAT, &b).await.unwrap(), None);
+    assert_eq!(two.owner(CHAT).await.unwrap(), None);
     let third = mine(two.take(CHAT, &b).await.unwrap());
     assert!(third > again);
 
     // A dead owner is none, and cannot come back.
     bury(&home.url, &b);
-    assert_eq!(one.owner(CHAT, &a).await.unwrap(), None);
+    assert_eq!(one.owner(CHAT).await.unwrap(), None);
     assert_eq!(two.heartbeat(&b, false).await.unwrap(), Heartbeat::Dead);
     assert!(matches!(two.take(CHAT, &b).await, Err(StoreError::Fenced)));
     assert!(mine(one.take(CHAT, &a).await.unwrap()) > third);
@@ -171,8 +171,8 @@ async fn chats_without_an_owner_are_found() {
     let home = Shared::new();
     let store = open(&home.url).await.unwrap();
     let (a, b) = (joined(&store, "a").await, joined(&store, "b").await);
-    let orphans = async |me: &Replica| {
-        let found = store.orphans(me, 10).await.unwrap();
+    let orphans = async || {
+        let found = store.orphans(10).await.unwrap();
         let mut ids: Vec<_> = found
             .iter()
             .map(|orphan| (orphan.chat_id.to_string(), orphan.silent.is_some()))
@@ -193,10 +193,10 @@ async fn chats_without_an_owner_are_found() {
         store.take(chat, &a).await.unwrap();
         store.commit(chat, &record, &[], at(1)).await.unwrap();
     }
-    assert_eq!(orphans(&b).await, []);
+    assert_eq!(orphans().await, []);
     bury(&home.url, &a);
     let both = [("runs".to_owned(), true), ("waits".to_owned(), true)];
-    assert_eq!(orphans(&b).await, both);
+    assert_eq!(orphans().await, both);
     let runs = ChatRef {
         id: &"runs".into(),
         ..CHAT
@@ -204,16 +204,81 @@ async fn chats_without_an_owner_are_found() {
     let Claim::Mine(epoch) = store.take(runs, &b).await.unwrap() else {
         panic!("it has an owner");
     };
-    assert_eq!(orphans(&b).await, [("waits".to_owned(), true)]);
+    assert_eq!(orphans().await, [("waits".to_owned(), true)]);
     // One that was given back has no owner that could be silent.
     store.release(runs, epoch, &b).await.unwrap();
     assert_eq!(
-        orphans(&b).await,
+        orphans().await,
         [("runs".to_owned(), false), ("waits".to_owned(), true)]
     );
     // What a dead one leaves of chats that need nobody is forgotten.
     let held = "SELECT count(*) FROM adk_bridge.ownership WHERE chat_id = 'done'";
     assert_eq!(Postgres::shared().sql(database_of(&home.url), held), "0\n");
+}
+
+/// While a new lease replaces an old one, replicas differ in it; each counts on its own.
+#[tokio::test]
+async fn a_replica_is_dead_after_its_own_lease() {
+    let home = Shared::new();
+    let store = open(&home.url).await.unwrap();
+    let patient = joined(&store, "patient").await;
+    let hasty = Replica {
+        lease: Duration::from_secs(3),
+        ..replica("hasty")
+    };
+    store.join(&hasty).await.unwrap();
+    let both = [("of-patient", &patient), ("of-hasty", &hasty)];
+    for (id, owner) in both {
+        let chat = ChatRef {
+            id: &id.into(),
+            ..CHAT
+        };
+        store.create_chat(chat, at(1)).await.unwrap();
+        store.take(chat, owner).await.unwrap();
+        let record = reply("m1", "going on");
+        store.commit(chat, &record, &[], at(1)).await.unwrap();
+    }
+    let [of_patient, of_hasty] = both.map(|(id, _)| ChatId::from(id));
+    let of_patient = ChatRef {
+        id: &of_patient,
+        ..CHAT
+    };
+    let of_hasty = ChatRef {
+        id: &of_hasty,
+        ..CHAT
+    };
+    Postgres::shared().sql(
+        database_of(&home.url),
+        "UPDATE adk_bridge.replicas SET heartbeat = heartbeat - interval '30 seconds' WHERE name = 'patient'",
+    );
+    assert_eq!(
+        store.owner(of_patient).await.unwrap(),
+        Some(patient.peer.clone())
+    );
+    assert_eq!(
+        store.take(of_patient, &hasty).await.unwrap(),
+        Claim::OwnedBy(patient.peer.clone())
+    );
+    assert_eq!(store.orphans(10).await.unwrap(), []);
+    match store.heartbeat(&hasty, false).await.unwrap() {
+        Heartbeat::Alive { peers, .. } => assert_eq!(peers, std::slice::from_ref(&patient.peer)),
+        dead => panic!("{dead:?}"),
+    }
+
+    Postgres::shared().sql(
+        database_of(&home.url),
+        "UPDATE adk_bridge.replicas SET heartbeat = heartbeat - interval '30 seconds' WHERE name = 'hasty'",
+    );
+    assert_eq!(store.owner(of_hasty).await.unwrap(), None);
+    let orphans = store.orphans(10).await.unwrap();
+    let orphans: Vec<_> = orphans.iter().map(|orphan| &orphan.chat_id).collect();
+    assert_eq!(orphans, [of_hasty.id]);
+    assert_eq!(
+        store.heartbeat(&hasty, false).await.unwrap(),
+        Heartbeat::Dead
+    );
+    let taken = store.take(of_hasty, &patient).await.unwrap();
+    assert!(matches!(taken, Claim::Mine(_)), "{taken:?}");
 }
 
 /// Whoever was paused and goes on finds every door shut, and changes nothing.

@@ -521,6 +521,12 @@ CREATE FUNCTION adk_bridge.silence(_replica adk_bridge.replicas) RETURNS bigint 
     SELECT greatest(0, (extract(epoch FROM clock_timestamp() - _replica.heartbeat) * 1000)::bigint)
 $$;
 
+-- Whether a replica counts as living. That is decided by its own lease, which it counts on: others may have another one
+-- while a new configuration replaces an old one.
+CREATE FUNCTION adk_bridge.lives(_replica adk_bridge.replicas) RETURNS boolean LANGUAGE sql AS $$
+    SELECT _replica.heartbeat > clock_timestamp() - _replica.lease
+$$;
+
 -- Adds a replica, unless another one that lives has its name; then that one is returned.
 CREATE FUNCTION adk_bridge.join_replica(_name text, _instance text, _address text, _lease interval)
 RETURNS TABLE (now_at bigint, name text, address text, silent bigint, lease bigint) LANGUAGE plpgsql AS $$
@@ -528,14 +534,14 @@ RETURNS TABLE (now_at bigint, name text, address text, silent bigint, lease bigi
 BEGIN
     -- The chats of the one whose row is replaced belong to nobody any more.
     DELETE FROM adk_bridge.ownership o USING adk_bridge.replicas r
-    WHERE r.name = _name AND r.heartbeat <= clock_timestamp() - r.lease AND o.owner = r.instance
+    WHERE r.name = _name AND NOT adk_bridge.lives(r) AND o.owner = r.instance
       AND r.instance <> _instance;
     INSERT INTO adk_bridge.replicas AS r (name, instance, address, lease, heartbeat)
     VALUES (_name, _instance, _address, _lease, clock_timestamp())
     ON CONFLICT (name) DO UPDATE
     SET instance = excluded.instance, address = excluded.address, lease = excluded.lease,
         heartbeat = excluded.heartbeat, draining = false
-    WHERE r.instance = excluded.instance OR r.heartbeat <= clock_timestamp() - r.lease;
+    WHERE r.instance = excluded.instance OR NOT adk_bridge.lives(r);
     RETURN QUERY
         SELECT adk_bridge.millis(clock_timestamp()), r.name, r.address, adk_bridge.silence(r),
                (extract(epoch FROM r.lease) * 1000)::bigint
@@ -544,19 +550,19 @@ END $$;
 
 -- Renews the lease of a replica, unless it has run out: then no row is returned. A row for each other replica that lives
 -- and takes chats, or an empty one.
-CREATE FUNCTION adk_bridge.heartbeat(_instance text, _lease interval, _draining boolean)
+CREATE FUNCTION adk_bridge.heartbeat(_instance text, _draining boolean)
 RETURNS TABLE (now_at bigint, name text, address text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM adk_bridge.hurry(false);
     UPDATE adk_bridge.replicas r SET heartbeat = clock_timestamp(), draining = _draining
-    WHERE r.instance = _instance AND r.heartbeat > clock_timestamp() - _lease;
+    WHERE r.instance = _instance AND adk_bridge.lives(r);
     IF FOUND THEN
         RETURN QUERY
             SELECT adk_bridge.millis(clock_timestamp()), r.name, r.address
             FROM (SELECT 1) AS one
             LEFT JOIN adk_bridge.replicas r
-                ON r.instance <> _instance AND NOT r.draining AND r.heartbeat > clock_timestamp() - _lease
+                ON r.instance <> _instance AND NOT r.draining AND adk_bridge.lives(r)
             ORDER BY r.name;
     END IF;
 END $$;
@@ -568,14 +574,14 @@ BEGIN
 END $$;
 
 -- Takes a chat for a replica and begins a new epoch, unless another replica that lives has it; then that one is returned.
-CREATE FUNCTION adk_bridge.take_chat(_user text, _chat text, _instance text, _lease interval)
+CREATE FUNCTION adk_bridge.take_chat(_user text, _chat text, _instance text)
 RETURNS TABLE (epoch bigint, name text, address text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     _held text;
     _owner adk_bridge.replicas;
 BEGIN
-    PERFORM 1 FROM adk_bridge.replicas r WHERE r.instance = _instance AND r.heartbeat > clock_timestamp() - _lease;
+    PERFORM 1 FROM adk_bridge.replicas r WHERE r.instance = _instance AND adk_bridge.lives(r);
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'ZB001', MESSAGE = 'this replica is dead to the others';
     END IF;
@@ -592,7 +598,7 @@ BEGIN
             CONTINUE;
         END IF;
         SELECT * INTO _owner FROM adk_bridge.replicas r
-        WHERE r.instance = _held AND r.instance <> _instance AND r.heartbeat > clock_timestamp() - _lease;
+        WHERE r.instance = _held AND r.instance <> _instance AND adk_bridge.lives(r);
         IF FOUND THEN
             RETURN QUERY SELECT NULL::bigint, _owner.name, _owner.address;
         ELSE
@@ -606,15 +612,14 @@ END $$;
 
 -- Some chats with open replies and without a living owner, in no order: whoever asks at the same moment gets others.
 -- Forgets what dead replicas have left of chats that nobody needs to take.
-CREATE FUNCTION adk_bridge.orphans(_lease interval, _limit bigint)
+CREATE FUNCTION adk_bridge.orphans(_limit bigint)
 RETURNS TABLE (user_id text, chat_id text, silent bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM adk_bridge.hurry(false);
     DELETE FROM adk_bridge.ownership o USING (
         SELECT d.user_id, d.chat_id FROM adk_bridge.ownership d
-        WHERE NOT EXISTS (SELECT 1 FROM adk_bridge.replicas r
-                          WHERE r.instance = d.owner AND r.heartbeat > clock_timestamp() - _lease)
+        WHERE NOT EXISTS (SELECT 1 FROM adk_bridge.replicas r WHERE r.instance = d.owner AND adk_bridge.lives(r))
           AND NOT EXISTS (SELECT 1 FROM adk_bridge.chats c JOIN adk_bridge.messages m ON m.chat = c.key AND m.open
                           WHERE c.user_id = d.user_id AND c.id = d.chat_id)
         FOR UPDATE OF d SKIP LOCKED) AS idle
@@ -626,6 +631,6 @@ BEGIN
         LEFT JOIN adk_bridge.ownership o ON o.user_id = c.user_id AND o.chat_id = c.id
         LEFT JOIN adk_bridge.replicas r ON r.instance = o.owner
         WHERE c.key IN (SELECT m.chat FROM adk_bridge.messages m WHERE m.open)
-          AND (r.name IS NULL OR r.heartbeat <= clock_timestamp() - _lease)
+          AND (r.name IS NULL OR NOT adk_bridge.lives(r))
         ORDER BY random() LIMIT _limit;
 END $$;

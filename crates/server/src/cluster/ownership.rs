@@ -11,7 +11,7 @@ use crate::store::{ChatRef, Pending};
 
 /// Who owns which chat. Every method is one statement or one transaction, and all times are the database's.
 ///
-/// A replica is dead when its last heartbeat is older than [`Replica::lease`], or when it has no row.
+/// A replica is dead when its last heartbeat is older than its own [`Replica::lease`], whoever asks, or when it has no row.
 pub trait Ownership: Send + Sync {
     /// Adds a replica. Another living one with its name refuses it; the row of a dead one with its name is replaced.
     fn join<'a>(&'a self, me: &'a Replica) -> Pending<'a, Joined>;
@@ -31,10 +31,10 @@ pub trait Ownership: Send + Sync {
 
     /// Chats with a reply that has not ended or has a tool running, and without a living owner. At most `limit`, and not the
     /// same ones for all that ask at the same moment, where that can be had.
-    fn orphans<'a>(&'a self, me: &'a Replica, limit: u32) -> Pending<'a, Vec<Orphan>>;
+    fn orphans(&self, limit: u32) -> Pending<'_, Vec<Orphan>>;
 
     /// The living owner of a chat.
-    fn owner<'a>(&'a self, chat: ChatRef<'a>, me: &'a Replica) -> Pending<'a, Option<Peer>>;
+    fn owner<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Option<Peer>>;
 }
 
 /// A process in a cluster, as it presents itself.
@@ -43,7 +43,7 @@ pub struct Replica {
     /// Where others reach it, and what people call it.
     pub peer: Peer,
     pub instance: Instance,
-    /// `cluster.lease`, the same for all replicas.
+    /// `cluster.lease`. Replicas differ in it while a new configuration replaces an old one.
     pub lease: Duration,
 }
 

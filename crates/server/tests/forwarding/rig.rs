@@ -300,11 +300,11 @@ impl Ownership for Owners {
         done(())
     }
 
-    fn orphans<'a>(&'a self, _me: &'a Member, _limit: u32) -> Pending<'a, Vec<Orphan>> {
+    fn orphans(&self, _limit: u32) -> Pending<'_, Vec<Orphan>> {
         done(Vec::new())
     }
 
-    fn owner<'a>(&'a self, chat: ChatRef<'a>, _me: &'a Member) -> Pending<'a, Option<Peer>> {
+    fn owner<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Option<Peer>> {
         let state = self.0.lock().unwrap();
         done(state.lie.clone().or_else(|| state.owner(chat)))
     }

@@ -42,12 +42,10 @@ impl Ownership for PostgresStore {
 
     fn heartbeat<'a>(&'a self, me: &'a Replica, draining: bool) -> Pending<'a, Heartbeat> {
         Box::pin(async move {
-            let beat = sqlx::query(
-                "SELECT now_at, name, address FROM adk_bridge.heartbeat($1, make_interval(secs => $2), $3)",
-            )
-            .bind(me.instance.as_str())
-            .bind(me.lease.as_secs_f64())
-            .bind(draining);
+            let beat =
+                sqlx::query("SELECT now_at, name, address FROM adk_bridge.heartbeat($1, $2)")
+                    .bind(me.instance.as_str())
+                    .bind(draining);
             // Once: whoever asks knows since when, and asks again.
             let heartbeats = &self.shared.heartbeats;
             let rows = heartbeats.fetch_once(beat, PATIENCE).await?;
@@ -74,14 +72,10 @@ impl Ownership for PostgresStore {
     fn take<'a>(&'a self, chat: ChatRef<'a>, me: &'a Replica) -> Pending<'a, Claim> {
         Box::pin(async move {
             let rows = self.write(|| {
-                sqlx::query(
-                    "SELECT epoch, name, address
-                     FROM adk_bridge.take_chat($1, $2, $3, make_interval(secs => $4))",
-                )
-                .bind(stored(chat.user.as_str()))
-                .bind(stored(chat.id.as_str()))
-                .bind(me.instance.as_str())
-                .bind(me.lease.as_secs_f64())
+                sqlx::query("SELECT epoch, name, address FROM adk_bridge.take_chat($1, $2, $3)")
+                    .bind(stored(chat.user.as_str()))
+                    .bind(stored(chat.id.as_str()))
+                    .bind(me.instance.as_str())
             });
             let rows = rows.await?;
             let row = rows.first().ok_or(StoreError::Busy)?;
@@ -108,14 +102,11 @@ impl Ownership for PostgresStore {
         })
     }
 
-    fn orphans<'a>(&'a self, me: &'a Replica, limit: u32) -> Pending<'a, Vec<Orphan>> {
+    fn orphans(&self, limit: u32) -> Pending<'_, Vec<Orphan>> {
         Box::pin(async move {
             let rows = self.write(|| {
-                sqlx::query(
-                    "SELECT user_id, chat_id, silent FROM adk_bridge.orphans(make_interval(secs => $1), $2)",
-                )
-                .bind(me.lease.as_secs_f64())
-                .bind(i64::from(limit))
+                sqlx::query("SELECT user_id, chat_id, silent FROM adk_bridge.orphans($1)")
+                    .bind(i64::from(limit))
             });
             let orphan = |row: &PgRow| {
                 let silent: Option<i64> = row.try_get("silent")?;
@@ -129,18 +120,16 @@ impl Ownership for PostgresStore {
         })
     }
 
-    fn owner<'a>(&'a self, chat: ChatRef<'a>, me: &'a Replica) -> Pending<'a, Option<Peer>> {
+    fn owner<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Option<Peer>> {
         Box::pin(async move {
             let rows = self.read(|| {
                 sqlx::query(
                     "SELECT r.name, r.address FROM adk_bridge.ownership o
                      JOIN adk_bridge.replicas r ON r.instance = o.owner
-                     WHERE o.user_id = $1 AND o.chat_id = $2
-                       AND r.heartbeat > clock_timestamp() - make_interval(secs => $3)",
+                     WHERE o.user_id = $1 AND o.chat_id = $2 AND adk_bridge.lives(r)",
                 )
                 .bind(stored(chat.user.as_str()))
                 .bind(stored(chat.id.as_str()))
-                .bind(me.lease.as_secs_f64())
             });
             let rows = rows.await?;
             let owner = rows.first().map(|row| peer(row, "name")).transpose()?;
