@@ -428,17 +428,48 @@ async fn a_write_that_comes_late_is_refused() {
             .await
             .unwrap();
     }
-    // The first write of the process has the number 1.
-    let late = format!(
-        "DO $$ BEGIN
-             PERFORM adk_bridge.checkpoint_reply('alice', 'chat-1', {}, 1, 'm1', 'running', true, '{{}}', '{{}}', '{{}}');
-             RAISE 'stored';
-         EXCEPTION WHEN SQLSTATE 'ZB001' THEN NULL; END $$",
-        epoch.get()
-    );
-    Postgres::shared().sql(database_of(&home.url), &late);
-    let kept = owner.open_replies_of(CHAT).await.unwrap();
-    assert_eq!(kept, [reply("m1", "two")]);
+    let (question, entry) = (user("m2", "hi"), [audit(AuditKind::ToolStarted, "")]);
+    owner
+        .append(CHAT, std::slice::from_ref(&question), Cut::Nothing, at(1))
+        .await
+        .unwrap();
+    owner.append_audit(CHAT, &entry).await.unwrap();
+    let said = vec!["{}".to_owned()];
+    owner.append_events(CHAT, 0, M2, said).await.unwrap();
+    owner.revise(CHAT, &question).await.unwrap();
+    let stored = async || {
+        (
+            owner.messages(CHAT).await.unwrap(),
+            owner.open_replies_of(CHAT).await.unwrap(),
+            owner.audit(CHAT, AuditPage::default()).await.unwrap(),
+            owner.events(CHAT, 0).await.unwrap(),
+        )
+    };
+    let before = stored().await;
+    // The first write of the process has the number 1, and no later one has its name.
+    let late = [
+        "checkpoint_reply('alice', 'chat-1', EPOCH, 1, 'm1', 'running', true, '{}', '{}', '{}')",
+        "commit_reply('alice', 'chat-1', EPOCH, NAME, 1, 2, false, 'm1', 'running', true, '{}', '{}', '{}')",
+        "append_messages('alice', 'chat-1', EPOCH, NAME, 1, 2, '{}', '{}', null, 0, 'after', 'm1', '{}')",
+        "revise_message('alice', 'chat-1', EPOCH, 1, 'm2', '{}', null, null)",
+        "append_events('alice', 'chat-1', EPOCH, NAME, 1, 0, 'm2', '{late}')",
+        "append_audit('alice', 'chat-1', EPOCH, NAME, 1, '{1}', '{null}', '{null}', '{tool.started}', '{null}',
+             '{null}', '{null}', '{null}', '{null}', '{null}', '{null}', '{null}')",
+    ];
+    for late in late {
+        let late = late
+            .replace("EPOCH", &epoch.get().to_string())
+            .replace("NAME", "gen_random_uuid()");
+        let late = format!(
+            "DO $$ BEGIN
+                 PERFORM adk_bridge.{late};
+                 RAISE 'stored';
+             EXCEPTION WHEN SQLSTATE 'ZB001' THEN NULL; END $$"
+        );
+        Postgres::shared().sql(database_of(&home.url), &late);
+    }
+    assert_eq!(stored().await, before);
+    assert_eq!(before.1, [reply("m1", "two")]);
 }
 
 /// A take-over waits for a write that is under way, and not longer than a stopped process may hold it up.

@@ -32,10 +32,10 @@ CREATE TABLE adk_bridge.chats (
     bytes      bigint NOT NULL DEFAULT 0,
     -- The last write that may not happen twice: one that is repeated because its connection was lost finds itself here.
     last_write uuid,
-    -- The last write of a reply by the owner of an epoch. An older one that arrives later, over a connection that was given
-    -- up, is refused.
-    reply_epoch  bigint,
-    reply_number bigint,
+    -- The last numbered write of the owner of an epoch. An older one that arrives later, over a connection that was given
+    -- up, is refused: it was repeated, and others may have followed.
+    write_epoch  bigint,
+    write_number bigint,
     UNIQUE (user_id, id)
 ) WITH (fillfactor = 80);
 

@@ -33,11 +33,11 @@ BEGIN
     RETURN _found;
 END $$;
 
--- Refuses a write of a reply that was given up, and repeated, before this.
+-- Refuses a write that was given up before, and repeated: others have followed since.
 CREATE FUNCTION adk_bridge.refuse_late(_found adk_bridge.chats, _epoch bigint, _number bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF _found.reply_epoch = _epoch AND _found.reply_number > _number THEN
+    IF _found.write_epoch = _epoch AND _found.write_number > _number THEN
         RAISE EXCEPTION USING ERRCODE = 'ZB001', MESSAGE = 'this was given up before';
     END IF;
 END $$;
@@ -168,7 +168,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION adk_bridge.append_messages(
-    _user text, _chat text, _epoch bigint, _write uuid, _now bigint,
+    _user text, _chat text, _epoch bigint, _write uuid, _number bigint, _now bigint,
     _ids text[], _bodies text[], _title text, _bytes bigint, _cut text, _at text, _places bigint[])
 RETURNS adk_bridge.chats LANGUAGE plpgsql AS $$
 DECLARE
@@ -177,26 +177,28 @@ BEGIN
     IF _found.last_write = _write THEN
         RETURN _found;
     END IF;
+    PERFORM adk_bridge.refuse_late(_found, _epoch, _number);
     PERFORM adk_bridge.hurry(false);
     PERFORM adk_bridge.cut(_found.key, _cut, _at, _places);
     PERFORM adk_bridge.add_messages(_found.key, _ids, _bodies, true);
     -- A clock that was set back does not move a chat down the list.
     UPDATE adk_bridge.chats c
     SET updated_at = greatest(c.updated_at, _now), title = coalesce(c.title, _title), bytes = c.bytes + _bytes,
-        last_write = _write
+        last_write = _write, write_epoch = _epoch, write_number = _number
     WHERE c.key = _found.key RETURNING * INTO _found;
     RETURN _found;
 END $$;
 
 -- Overwrites a message that is not a reply. A title from the message grows with it; one that the user chose stays.
 CREATE FUNCTION adk_bridge.revise_message(
-    _user text, _chat text, _epoch bigint, _id text, _body text, _title text, _title_before text)
+    _user text, _chat text, _epoch bigint, _number bigint, _id text, _body text, _title text, _title_before text)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _found adk_bridge.chats := adk_bridge.locked_chat(_user, _chat, _epoch);
     _seq bigint;
     _before bigint;
 BEGIN
+    PERFORM adk_bridge.refuse_late(_found, _epoch, _number);
     PERFORM adk_bridge.hurry(false);
     SELECT m.seq, octet_length(m.body) INTO _seq, _before FROM adk_bridge.messages m
     WHERE m.chat = _found.key AND m.id = _id AND m.cut_in IS NULL AND m.reply IS NULL;
@@ -205,7 +207,7 @@ BEGIN
     END IF;
     UPDATE adk_bridge.messages m SET body = _body WHERE m.seq = _seq;
     UPDATE adk_bridge.chats c
-    SET bytes = c.bytes + octet_length(_body) - _before,
+    SET bytes = c.bytes + octet_length(_body) - _before, write_epoch = _epoch, write_number = _number,
         title = CASE WHEN _title IS NOT NULL AND (c.title IS NULL OR c.title = _title_before) THEN _title ELSE c.title END
     WHERE c.key = _found.key;
 END $$;
@@ -296,7 +298,7 @@ BEGIN
 END $$;
 
 CREATE FUNCTION adk_bridge.append_audit(
-    _user text, _chat text, _epoch bigint, _write uuid,
+    _user text, _chat text, _epoch bigint, _write uuid, _number bigint,
     _at bigint[], _turns text[], _connections text[], _kinds text[], _calls text[],
     _tools text[], _approvals text[], _transports text[], _dialects text[], _reasons text[], _hashes text[],
     _replicas text[])
@@ -307,9 +309,11 @@ BEGIN
     IF _found.last_write = _write THEN
         RETURN;
     END IF;
+    PERFORM adk_bridge.refuse_late(_found, _epoch, _number);
     PERFORM adk_bridge.add_audit(_user, _chat, _at, _turns, _connections, _kinds, _calls, _tools, _approvals,
                                  _transports, _dialects, _reasons, _hashes, _replicas);
-    UPDATE adk_bridge.chats c SET last_write = _write WHERE c.key = _found.key;
+    UPDATE adk_bridge.chats c SET last_write = _write, write_epoch = _epoch, write_number = _number
+    WHERE c.key = _found.key;
 END $$;
 
 -- Begins a reply, in a new chat or at the end of one. Its calls and the audit follow only if there are any.
@@ -361,7 +365,7 @@ BEGIN
     UPDATE adk_bridge.chats c
     SET updated_at = greatest(c.updated_at, _now), title = coalesce(c.title, _title),
         agent = coalesce(c.agent, _agent), bytes = c.bytes + _bytes, last_write = _write,
-        reply_epoch = _epoch, reply_number = _number
+        write_epoch = _epoch, write_number = _number
     WHERE c.key = _found.key RETURNING * INTO _found;
     RETURN _found;
 END $$;
@@ -416,7 +420,7 @@ BEGIN
             _transports, _dialects, _audit_reasons, _audit_hashes, _replicas);
     END IF;
     UPDATE adk_bridge.chats c
-    SET updated_at = greatest(c.updated_at, _now), last_write = _write, reply_epoch = _epoch, reply_number = _number,
+    SET updated_at = greatest(c.updated_at, _now), last_write = _write, write_epoch = _epoch, write_number = _number,
         bytes = c.bytes + octet_length(_body) + octet_length(_reply) - coalesce(_before, 0)
     WHERE c.key = _found.key RETURNING c.bytes INTO _kept;
     RETURN _kept;
@@ -442,12 +446,12 @@ BEGIN
         WHERE m.seq = _seq;
     UPDATE adk_bridge.chats c
     SET bytes = c.bytes + octet_length(_body) + octet_length(_reply) - _before,
-        reply_epoch = _epoch, reply_number = _number
+        write_epoch = _epoch, write_number = _number
     WHERE c.key = _found.key;
 END $$;
 
 CREATE FUNCTION adk_bridge.append_events(
-    _user text, _chat text, _epoch bigint, _write uuid, _generation bigint, _message text, _bodies text[])
+    _user text, _chat text, _epoch bigint, _write uuid, _number bigint, _generation bigint, _message text, _bodies text[])
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _found adk_bridge.chats := adk_bridge.locked_chat(_user, _chat, _epoch);
@@ -455,13 +459,14 @@ BEGIN
     IF _found.last_write = _write THEN
         RETURN;
     END IF;
+    PERFORM adk_bridge.refuse_late(_found, _epoch, _number);
     -- The commit of the reply that they belong to follows and makes them durable with it.
     PERFORM adk_bridge.hurry(false);
     INSERT INTO adk_bridge.events (chat, generation, message_id, body)
     SELECT _found.key, _generation, _message, e.body
     FROM unnest(_bodies) WITH ORDINALITY AS e (body, place) ORDER BY e.place;
     UPDATE adk_bridge.chats c
-    SET last_write = _write,
+    SET last_write = _write, write_epoch = _epoch, write_number = _number,
         bytes = c.bytes + (SELECT coalesce(sum(octet_length(e.body)), 0) FROM unnest(_bodies) AS e (body))
     WHERE c.key = _found.key;
 END $$;

@@ -272,16 +272,17 @@ pub(super) async fn append(
     now: Timestamp,
 ) -> Result<Chat, StoreError> {
     let messages = EncodedMessages::new(messages)?;
-    let (cut, name) = (EncodedCut::new(cut), write_name());
+    let (cut, name, number) = (EncodedCut::new(cut), write_name(), store.next_number());
     let rows = store.write(|| {
         sqlx::query(
             "SELECT id, title, created_at, updated_at, generation, agent
-             FROM adk_bridge.append_messages($1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10, $11, $12)",
+             FROM adk_bridge.append_messages($1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         )
         .bind(stored(chat.user.as_str()))
         .bind(stored(chat.id.as_str()))
         .bind(store.epoch(chat))
         .bind(&name)
+        .bind(number)
         .bind(to_sql(now.as_millis()))
         .bind(&messages.ids)
         .bind(&messages.bodies)
@@ -319,11 +320,13 @@ pub(super) async fn revise(
     let before = before.ok_or(StoreError::NotFound(Entity::Message))?;
     let before = decode_message(before, "a stored message")?;
     let (title, title_before) = (title_of(message), title_of(&before));
+    let number = store.next_number();
     let done = store.write(|| {
-        sqlx::query("SELECT adk_bridge.revise_message($1, $2, $3, $4, $5, $6, $7)")
+        sqlx::query("SELECT adk_bridge.revise_message($1, $2, $3, $4, $5, $6, $7, $8)")
             .bind(stored(chat.user.as_str()))
             .bind(stored(chat.id.as_str()))
             .bind(store.epoch(chat))
+            .bind(number)
             .bind(stored(message.id.as_str()))
             .bind(&body)
             .bind(title.as_deref().map(stored))

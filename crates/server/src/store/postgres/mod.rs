@@ -153,7 +153,7 @@ impl PostgresStore {
         connections.fetch(Intent::Write, statement).await
     }
 
-    /// Orders the writes of replies by when they were asked for.
+    /// Orders the writes of a chat's owner by when they were asked for.
     fn next_number(&self) -> i64 {
         encoded::to_sql(self.shared.numbers.fetch_add(1, Relaxed))
     }

@@ -55,16 +55,17 @@ pub(super) async fn append_audit(
     chat: ChatRef<'_>,
     audit: &[AuditEntry],
 ) -> Result<(), StoreError> {
-    let name = write_name();
+    let (name, number) = (write_name(), store.next_number());
     let done = store.write(|| {
         let statement = sqlx::query(
             "SELECT adk_bridge.append_audit(
-                 $1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+                 $1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
         )
         .bind(stored(chat.user.as_str()))
         .bind(stored(chat.id.as_str()))
         .bind(store.epoch(chat))
-        .bind(&name);
+        .bind(&name)
+        .bind(number);
         AuditColumns(audit).bind(statement)
     });
     done.await.map(|_| ())
@@ -146,7 +147,7 @@ pub(super) async fn append_events(
     message_id: &MessageId,
     events: Vec<String>,
 ) -> Result<(), StoreError> {
-    let name = write_name();
+    let (name, number) = (write_name(), store.next_number());
     let mut bodies = Vec::with_capacity(events.len());
     for body in events {
         fits(body.len())?;
@@ -156,11 +157,12 @@ pub(super) async fn append_events(
         });
     }
     let done = store.write(|| {
-        sqlx::query("SELECT adk_bridge.append_events($1, $2, $3, $4::uuid, $5, $6, $7)")
+        sqlx::query("SELECT adk_bridge.append_events($1, $2, $3, $4::uuid, $5, $6, $7, $8)")
             .bind(stored(chat.user.as_str()))
             .bind(stored(chat.id.as_str()))
             .bind(store.epoch(chat))
             .bind(&name)
+            .bind(number)
             .bind(to_sql(generation))
             .bind(stored(message_id.as_str()))
             .bind(&bodies)
