@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use adk_bridge_testkit::fleet::{Fleet, LEASE, name_of};
+use adk_bridge_testkit::postgres::Postgres;
 use adk_bridge_testkit::process::refusal;
 use adk_bridge_testkit::socket::Client;
 use adk_bridge_testkit::{Bridge, folded, text_of, within, words};
@@ -187,6 +188,30 @@ async fn a_replica_that_was_paused_beyond_its_lease_neither_stores_nor_tells() {
     fleet.until_ready_says(0, "\"peers\":[\"bridge-2\"]").await;
     let again = folded(&fleet.at(0).ask("chat-2", "hello").await.events().await);
     assert!(!text_of(&again).is_empty());
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_outlives_a_crash_of_the_database() {
+    let server = Postgres::start().forgetful();
+    let tool = "[[agent.client_tools]]\nname = \"pick_color\"\n";
+    let toml = format!("{tool}[store]\nurl = {:?}\n", server.database());
+    let mut bridge = Bridge::configured(&toml);
+    let asked = bridge.ask(CHAT, "call pick_color {}").await.events().await;
+    let asked = folded(&asked);
+    let mut parts = asked["parts"].as_array().unwrap().iter();
+    let call = parts.find_map(|part| part["toolCallId"].as_str()).unwrap();
+    let output = json!({"toolCallId": call, "output": "teal"});
+    let path = format!("/api/chat/{CHAT}/tool-output");
+    assert_eq!(bridge.post(&path, &output).await.status, 204);
+    let said = folded(&bridge.ask("said", "hello").await.events().await);
+    // Stopped, it cannot store again what it still knows.
+    bridge.signal("-STOP");
+    server.crash();
+    bridge.kill_and_restart();
+    let message = bridge.settled_message(CHAT).await;
+    assert_eq!(outcomes(&message), ["output-available"], "{message}");
+    let stored = bridge.settled_message("said").await;
+    assert_eq!(stored["parts"], said["parts"]);
 }
 
 #[tokio::test]

@@ -449,7 +449,7 @@ async fn a_write_that_comes_late_is_refused() {
     // The first write of the process has the number 1, and no later one has its name.
     let late = [
         "checkpoint_reply('alice', 'chat-1', EPOCH, 1, 'm1', 'running', true, '{}', '{}', '{}')",
-        "commit_reply('alice', 'chat-1', EPOCH, NAME, 1, 2, false, 'm1', 'running', true, '{}', '{}', '{}')",
+        "commit_reply('alice', 'chat-1', EPOCH, NAME, 1, 2, 'm1', 'running', true, '{}', '{}', '{}')",
         "append_messages('alice', 'chat-1', EPOCH, NAME, 1, 2, '{}', '{}', null, 0, 'after', 'm1', '{}')",
         "revise_message('alice', 'chat-1', EPOCH, 1, 'm2', '{}', null, null)",
         "append_events('alice', 'chat-1', EPOCH, NAME, 1, 0, 'm2', '{late}')",
@@ -646,6 +646,52 @@ async fn a_restart_loses_and_repeats_nothing() {
         let expected: Vec<_> = (0..written).map(|number| number.to_string()).collect();
         assert_eq!(rows, expected);
     }
+}
+
+/// A crash of the database loses nothing that was acknowledged: a question, an answer, the output of a tool in the page, a
+/// heartbeat.
+#[tokio::test]
+async fn a_crash_of_the_database_loses_no_commit() {
+    let server = Postgres::start().forgetful();
+    let url = server.database();
+    let store = open(&url).await.unwrap();
+    let question = [user("m1", "hi")];
+    let opening = Opening {
+        messages: &question,
+        cut: Cut::Nothing,
+        heard: false,
+        agent: None,
+    };
+    let begun = reply("m2", "");
+    store
+        .begin(CHAT, opening, &begun, &[], at(1))
+        .await
+        .unwrap();
+    server.crash();
+    assert_eq!(store.messages(CHAT).await.unwrap().len(), 2);
+
+    let ended = finished("m2", "done");
+    store.commit(CHAT, &ended, &[], at(2)).await.unwrap();
+    server.crash();
+    assert_eq!(store.reply(CHAT, M2).await.unwrap(), Some(ended));
+
+    let a = joined(&store, "a").await;
+    server.sql(
+        database_of(&url),
+        "UPDATE adk_bridge.replicas SET heartbeat = heartbeat - interval '30 minutes'",
+    );
+    store.heartbeat(&a, false).await.unwrap();
+    server.crash();
+    let silent = "SELECT adk_bridge.silence(r) < 600000 FROM adk_bridge.replicas r";
+    assert_eq!(server.sql(database_of(&url), silent), "t\n");
+
+    // A checkpoint may be lost, and the next commit makes it last.
+    let events = vec!["{}".to_owned()];
+    store.append_events(CHAT, 0, M2, events).await.unwrap();
+    let next = reply("m3", "more");
+    store.commit(CHAT, &next, &[], at(3)).await.unwrap();
+    server.crash();
+    assert_eq!(store.events(CHAT, 0).await.unwrap().len(), 1);
 }
 
 /// The database answers nobody: errors come in time and say why.

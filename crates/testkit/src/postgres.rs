@@ -99,6 +99,21 @@ impl Postgres {
         server
     }
 
+    /// Keeps for long in memory what nobody waits for, so that a crash certainly loses it.
+    #[must_use]
+    pub fn forgetful(self) -> Self {
+        self.sql("postgres", "ALTER SYSTEM SET wal_writer_delay = '10s'");
+        self.stop(false);
+        self.resume();
+        self
+    }
+
+    /// Crashes and starts again.
+    pub fn crash(&self) {
+        self.stop(true);
+        self.resume();
+    }
+
     /// Makes an empty database, and returns its URL.
     pub fn database(&self) -> String {
         static MADE: AtomicU32 = AtomicU32::new(0);

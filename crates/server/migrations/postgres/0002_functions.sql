@@ -42,12 +42,10 @@ BEGIN
     END IF;
 END $$;
 
--- What need not survive a crash of the machine is not waited for.
-CREATE FUNCTION adk_bridge.hurry(_lasting boolean) RETURNS void LANGUAGE plpgsql AS $$
+-- Lets the write that follows be lost if the database crashes within a moment. The next commit of a reply makes it last.
+CREATE FUNCTION adk_bridge.hurry() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF NOT _lasting THEN
-        PERFORM set_config('synchronous_commit', 'off', true);
-    END IF;
+    PERFORM set_config('synchronous_commit', 'off', true);
 END $$;
 
 CREATE FUNCTION adk_bridge.create_chat(_user text, _chat text, _epoch bigint, _now bigint)
@@ -97,7 +95,7 @@ RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _key bigint;
 BEGIN
-    PERFORM adk_bridge.hurry(false);
+    PERFORM adk_bridge.hurry();
     PERFORM adk_bridge.fence(_user, _chat, _epoch);
     SELECT c.key INTO _key FROM adk_bridge.chats c WHERE c.user_id = _user AND c.id = _chat;
     IF NOT FOUND THEN
@@ -178,7 +176,6 @@ BEGIN
         RETURN _found;
     END IF;
     PERFORM adk_bridge.refuse_late(_found, _epoch, _number);
-    PERFORM adk_bridge.hurry(false);
     PERFORM adk_bridge.cut(_found.key, _cut, _at, _places);
     PERFORM adk_bridge.add_messages(_found.key, _ids, _bodies, true);
     -- A clock that was set back does not move a chat down the list.
@@ -199,7 +196,7 @@ DECLARE
     _before bigint;
 BEGIN
     PERFORM adk_bridge.refuse_late(_found, _epoch, _number);
-    PERFORM adk_bridge.hurry(false);
+    PERFORM adk_bridge.hurry();
     SELECT m.seq, octet_length(m.body) INTO _seq, _before FROM adk_bridge.messages m
     WHERE m.chat = _found.key AND m.id = _id AND m.cut_in IS NULL AND m.reply IS NULL;
     IF NOT FOUND THEN
@@ -318,7 +315,7 @@ END $$;
 
 -- Begins a reply, in a new chat or at the end of one. Its calls and the audit follow only if there are any.
 CREATE FUNCTION adk_bridge.begin_reply(
-    _user text, _chat text, _epoch bigint, _write uuid, _number bigint, _now bigint, _lasting boolean,
+    _user text, _chat text, _epoch bigint, _write uuid, _number bigint, _now bigint,
     _ids text[], _bodies text[], _heard boolean, _title text, _agent text, _cut text, _at text, _places bigint[],
     _id text, _state text, _open boolean, _owed text[], _reply text, _body text, _bytes bigint,
     _approvals text[] DEFAULT NULL, _approval_calls text[] DEFAULT NULL, _approval_tools text[] DEFAULT NULL,
@@ -333,7 +330,6 @@ RETURNS adk_bridge.chats LANGUAGE plpgsql AS $$
 DECLARE
     _found adk_bridge.chats;
 BEGIN
-    PERFORM adk_bridge.hurry(_lasting);
     PERFORM adk_bridge.fence(_user, _chat, _epoch);
     LOOP
         SELECT * INTO _found FROM adk_bridge.chats c WHERE c.user_id = _user AND c.id = _chat FOR NO KEY UPDATE;
@@ -372,7 +368,7 @@ END $$;
 
 -- Stores a reply, at the end of the chat if it is new. Returns how much is kept of the chat.
 CREATE FUNCTION adk_bridge.commit_reply(
-    _user text, _chat text, _epoch bigint, _write uuid, _number bigint, _now bigint, _lasting boolean,
+    _user text, _chat text, _epoch bigint, _write uuid, _number bigint, _now bigint,
     _id text, _state text, _open boolean, _owed text[], _reply text, _body text,
     _approvals text[] DEFAULT NULL, _approval_calls text[] DEFAULT NULL, _approval_tools text[] DEFAULT NULL,
     _inputs text[] DEFAULT NULL, _input_hashes text[] DEFAULT NULL, _asked bigint[] DEFAULT NULL,
@@ -393,7 +389,6 @@ BEGIN
         RETURN _found.bytes;
     END IF;
     PERFORM adk_bridge.refuse_late(_found, _epoch, _number);
-    PERFORM adk_bridge.hurry(_lasting);
     SELECT m.seq, octet_length(m.body) + octet_length(m.reply) INTO _seq, _before FROM adk_bridge.messages m
     WHERE m.chat = _found.key AND m.id = _id AND m.cut_in IS NULL AND m.reply IS NOT NULL;
     IF FOUND THEN
@@ -436,7 +431,7 @@ DECLARE
     _before bigint;
 BEGIN
     PERFORM adk_bridge.refuse_late(_found, _epoch, _number);
-    PERFORM adk_bridge.hurry(false);
+    PERFORM adk_bridge.hurry();
     SELECT m.seq, octet_length(m.body) + octet_length(m.reply) INTO _seq, _before FROM adk_bridge.messages m
     WHERE m.chat = _found.key AND m.id = _id AND m.cut_in IS NULL AND m.reply IS NOT NULL;
     IF NOT FOUND THEN
@@ -461,7 +456,7 @@ BEGIN
     END IF;
     PERFORM adk_bridge.refuse_late(_found, _epoch, _number);
     -- The commit of the reply that they belong to follows and makes them durable with it.
-    PERFORM adk_bridge.hurry(false);
+    PERFORM adk_bridge.hurry();
     INSERT INTO adk_bridge.events (chat, generation, message_id, body)
     SELECT _found.key, _generation, _message, e.body
     FROM unnest(_bodies) WITH ORDINALITY AS e (body, place) ORDER BY e.place;
@@ -559,7 +554,7 @@ CREATE FUNCTION adk_bridge.heartbeat(_instance text, _draining boolean)
 RETURNS TABLE (now_at bigint, name text, address text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-    PERFORM adk_bridge.hurry(false);
+    -- Waits for the disk: whoever counts on this lease must not lose a part of it to a crash of the database.
     UPDATE adk_bridge.replicas r SET heartbeat = clock_timestamp(), draining = _draining
     WHERE r.instance = _instance AND adk_bridge.lives(r);
     IF FOUND THEN
@@ -621,7 +616,7 @@ CREATE FUNCTION adk_bridge.orphans(_limit bigint)
 RETURNS TABLE (user_id text, chat_id text, silent bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-    PERFORM adk_bridge.hurry(false);
+    PERFORM adk_bridge.hurry();
     DELETE FROM adk_bridge.ownership o USING (
         SELECT d.user_id, d.chat_id FROM adk_bridge.ownership d
         WHERE NOT EXISTS (SELECT 1 FROM adk_bridge.replicas r WHERE r.instance = d.owner AND adk_bridge.lives(r))

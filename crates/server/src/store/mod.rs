@@ -142,8 +142,8 @@ pub trait Store: Send + Sync {
     /// [`StoreError::Conflict`], nothing. The first commit of a reply puts its message at the end of the chat.
     ///
     /// An approval is decided once, and a server tool runs once, whatever the record says. A commit with audit rows or
-    /// with a running tool survives a crash of the machine when it returns; any other commit survives the end of the
-    /// process, and a second later also a crash of the machine.
+    /// with a running tool survives a crash of the machine when it returns; any other commit survives the end of every
+    /// process, that of a database included, and a second later also a crash of the machine.
     fn commit<'a>(
         &'a self,
         chat: ChatRef<'a>,

@@ -14,8 +14,8 @@ use super::records::AuditColumns;
 use super::text::{loaded, stored};
 use super::{PostgresStore, chats, write_name};
 use crate::store::encoded::{
-    EncodedRecord, approval_word, decode_record, encode, is_open, is_plain, must_last,
-    outcome_word, state_of, to_sql,
+    EncodedRecord, approval_word, decode_record, encode, is_open, is_plain, outcome_word, state_of,
+    to_sql,
 };
 use crate::store::{
     AuditEntry, Chat, ChatRef, CommittedSize, Entity, OpenReply, Opening, StoreError,
@@ -74,21 +74,20 @@ pub(super) async fn begin(
         write_name(),
         store.next_number(),
     );
-    let lasting = must_last(record, audit);
     let bytes = to_sql((messages.bytes + reply.record.bytes()) as u64);
     let rows = store.write(|| {
         let statement = match &details {
             None => sqlx::query(
                 "SELECT id, title, created_at, updated_at, generation, agent FROM adk_bridge.begin_reply(
                      $1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-                     $20, $21, $22)",
+                     $20, $21)",
             ),
             Some(_) => sqlx::query(
                 "SELECT id, title, created_at, updated_at, generation, agent FROM adk_bridge.begin_reply(
                      $1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,
-                     $20, $21, $22,
-                     $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39,
-                     $40, $41, $42, $43, $44, $45, $46)",
+                     $20, $21,
+                     $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38,
+                     $39, $40, $41, $42, $43, $44, $45)",
             ),
         };
         let statement = statement
@@ -98,7 +97,6 @@ pub(super) async fn begin(
             .bind(&name)
             .bind(number)
             .bind(to_sql(now.as_millis()))
-            .bind(lasting)
             .bind(&messages.ids)
             .bind(&messages.bodies)
             .bind(opening.heard)
@@ -126,17 +124,16 @@ pub(super) async fn commit(
     let reply = EncodedReply::new(record)?;
     let details = Details::of(record, audit)?;
     let (name, number) = (write_name(), store.next_number());
-    let lasting = must_last(record, audit);
     let rows = store.write(|| {
         let statement = match &details {
             None => sqlx::query(
-                "SELECT adk_bridge.commit_reply($1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+                "SELECT adk_bridge.commit_reply($1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10, $11, $12)",
             ),
             Some(_) => sqlx::query(
                 "SELECT adk_bridge.commit_reply(
-                     $1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10, $11, $12, $13,
-                     $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30,
-                     $31, $32, $33, $34, $35, $36, $37)",
+                     $1, $2, $3, $4::uuid, $5, $6, $7, $8, $9, $10, $11, $12,
+                     $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29,
+                     $30, $31, $32, $33, $34, $35, $36)",
             ),
         };
         let statement = statement
@@ -145,8 +142,7 @@ pub(super) async fn commit(
             .bind(store.epoch(chat))
             .bind(&name)
             .bind(number)
-            .bind(to_sql(now.as_millis()))
-            .bind(lasting);
+            .bind(to_sql(now.as_millis()));
         let statement = reply.bind(statement);
         match &details {
             None => statement,
