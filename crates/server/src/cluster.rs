@@ -241,10 +241,15 @@ impl Cluster {
         {
             return Ok(Err(other));
         }
-        Ok(match self.ownership.take(chat, &life.replica).await? {
-            Claim::Mine(epoch) => Ok(Owned { life, epoch }),
-            Claim::OwnedBy(peer) => Err(peer),
-        })
+        match self.ownership.take(chat, &life.replica).await? {
+            Claim::Mine { epoch, silent } => {
+                if let Some(silent) = silent {
+                    self.metrics.cluster().taken_over(silent);
+                }
+                Ok(Ok(Owned { life, epoch }))
+            }
+            Claim::OwnedBy(peer) => Ok(Err(peer)),
+        }
     }
 
     /// This life, or the next one if its lease is lost and the next one begins soon.

@@ -117,7 +117,7 @@ async fn a_chat_has_one_owner() {
     );
 
     let mine = |claim| match claim {
-        Claim::Mine(epoch) => epoch,
+        Claim::Mine { epoch, .. } => epoch,
         other => panic!("{other:?}"),
     };
     let first = mine(one.take(CHAT, &a).await.unwrap());
@@ -175,7 +175,7 @@ async fn chats_without_an_owner_are_found() {
         let found = store.orphans(10).await.unwrap();
         let mut ids: Vec<_> = found
             .iter()
-            .map(|orphan| (orphan.chat_id.to_string(), orphan.silent.is_some()))
+            .map(|orphan| orphan.chat_id.to_string())
             .collect();
         ids.sort();
         ids
@@ -193,24 +193,19 @@ async fn chats_without_an_owner_are_found() {
         store.take(chat, &a).await.unwrap();
         store.commit(chat, &record, &[], at(1)).await.unwrap();
     }
-    assert_eq!(orphans().await, []);
+    assert!(orphans().await.is_empty());
     bury(&home.url, &a);
-    let both = [("runs".to_owned(), true), ("waits".to_owned(), true)];
-    assert_eq!(orphans().await, both);
+    assert_eq!(orphans().await, ["runs", "waits"]);
     let runs = ChatRef {
         id: &"runs".into(),
         ..CHAT
     };
-    let Claim::Mine(epoch) = store.take(runs, &b).await.unwrap() else {
+    let Claim::Mine { epoch, .. } = store.take(runs, &b).await.unwrap() else {
         panic!("it has an owner");
     };
-    assert_eq!(orphans().await, [("waits".to_owned(), true)]);
-    // One that was given back has no owner that could be silent.
+    assert_eq!(orphans().await, ["waits"]);
     store.release(runs, epoch, &b).await.unwrap();
-    assert_eq!(
-        orphans().await,
-        [("runs".to_owned(), false), ("waits".to_owned(), true)]
-    );
+    assert_eq!(orphans().await, ["runs", "waits"]);
     // What a dead one leaves of chats that need nobody is forgotten.
     let held = "SELECT count(*) FROM adk_bridge.ownership WHERE chat_id = 'done'";
     assert_eq!(Postgres::shared().sql(database_of(&home.url), held), "0\n");
@@ -278,7 +273,18 @@ async fn a_replica_is_dead_after_its_own_lease() {
         Heartbeat::Dead
     );
     let taken = store.take(of_hasty, &patient).await.unwrap();
-    assert!(matches!(taken, Claim::Mine(_)), "{taken:?}");
+    let silent = |taken: &Claim| match taken {
+        Claim::Mine { silent, .. } => *silent,
+        Claim::OwnedBy(_) => panic!("{taken:?}"),
+    };
+    let lately = Duration::from_secs(30)..Duration::from_secs(300);
+    assert!(
+        silent(&taken).is_some_and(|silent| lately.contains(&silent)),
+        "{taken:?}"
+    );
+    // Its own chat is not taken over.
+    let again = store.take(of_hasty, &patient).await.unwrap();
+    assert_eq!(silent(&again), None);
 }
 
 /// Whoever was paused and goes on finds every door shut, and changes nothing.
@@ -290,7 +296,7 @@ async fn an_owner_of_before_stores_nothing() {
         open(&home.url).await.unwrap(),
     );
     let (a, b) = (joined(&one, "a").await, joined(&two, "b").await);
-    let Claim::Mine(epoch) = one.take(CHAT, &a).await.unwrap() else {
+    let Claim::Mine { epoch, .. } = one.take(CHAT, &a).await.unwrap() else {
         panic!("it has an owner");
     };
     let zombie = one.clone().fenced(CHAT, epoch);
@@ -305,7 +311,7 @@ async fn an_owner_of_before_stores_nothing() {
         .unwrap();
 
     bury(&home.url, &a);
-    let Claim::Mine(next) = two.take(CHAT, &b).await.unwrap() else {
+    let Claim::Mine { epoch: next, .. } = two.take(CHAT, &b).await.unwrap() else {
         panic!("a dead one has it");
     };
     let owner = two.clone().fenced(CHAT, next);
@@ -417,7 +423,7 @@ async fn a_write_that_comes_late_is_refused() {
     let home = Shared::new();
     let store = open(&home.url).await.unwrap();
     let a = joined(&store, "a").await;
-    let Claim::Mine(epoch) = store.take(CHAT, &a).await.unwrap() else {
+    let Claim::Mine { epoch, .. } = store.take(CHAT, &a).await.unwrap() else {
         panic!("it has an owner");
     };
     let owner = store.clone().fenced(CHAT, epoch);
@@ -478,7 +484,7 @@ async fn a_take_over_waits_for_a_write() {
     let home = Shared::new();
     let store = open(&home.url).await.unwrap();
     let (a, b) = (joined(&store, "a").await, joined(&store, "b").await);
-    let Claim::Mine(epoch) = store.take(CHAT, &a).await.unwrap() else {
+    let Claim::Mine { epoch, .. } = store.take(CHAT, &a).await.unwrap() else {
         panic!("it has an owner");
     };
     store.create_chat(CHAT, at(1)).await.unwrap();
@@ -511,7 +517,7 @@ async fn a_take_over_waits_for_a_write() {
     let written = writing.await.unwrap();
     let taken = taking.await.unwrap().unwrap();
     assert!(
-        matches!(taken, Claim::Mine(next) if next > epoch),
+        matches!(taken, Claim::Mine { epoch: next, .. } if next > epoch),
         "{taken:?}"
     );
     match written {

@@ -574,8 +574,9 @@ BEGIN
 END $$;
 
 -- Takes a chat for a replica and begins a new epoch, unless another replica that lives has it; then that one is returned.
+-- How long the owner before has been silent is returned if it is dead and has not left.
 CREATE FUNCTION adk_bridge.take_chat(_user text, _chat text, _instance text)
-RETURNS TABLE (epoch bigint, name text, address text) LANGUAGE plpgsql AS $$
+RETURNS TABLE (epoch bigint, name text, address text, silent bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     _held text;
@@ -593,18 +594,19 @@ BEGIN
             RETURN QUERY
                 INSERT INTO adk_bridge.ownership AS o (user_id, chat_id, owner, epoch)
                 VALUES (_user, _chat, _instance, nextval('adk_bridge.epochs'))
-                ON CONFLICT DO NOTHING RETURNING o.epoch, NULL::text, NULL::text;
+                ON CONFLICT DO NOTHING RETURNING o.epoch, NULL::text, NULL::text, NULL::bigint;
             EXIT WHEN FOUND;
             CONTINUE;
         END IF;
-        SELECT * INTO _owner FROM adk_bridge.replicas r
-        WHERE r.instance = _held AND r.instance <> _instance AND adk_bridge.lives(r);
-        IF FOUND THEN
-            RETURN QUERY SELECT NULL::bigint, _owner.name, _owner.address;
+        SELECT * INTO _owner FROM adk_bridge.replicas r WHERE r.instance = _held AND r.instance <> _instance;
+        IF FOUND AND adk_bridge.lives(_owner) THEN
+            RETURN QUERY SELECT NULL::bigint, _owner.name, _owner.address, NULL::bigint;
         ELSE
             RETURN QUERY
                 UPDATE adk_bridge.ownership o SET owner = _instance, epoch = nextval('adk_bridge.epochs')
-                WHERE o.user_id = _user AND o.chat_id = _chat RETURNING o.epoch, NULL::text, NULL::text;
+                WHERE o.user_id = _user AND o.chat_id = _chat
+                RETURNING o.epoch, NULL::text, NULL::text,
+                          CASE WHEN _owner.name IS NOT NULL THEN adk_bridge.silence(_owner) END;
         END IF;
         EXIT;
     END LOOP;
@@ -613,7 +615,7 @@ END $$;
 -- Some chats with open replies and without a living owner, in no order: whoever asks at the same moment gets others.
 -- Forgets what dead replicas have left of chats that nobody needs to take.
 CREATE FUNCTION adk_bridge.orphans(_limit bigint)
-RETURNS TABLE (user_id text, chat_id text, silent bigint) LANGUAGE plpgsql AS $$
+RETURNS TABLE (user_id text, chat_id text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM adk_bridge.hurry();
@@ -626,11 +628,10 @@ BEGIN
     WHERE o.user_id = idle.user_id AND o.chat_id = idle.chat_id;
     DELETE FROM adk_bridge.replicas r WHERE r.heartbeat < clock_timestamp() - interval '1 day';
     RETURN QUERY
-        SELECT c.user_id, c.id, CASE WHEN r.name IS NULL THEN NULL ELSE adk_bridge.silence(r) END
+        SELECT c.user_id, c.id
         FROM adk_bridge.chats c
         LEFT JOIN adk_bridge.ownership o ON o.user_id = c.user_id AND o.chat_id = c.id
-        LEFT JOIN adk_bridge.replicas r ON r.instance = o.owner
-        WHERE c.key IN (SELECT m.chat FROM adk_bridge.messages m WHERE m.open)
-          AND (r.name IS NULL OR NOT adk_bridge.lives(r))
+        LEFT JOIN adk_bridge.replicas r ON r.instance = o.owner AND adk_bridge.lives(r)
+        WHERE c.key IN (SELECT m.chat FROM adk_bridge.messages m WHERE m.open) AND r.name IS NULL
         ORDER BY random() LIMIT _limit;
 END $$;

@@ -186,9 +186,6 @@ impl Chats {
                         // A task with a full queue is awake already.
                         let _ = task.try_send(Command::Boot);
                         taken += 1;
-                        if let Some(silent) = orphan.silent {
-                            self.shared.metrics.cluster().taken_over(silent);
-                        }
                         tracing::info!(chat = %chat_id, "the chat {chat_id} is taken over");
                     }
                     // Another replica was faster.

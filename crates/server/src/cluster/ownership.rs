@@ -125,7 +125,11 @@ pub enum Heartbeat {
 /// What becomes of an attempt to take a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
-    Mine(Epoch),
+    Mine {
+        epoch: Epoch,
+        /// Since the last heartbeat of the owner before, if it is dead; none if it gave the chat back, or has left.
+        silent: Option<Duration>,
+    },
     OwnedBy(Peer),
 }
 
@@ -134,6 +138,4 @@ pub enum Claim {
 pub struct Orphan {
     pub user: UserId,
     pub chat_id: ChatId,
-    /// Since the last heartbeat of the owner that is dead; none if it gave the chat back, or has left.
-    pub silent: Option<Duration>,
 }

@@ -284,7 +284,10 @@ impl Ownership for Owners {
                 let (owner, epoch) = state.owned.entry(key).or_default();
                 *owner = Some(me.instance.clone());
                 *epoch += 1;
-                done(Claim::Mine(Epoch::new(*epoch)))
+                done(Claim::Mine {
+                    epoch: Epoch::new(*epoch),
+                    silent: None,
+                })
             }
         }
     }

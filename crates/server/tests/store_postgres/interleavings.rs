@@ -93,7 +93,7 @@ async fn walk(url: &str, store: &Arc<PostgresStore>, walk: u32, steps: Vec<(usiz
                         assert_eq!(claim.unwrap(), Claim::OwnedBy(peer), "{place}");
                     }
                     (true, before) => {
-                        let Ok(Claim::Mine(epoch)) = claim else {
+                        let Ok(Claim::Mine { epoch, .. }) = claim else {
                             panic!("{place}: {claim:?}")
                         };
                         assert!(before.is_none_or(|(_, before)| epoch > before), "{place}");

@@ -72,16 +72,22 @@ impl Ownership for PostgresStore {
     fn take<'a>(&'a self, chat: ChatRef<'a>, me: &'a Replica) -> Pending<'a, Claim> {
         Box::pin(async move {
             let rows = self.write(|| {
-                sqlx::query("SELECT epoch, name, address FROM adk_bridge.take_chat($1, $2, $3)")
-                    .bind(stored(chat.user.as_str()))
-                    .bind(stored(chat.id.as_str()))
-                    .bind(me.instance.as_str())
+                sqlx::query(
+                    "SELECT epoch, name, address, silent FROM adk_bridge.take_chat($1, $2, $3)",
+                )
+                .bind(stored(chat.user.as_str()))
+                .bind(stored(chat.id.as_str()))
+                .bind(me.instance.as_str())
             });
             let rows = rows.await?;
             let row = rows.first().ok_or(StoreError::Busy)?;
-            Ok(match peer(row, "name")? {
-                Some(owner) => Claim::OwnedBy(owner),
-                None => Claim::Mine(Epoch::new(from_sql(row.try_get("epoch")?))),
+            if let Some(owner) = peer(row, "name")? {
+                return Ok(Claim::OwnedBy(owner));
+            }
+            let silent: Option<i64> = row.try_get("silent")?;
+            Ok(Claim::Mine {
+                epoch: Epoch::new(from_sql(row.try_get("epoch")?)),
+                silent: silent.map(millis),
             })
         })
     }
@@ -105,15 +111,13 @@ impl Ownership for PostgresStore {
     fn orphans(&self, limit: u32) -> Pending<'_, Vec<Orphan>> {
         Box::pin(async move {
             let rows = self.write(|| {
-                sqlx::query("SELECT user_id, chat_id, silent FROM adk_bridge.orphans($1)")
+                sqlx::query("SELECT user_id, chat_id FROM adk_bridge.orphans($1)")
                     .bind(i64::from(limit))
             });
             let orphan = |row: &PgRow| {
-                let silent: Option<i64> = row.try_get("silent")?;
                 Ok(Orphan {
                     user: loaded(row.try_get("user_id")?).into(),
                     chat_id: loaded(row.try_get("chat_id")?).into(),
-                    silent: silent.map(millis),
                 })
             };
             rows.await?.iter().map(orphan).collect()
