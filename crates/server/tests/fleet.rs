@@ -42,12 +42,10 @@ async fn a_killed_owners_answer_is_begun_again_and_comes_to_its_end() {
     let stored = fleet.at(1).settled_message(CHAT).await;
     assert_eq!(stored["parts"], message["parts"]);
     assert_eq!(stored["metadata"], message["metadata"]);
-    let metrics = fleet.at(1).get("/metrics").await;
-    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
-    assert!(
-        metrics.contains("adk_bridge_owner_changes_total"),
-        "{metrics}"
-    );
+    // Whether a reader or the replica's regular look was first.
+    assert_eq!(fleet.metric(1, "takeover_seconds_count").await, 1.0);
+    let took = fleet.metric(1, "takeover_seconds_sum").await;
+    assert!(took >= LEASE.as_secs_f64(), "{took}");
 }
 
 #[tokio::test]
@@ -186,6 +184,14 @@ async fn a_replica_that_was_paused_beyond_its_lease_neither_stores_nor_tells() {
     assert_eq!(text_of(&message), words(100));
     // It is one of the others again.
     fleet.until_ready_says(0, "\"peers\":[\"bridge-2\"]").await;
+    assert_eq!(fleet.metric(0, "leases_lost_total").await, 1.0);
+    let mut let_go = 0.0;
+    for by in ["store", "lease"] {
+        let name = format!("chats_let_go_total{{by={by:?}}}");
+        let_go += fleet.metric(0, &name).await;
+    }
+    assert_eq!(let_go, 1.0);
+    assert_eq!(fleet.metric(1, "takeover_seconds_count").await, 1.0);
     let again = folded(&fleet.at(0).ask("chat-2", "hello").await.events().await);
     assert!(!text_of(&again).is_empty());
 }

@@ -101,6 +101,24 @@ impl Fleet {
         within(wait).await
     }
 
+    /// Runs SQL in the database, as [`Postgres::sql`] does.
+    pub fn sql(&self, sql: &str) -> String {
+        Postgres::shared().sql(database_of(&self.url), sql)
+    }
+
+    /// A number of a replica's `/metrics`, by its name without `adk_bridge_`.
+    pub async fn metric(&self, index: usize, name: &str) -> f64 {
+        let metrics = self.at(index).get("/metrics").await;
+        let text = String::from_utf8_lossy(&metrics.body);
+        let line = text.lines().find_map(|line| {
+            line.strip_prefix("adk_bridge_")?
+                .strip_prefix(name)?
+                .strip_prefix(' ')
+        });
+        let number = line.unwrap_or_else(|| panic!("no {name} in {text}"));
+        number.parse().unwrap()
+    }
+
     /// Waits until `/ready` of a replica says this.
     pub async fn until_ready_says(&self, index: usize, words: &str) -> String {
         let wait = async {

@@ -157,6 +157,7 @@ impl AgentRuns {
         {
             let (store, chat) = (&self.context.store, self.context.chat());
             if let Err(error) = handed_in.store(&**store, chat).await {
+                self.context.note_refused_write(&error);
                 // It would be sent once more, with the same values.
                 tracing::warn!(chat = chat.id.as_str(), %error, "what was handed in to chat {} cannot be stored", chat.id);
             }
@@ -239,6 +240,7 @@ impl AgentRuns {
             .append_events(chat, self.generation, message_id, said)
             .await;
         if let Err(error) = stored {
+            self.context.note_refused_write(&error);
             tracing::warn!(chat = chat.id.as_str(), %error, "the events of the agent of chat {} cannot be stored", chat.id);
         }
     }

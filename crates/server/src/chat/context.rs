@@ -184,6 +184,7 @@ impl ChatContext {
     /// Notes that the store has refused a write, if that is because the chat has another owner.
     pub(super) fn note_refused_write(&self, error: &StoreError) {
         if matches!(error, StoreError::Fenced) {
+            self.metrics.cluster().fenced();
             self.fenced.store(true, Relaxed);
         }
     }

@@ -158,7 +158,9 @@ impl Conversation {
     /// Stores which messages clients have received. Called before the task ends: one write for many turns is enough.
     pub(super) async fn store_seen(&mut self, context: &ChatContext) {
         let seen = std::mem::take(&mut self.seen);
-        note_seen(&*context.store, context.chat(), &seen).await;
+        if let Err(error) = note_seen(&*context.store, context.chat(), &seen).await {
+            context.note_refused_write(&error);
+        }
     }
 
     fn note_seen(&mut self, id: &MessageId) {
@@ -263,12 +265,17 @@ impl Conversation {
 }
 
 /// Stores that a client has received these messages. If that fails, they are only kept longer than necessary.
-pub(super) async fn note_seen(store: &dyn Store, chat: ChatRef<'_>, ids: &[MessageId]) {
-    if !ids.is_empty()
-        && let Err(error) = store.mark_seen(chat, ids).await
-    {
-        tracing::warn!(chat = %chat.id, %error, "the read state of chat {} cannot be stored", chat.id);
+async fn note_seen(
+    store: &dyn Store,
+    chat: ChatRef<'_>,
+    ids: &[MessageId],
+) -> Result<(), StoreError> {
+    if ids.is_empty() {
+        return Ok(());
     }
+    store.mark_seen(chat, ids).await.inspect_err(|error| {
+        tracing::warn!(chat = %chat.id, %error, "the read state of chat {} cannot be stored", chat.id);
+    })
 }
 
 /// The same for a client that only reads, which a store that cannot be written must not prevent. Usually the note is
@@ -284,7 +291,7 @@ pub(super) async fn note_seen_soon(store: &Arc<dyn Store>, chat: ChatRef<'_>, id
             user: &user,
             id: &id,
         };
-        note_seen(&*store, chat, &ids).await;
+        let _ = note_seen(&*store, chat, &ids).await;
     });
     let _ = timeout(NOTE_TIME, noted).await;
 }

@@ -11,7 +11,7 @@ const TAKEOVERS: [u64; 9] = [
     1_000, 2_000, 3_000, 5_000, 6_000, 7_000, 10_000, 30_000, 60_000,
 ];
 const OWNER_CHANGES: [&str; 2] = ["request", "takeover"];
-const FENCED: [&str; 2] = ["store", "lease"];
+const LET_GO: [&str; 2] = ["store", "lease"];
 
 /// Why a chat gets another owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,9 @@ pub enum OwnerChange {
 /// Who noticed that a chat has another owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FencedBy {
+    /// It refused a write.
     Store,
+    /// It ran out.
     Lease,
 }
 
@@ -33,7 +35,8 @@ pub enum FencedBy {
 #[derive(Debug, Default)]
 pub struct ClusterMetrics {
     owner_changes: [AtomicU64; OWNER_CHANGES.len()],
-    fenced: [AtomicU64; FENCED.len()],
+    fenced: AtomicU64,
+    let_go: [AtomicU64; LET_GO.len()],
     leases_lost: AtomicU64,
     takeovers: Histogram,
     forwarding: Arc<ForwardingMetrics>,
@@ -63,9 +66,14 @@ impl ClusterMetrics {
         self.takeovers.count(after, &TAKEOVERS);
     }
 
+    /// Counts a write that the store has refused because the chat has another owner.
+    pub fn fenced(&self) {
+        self.fenced.fetch_add(1, Relaxed);
+    }
+
     /// Counts a chat that this replica lets go of because it has another owner, or may have one.
-    pub fn fenced(&self, by: FencedBy) {
-        self.fenced[by as usize].fetch_add(1, Relaxed);
+    pub fn let_go(&self, by: FencedBy) {
+        self.let_go[by as usize].fetch_add(1, Relaxed);
     }
 
     pub fn lease_lost(&self) {
@@ -80,12 +88,17 @@ impl ClusterMetrics {
             &OWNER_CHANGES,
             &self.owner_changes,
         );
-        page.counters(
+        page.counter(
             "fenced_total",
+            "Writes of this replica that were refused because another one had taken the chat.",
+            &self.fenced,
+        );
+        page.counters(
+            "chats_let_go_total",
             "Chats that this replica has let go of: the store refused a write, or its lease ran out.",
             "by",
-            &FENCED,
-            &self.fenced,
+            &LET_GO,
+            &self.let_go,
         );
         page.counter(
             "leases_lost_total",

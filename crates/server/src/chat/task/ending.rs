@@ -96,7 +96,7 @@ impl Task {
             ?by,
             "the chat {chat} may have another owner; it is let go of"
         );
-        self.context.metrics.cluster().fenced(by);
+        self.context.metrics.cluster().let_go(by);
         self.holds.cut();
         self.runs.cancel();
         self.engine.let_go();

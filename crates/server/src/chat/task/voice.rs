@@ -309,6 +309,7 @@ impl Task {
         };
         let (store, chat) = (&self.context.store, self.context.chat());
         if let Err(error) = store.revise(chat, &message).await {
+            self.context.note_refused_write(&error);
             tracing::warn!(chat = chat.id.as_str(), %error, "the transcript in chat {} cannot be stored", chat.id);
         }
     }
