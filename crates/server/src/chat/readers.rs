@@ -68,8 +68,8 @@ impl Answer {
         (!self.unread.is_given_up() && !self.is_cut()).then_some(&self.message)
     }
 
-    /// Whether it ended without a last chunk, because the chat goes on at another replica. Its connection has to break, so
-    /// that the client notices.
+    /// Whether it ended without a last chunk, because the chat goes on at another replica or with another task. Its
+    /// connection has to break, so that the client notices.
     pub fn is_cut(&self) -> bool {
         self.unread.is_cut()
     }
@@ -182,8 +182,9 @@ impl Readers {
 
     /// Sends nothing after the end of this life.
     #[must_use]
-    pub fn of_life(self, life: Option<Arc<Life>>) -> Self {
-        Self { life, ..self }
+    pub fn of_life(mut self, life: Option<Arc<Life>>) -> Self {
+        self.life = life;
+        self
     }
 
     /// Adds a reader; its answer begins with what its client lacks.
@@ -333,7 +334,7 @@ impl Readers {
         self.end(reply);
     }
 
-    /// Ends the answers of all readers without a last chunk: they go on at another replica.
+    /// Ends the answers of all readers without a last chunk: they go on at another replica, or with the next task.
     pub fn cut(&mut self) {
         for attached in self.all.drain(..) {
             attached.unread.cut();
@@ -402,6 +403,13 @@ impl Readers {
                 attached.unread.tally.remove(comment.len());
             }
         }
+    }
+}
+
+impl Drop for Readers {
+    /// Whoever is still reading has lost its task, by a panic or the end of the process: a part must not look like the whole.
+    fn drop(&mut self) {
+        self.cut();
     }
 }
 
@@ -493,10 +501,8 @@ mod tests {
     /// Readers of a reply that has said nothing, each with its start in its sink.
     fn reading(count: usize, stall: Duration) -> (Readers, Vec<Answer>, Reply) {
         let reply = Reply::new("reply");
-        let mut readers = Readers {
-            stall,
-            ..Readers::new(Arc::default(), UnreadAnswers::for_tests())
-        };
+        let mut readers = Readers::new(Arc::default(), UnreadAnswers::for_tests());
+        readers.stall = stall;
         let answers = (0..count)
             .map(|_| readers.attach(Reader::new(Dialect::Native, Sdk::V6, false), &reply, None))
             .collect();
