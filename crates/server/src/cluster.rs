@@ -26,7 +26,9 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
 pub use lease::{Lease, Moment};
-pub use ownership::{Claim, Epoch, Heartbeat, Instance, Joined, Orphan, Ownership, Peer, Replica};
+pub use ownership::{
+    Claim, Epoch, Heartbeat, Instance, Joined, Orphan, OwnedChat, Ownership, Peer, Replica,
+};
 pub use reach::PROBE;
 pub use state::{ClusterState, Problem};
 
@@ -284,7 +286,7 @@ impl Cluster {
         Ok(index.and_then(|index| peers.into_iter().nth(index as usize)))
     }
 
-    /// Gives a chat back. What cannot be given back now is taken again by the next request for it.
+    /// Gives a chat back. What cannot be given back now is found by the next look at [`Cluster::owned`].
     pub async fn release(&self, chat: ChatRef<'_>, owned: &Owned) {
         let replica = &owned.life.replica;
         // Others take what belongs to a life that is over.
@@ -301,6 +303,21 @@ impl Cluster {
                 tracing::warn!(chat = %chat.id, "the chat {} could not be given back in time", chat.id);
             }
         }
+    }
+
+    /// Some chats that this replica owns: those after an epoch, and how it owns them.
+    pub async fn owned(
+        &self,
+        after: Epoch,
+        limit: u32,
+    ) -> Result<Vec<(OwnedChat, Owned)>, StoreError> {
+        let life = self.life();
+        let chats = self.ownership.owned(&life.replica, after, limit).await?;
+        let owned = |chat: OwnedChat| {
+            let (life, epoch) = (life.clone(), chat.epoch);
+            (chat, Owned { life, epoch })
+        };
+        Ok(chats.into_iter().map(owned).collect())
     }
 
     /// Chats that need an owner.

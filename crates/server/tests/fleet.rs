@@ -196,6 +196,33 @@ async fn a_replica_that_was_paused_beyond_its_lease_neither_stores_nor_tells() {
     assert!(!text_of(&again).is_empty());
 }
 
+/// A claim that was given up and repeated may arrive late: it takes the chat from the task that it was repeated for.
+#[tokio::test]
+async fn a_chat_that_its_own_replica_has_taken_from_it_goes_on() {
+    let fleet = Fleet::start_with(1, "", slowly);
+    let mut answer = fleet.at(0).ask(CHAT, "long 100").await;
+    answer.events_until("word20").await;
+    fleet.sql("UPDATE adk_bridge.ownership SET epoch = nextval('adk_bridge.epochs')");
+    assert!(!answer.to_the_end().await.1);
+    // Nobody asks for it.
+    within(async {
+        while fleet.sql("SELECT count(*) FROM adk_bridge.messages WHERE open") != "0\n" {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert_eq!(
+        text_of(&fleet.at(0).settled_message(CHAT).await),
+        words(100)
+    );
+    assert!(fleet.metric(0, "fenced_total").await >= 1.0);
+    let let_go = fleet.metric(0, "chats_let_go_total{by=\"store\"}").await;
+    assert_eq!(let_go, 1.0);
+    assert_eq!(fleet.metric(0, "leases_lost_total").await, 0.0);
+    // Nobody was dead.
+    assert_eq!(fleet.metric(0, "takeover_seconds_count").await, 0.0);
+}
+
 #[tokio::test]
 async fn what_was_acknowledged_outlives_a_crash_of_the_database() {
     let server = Postgres::start().forgetful();

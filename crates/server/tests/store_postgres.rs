@@ -16,7 +16,9 @@ mod store_suite;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adk_bridge::cluster::{Claim, Heartbeat, Instance, Joined, Ownership as _, Peer, Replica};
+use adk_bridge::cluster::{
+    Claim, Epoch, Heartbeat, Instance, Joined, Ownership as _, Peer, Replica,
+};
 use adk_bridge::store::postgres::{PostgresConfig, PostgresStore};
 use adk_bridge::store::{AuditPage, ChatRef, Cut, FileRow, Opening, Pending, Store, StoreError};
 use adk_bridge_protocol::id::ChatId;
@@ -209,6 +211,28 @@ async fn chats_without_an_owner_are_found() {
     // What a dead one leaves of chats that need nobody is forgotten.
     let held = "SELECT count(*) FROM adk_bridge.ownership WHERE chat_id = 'done'";
     assert_eq!(Postgres::shared().sql(database_of(&home.url), held), "0\n");
+}
+
+#[tokio::test]
+async fn a_replica_looks_through_its_chats() {
+    let home = Shared::new();
+    let store = open(&home.url).await.unwrap();
+    let (a, b) = (joined(&store, "a").await, joined(&store, "b").await);
+    for (id, owner) in [("1", &a), ("2", &b), ("3", &a), ("4", &a)] {
+        let chat = ChatRef {
+            id: &id.into(),
+            ..CHAT
+        };
+        store.take(chat, owner).await.unwrap();
+    }
+    let (mut seen, mut after) = (Vec::new(), Epoch::FIRST);
+    loop {
+        let owned = store.owned(&a, after, 2).await.unwrap();
+        let Some(last) = owned.last() else { break };
+        after = last.epoch;
+        seen.extend(owned.iter().map(|chat| chat.chat_id.to_string()));
+    }
+    assert_eq!(seen, ["1", "3", "4"]);
 }
 
 /// While a new lease replaces an old one, replicas differ in it; each counts on its own.

@@ -193,7 +193,8 @@ CREATE TABLE adk_bridge.ownership (
     PRIMARY KEY (user_id, chat_id)
 ) WITH (fillfactor = 50);
 
-CREATE INDEX ownership_of_replica ON adk_bridge.ownership (owner);
+-- A replica looks through its chats in this order.
+CREATE INDEX ownership_of_replica ON adk_bridge.ownership (owner, epoch);
 
 CREATE SEQUENCE adk_bridge.epochs;
 

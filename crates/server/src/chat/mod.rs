@@ -35,6 +35,7 @@ mod waiting;
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -45,7 +46,7 @@ use adk_bridge_protocol::id::{CallId, ChatId, UserId};
 use adk_bridge_protocol::message::{Message, Role};
 use adk_bridge_protocol::time::Timestamp;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{FutureExt as _, stream};
 use tokio::sync::{mpsc, oneshot};
 
 pub use crate::store::{AuditPage, MAX_AUDIT_ROWS};
@@ -312,8 +313,11 @@ impl Chats {
             let (user, chat_id) = key;
             let shared = chats.shared.clone();
             let (mut left, mine) = (Left::default(), owned.clone());
-            let task = Task::serve(shared, &user, &chat_id, mine, &mut commands, &mut left);
-            task.await;
+            let serving = Task::serve(shared, &user, &chat_id, mine, &mut commands, &mut left);
+            // A bug in one task must not keep its chat from the next one, here or at another replica.
+            if AssertUnwindSafe(serving).catch_unwind().await.is_err() {
+                tracing::error!(chat = %chat_id, "the task of chat {chat_id} has panicked");
+            }
             chats.release(&user, &chat_id, owned).await;
             let _waiting = left.waiting;
             chats

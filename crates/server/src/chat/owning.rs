@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::error::ChatError;
 use super::{Chats, Command};
-use crate::cluster::{ClusterState, Owned};
+use crate::cluster::{Cluster, ClusterState, Epoch, Owned};
 use crate::metrics::OwnerChange;
 use crate::store::{ChatRef, StoreError};
 
@@ -25,6 +25,8 @@ const LOOK: Duration = Duration::from_millis(800);
 const SPREAD: Duration = Duration::from_millis(400);
 /// How many chats are taken over in one go.
 const AT_ONCE: u32 = 64;
+/// How many of its own chats a replica looks at in one go.
+const LOOKED_AT: u32 = 256;
 /// A chat that cannot be continued (its agent may be away, or its history too large) is tried again after this time, then
 /// after twice as long each time up to the longest.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
@@ -62,24 +64,37 @@ impl TriedChats {
 }
 
 impl Claims {
-    async fn alone<T>(&self, user: &UserId, chat_id: &ChatId, work: impl Future<Output = T>) -> T {
+    /// Begins a claim; it goes on when its gate is free.
+    fn begin(&self, user: &UserId, chat_id: &ChatId) -> UnderWay<'_> {
         let key = (user.clone(), chat_id.clone());
         let gate = self.lock().entry(key.clone()).or_default().clone();
-        let result = {
-            let _alone = gate.lock().await;
-            work.await
-        };
-        let mut gates = self.lock();
-        // This one and the map's: nobody else waits.
-        if Arc::strong_count(&gate) == 2 {
-            gates.remove(&key);
+        UnderWay {
+            claims: self,
+            key,
+            gate,
         }
-        result
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(UserId, ChatId), Gate>> {
         // Poisoning is ignored: no critical section can leave the map inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A claim that is under way. Dropped, also unfinished, it leaves nothing behind.
+struct UnderWay<'c> {
+    claims: &'c Claims,
+    key: (UserId, ChatId),
+    gate: Gate,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut gates = self.claims.lock();
+        // This one and the map's: nobody else waits.
+        if Arc::strong_count(&self.gate) == 2 {
+            gates.remove(&self.key);
+        }
     }
 }
 
@@ -97,20 +112,34 @@ impl Chats {
         if let Some(task) = self.task_in_use(user, chat_id) {
             return Ok(task);
         }
-        let claim = async {
-            if let Some(task) = self.task_in_use(user, chat_id) {
-                return Ok(task);
+        let (chats, cluster) = (self.clone(), cluster.clone());
+        let (user, chat_id) = (user.clone(), chat_id.clone());
+        // In a task of its own: a client that leaves in the middle would leave a chat that is owned and has no task.
+        let claim = async move { chats.claim(&cluster, &user, &chat_id, why).await };
+        let claimed = tokio::spawn(claim).await;
+        claimed.unwrap_or(Err(ChatError::TaskEnded))
+    }
+
+    async fn claim(
+        &self,
+        cluster: &Cluster,
+        user: &UserId,
+        chat_id: &ChatId,
+        why: OwnerChange,
+    ) -> Result<mpsc::Sender<Command>, ChatError> {
+        let claim = self.claims.begin(user, chat_id);
+        let _alone = claim.gate.lock().await;
+        if let Some(task) = self.task_in_use(user, chat_id) {
+            return Ok(task);
+        }
+        let chat = ChatRef { user, id: chat_id };
+        match cluster.claim(chat).await? {
+            Ok(owned) => {
+                self.shared.metrics.cluster().chat_taken(why);
+                Ok(self.task_or_new(user, chat_id, Some(owned)))
             }
-            let chat = ChatRef { user, id: chat_id };
-            match cluster.claim(chat).await? {
-                Ok(owned) => {
-                    self.shared.metrics.cluster().chat_taken(why);
-                    Ok(self.task_or_new(user, chat_id, Some(owned)))
-                }
-                Err(peer) => Err(ChatError::Elsewhere(peer)),
-            }
-        };
-        self.claims.alone(user, chat_id, claim).await
+            Err(peer) => Err(ChatError::Elsewhere(peer)),
+        }
     }
 
     fn task_in_use(&self, user: &UserId, chat_id: &ChatId) -> Option<mpsc::Sender<Command>> {
@@ -201,6 +230,37 @@ impl Chats {
         }
     }
 
+    /// Gives back chats that this replica owns and does not serve, so that whoever looks for them finds them: one may not have
+    /// been given back in time, or a claim that was repeated may have arrived twice. Looks at some, those after an epoch;
+    /// returns after which to look next.
+    async fn give_back_unserved(&self, after: Epoch) -> Result<Epoch, StoreError> {
+        let Some(cluster) = &self.shared.cluster else {
+            return Ok(after);
+        };
+        let owned = cluster.owned(after, LOOKED_AT).await?;
+        let next = match owned.last() {
+            Some((last, _)) if owned.len() == LOOKED_AT as usize => last.epoch,
+            _ => Epoch::FIRST,
+        };
+        for (chat, owned) in owned {
+            let (user, chat_id) = (&chat.user, &chat.chat_id);
+            if self.is_in_use(user, chat_id) {
+                continue;
+            }
+            let claim = self.claims.begin(user, chat_id);
+            // Who claims it at this moment serves it at the next.
+            let Ok(_alone) = claim.gate.try_lock() else {
+                continue;
+            };
+            if !self.is_in_use(user, chat_id) {
+                tracing::info!(chat = %chat_id, "the chat {chat_id} is owned and not served; it is given back");
+                let chat = ChatRef { user, id: chat_id };
+                cluster.release(chat, &owned).await;
+            }
+        }
+        Ok(next)
+    }
+
     /// Lives among the other replicas until what is returned is dropped: heartbeats, take-overs, a look at who can be
     /// reached.
     pub fn live_in_cluster(&self) -> ClusterTasks {
@@ -212,11 +272,17 @@ impl Chats {
         let looks = tokio::spawn(async move { cluster.look_around().await });
         let chats = self.clone();
         let sweeps = tokio::spawn(async move {
-            let mut tried = TriedChats::default();
+            let (mut tried, mut after) = (TriedChats::default(), Epoch::FIRST);
             loop {
                 let spread =
                     SPREAD.mul_f64(Uuid::new_v4().as_u64_pair().0 as f64 / u64::MAX as f64);
                 sleep(LOOK + spread).await;
+                match chats.give_back_unserved(after).await {
+                    Ok(next) => after = next,
+                    Err(error) => {
+                        tracing::debug!(%error, "chats of this replica cannot be looked through");
+                    }
+                }
                 if let Err(error) = chats.take_over(&mut tried).await {
                     tracing::debug!(%error, "chats that nobody goes on with cannot be looked for");
                 }
@@ -265,6 +331,23 @@ impl Drop for ClusterTasks {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_claim_that_is_given_up_leaves_nothing_behind() {
+        let (user, chat) = (UserId::from("alice"), ChatId::from("chat-1"));
+        let claims = Claims::default();
+        let first = claims.begin(&user, &chat);
+        let alone = first.gate.lock().await;
+        let second = async {
+            let claim = claims.begin(&user, &chat);
+            let _alone = claim.gate.lock().await;
+        };
+        assert!(tokio::time::timeout(Duration::ZERO, second).await.is_err());
+        assert_eq!(claims.lock().len(), 1, "the first goes on");
+        drop(alone);
+        drop(first);
+        assert!(claims.lock().is_empty());
+    }
 
     #[tokio::test]
     async fn what_cannot_be_continued_is_tried_ever_more_rarely() {

@@ -33,6 +33,14 @@ pub trait Ownership: Send + Sync {
     /// same ones for all that ask at the same moment, where that can be had.
     fn orphans(&self, limit: u32) -> Pending<'_, Vec<Orphan>>;
 
+    /// Chats that a replica owns, in the order of their epochs: those after an epoch, at most `limit`.
+    fn owned<'a>(
+        &'a self,
+        me: &'a Replica,
+        after: Epoch,
+        limit: u32,
+    ) -> Pending<'a, Vec<OwnedChat>>;
+
     /// The living owner of a chat.
     fn owner<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Option<Peer>>;
 }
@@ -82,6 +90,9 @@ impl Default for Instance {
 pub struct Epoch(u64);
 
 impl Epoch {
+    /// Before every other.
+    pub const FIRST: Self = Self(0);
+
     #[must_use]
     pub fn new(count: u64) -> Self {
         Self(count)
@@ -131,6 +142,14 @@ pub enum Claim {
         silent: Option<Duration>,
     },
     OwnedBy(Peer),
+}
+
+/// A chat that a replica owns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedChat {
+    pub user: UserId,
+    pub chat_id: ChatId,
+    pub epoch: Epoch,
 }
 
 /// A chat that needs an owner.

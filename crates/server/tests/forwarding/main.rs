@@ -6,8 +6,8 @@
 //! | `trouble` | owners that are gone, die, move or lie; clients that leave or do not read |
 //! | `sockets` | WebSockets through a replica, and tickets of another one |
 //! | `forged` | requests that only say that a replica passes them on |
+//! | `unserved` | chats that a replica owns, and has no task for |
 //! | `processes` | an owner that is stopped, on a real database |
-//! | `cost` | what a hop costs, on demand |
 //! | `rig` | replicas in one process |
 
 #![cfg(feature = "demo")]
@@ -26,3 +26,4 @@ mod requests;
 mod rig;
 mod sockets;
 mod trouble;
+mod unserved;

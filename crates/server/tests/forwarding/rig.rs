@@ -6,10 +6,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use adk_bridge::Server;
 use adk_bridge::agents::tool::{ServerTool, ToolCall, ToolSpec};
 use adk_bridge::cluster::{
-    Claim, Epoch, Heartbeat, Instance, Joined, Orphan, Ownership, Peer, Replica as Member,
+    Claim, Epoch, Heartbeat, Instance, Joined, Orphan, OwnedChat, Ownership, Peer,
+    Replica as Member,
 };
 use adk_bridge::config::{Config, Overrides};
 use adk_bridge::protocol::calls::Outcome;
@@ -17,6 +17,7 @@ use adk_bridge::protocol::id::{ChatId, UserId};
 use adk_bridge::protocol::time::Timestamp;
 use adk_bridge::store::sqlite::SqliteStore;
 use adk_bridge::store::{ChatRef, DataDir, Pending, Store, StoreError};
+use adk_bridge::{Server, ServerBuilder};
 use adk_bridge_testkit::http::{Answer, Connection, Response};
 use adk_bridge_testkit::users::{ALICE, KEYS};
 use adk_bridge_testkit::{JSON, asking, within};
@@ -64,6 +65,16 @@ impl Fleet {
 
     /// Starts a replica, with Alice's and Bob's keys.
     pub async fn start(&self, name: &str, toml: &str) -> Replica {
+        self.start_with(name, toml, |builder| builder).await
+    }
+
+    /// The same; `change` adds to what it is built of.
+    pub async fn start_with(
+        &self,
+        name: &str,
+        toml: &str,
+        change: impl FnOnce(ServerBuilder) -> ServerBuilder,
+    ) -> Replica {
         let file = self.directory.path().join(format!("{name}.toml"));
         std::fs::write(&file, format!("{toml}\n{KEYS}")).unwrap();
         let mut config = Config::load(Some(&file), &Overrides::default()).unwrap();
@@ -71,8 +82,7 @@ impl Fleet {
         config.server.data_dir = self.directory.path().join(name);
         config.demo.pace.0 = PACE;
         config.cluster.lease.0 = LEASE;
-        let builder = Server::builder()
-            .config(config)
+        let builder = change(Server::builder().config(config))
             .tool(Endless::default())
             .shared_store(self.store.clone(), self.owners.clone());
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -193,6 +203,8 @@ struct State {
     owned: HashMap<(UserId, ChatId), (Option<Instance>, u64)>,
     /// What every claim is answered, for tests of what should not happen.
     lie: Option<Peer>,
+    /// What claims wait for after they have succeeded, as answers of a slow database.
+    slowness: Option<Arc<tokio::sync::Mutex<()>>>,
 }
 
 impl State {
@@ -223,6 +235,25 @@ impl Owners {
             id: &id,
         })?;
         Some(owner.address.socket_addrs(|| None).unwrap()[0])
+    }
+
+    /// Gives a chat to a replica that has not asked for it.
+    pub fn give(&self, chat: &str, to: SocketAddr) {
+        let mut state = self.0.lock().unwrap();
+        let is_meant = |peer: &Peer| peer.address.port() == Some(to.port());
+        let mut members = state.members.iter();
+        let instance = members.find_map(|(it, (peer, ..))| is_meant(peer).then(|| it.clone()));
+        let key = (UserId::from("alice"), ChatId::from(chat));
+        let (owner, epoch) = state.owned.entry(key).or_default();
+        (*owner, *epoch) = (instance, *epoch + 1);
+    }
+
+    /// Claims succeed from now on, and are answered when what is returned is dropped.
+    pub fn delay_claims(&self) -> tokio::sync::OwnedMutexGuard<()> {
+        let slowness: Arc<tokio::sync::Mutex<()>> = Arc::default();
+        let held = slowness.clone().try_lock_owned().unwrap();
+        self.0.lock().unwrap().slowness = Some(slowness);
+        held
     }
 
     /// Says from now on that this replica owns every chat.
@@ -284,9 +315,14 @@ impl Ownership for Owners {
                 let (owner, epoch) = state.owned.entry(key).or_default();
                 *owner = Some(me.instance.clone());
                 *epoch += 1;
-                done(Claim::Mine {
+                let mine = Claim::Mine {
                     epoch: Epoch::new(*epoch),
                     silent: None,
+                };
+                let slowness = state.slowness.clone().unwrap_or_default();
+                Box::pin(async move {
+                    let _ = slowness.lock().await;
+                    Ok(mine)
                 })
             }
         }
@@ -305,6 +341,24 @@ impl Ownership for Owners {
 
     fn orphans(&self, _limit: u32) -> Pending<'_, Vec<Orphan>> {
         done(Vec::new())
+    }
+
+    fn owned<'a>(
+        &'a self,
+        me: &'a Member,
+        after: Epoch,
+        _limit: u32,
+    ) -> Pending<'a, Vec<OwnedChat>> {
+        let state = self.0.lock().unwrap();
+        let mine = state.owned.iter().filter(|(_, (owner, epoch))| {
+            owner.as_ref() == Some(&me.instance) && *epoch > after.get()
+        });
+        let mine = mine.map(|((user, chat_id), (_, epoch))| OwnedChat {
+            user: user.clone(),
+            chat_id: chat_id.clone(),
+            epoch: Epoch::new(*epoch),
+        });
+        done(mine.collect())
     }
 
     fn owner<'a>(&'a self, chat: ChatRef<'a>) -> Pending<'a, Option<Peer>> {

@@ -1,6 +1,5 @@
 //! What replicas may do, in any order, and what must come of it.
 
-use adk_bridge::cluster::Epoch;
 use proptest::prelude::*;
 
 use super::*;

@@ -10,7 +10,9 @@ use url::Url;
 use super::PostgresStore;
 use super::connection::PATIENCE;
 use super::text::{loaded, stored};
-use crate::cluster::{Claim, Epoch, Heartbeat, Joined, Orphan, Ownership, Peer, Replica};
+use crate::cluster::{
+    Claim, Epoch, Heartbeat, Joined, Orphan, OwnedChat, Ownership, Peer, Replica,
+};
 use crate::store::encoded::{from_sql, to_sql};
 use crate::store::{ChatRef, Pending, StoreError};
 
@@ -121,6 +123,33 @@ impl Ownership for PostgresStore {
                 })
             };
             rows.await?.iter().map(orphan).collect()
+        })
+    }
+
+    fn owned<'a>(
+        &'a self,
+        me: &'a Replica,
+        after: Epoch,
+        limit: u32,
+    ) -> Pending<'a, Vec<OwnedChat>> {
+        Box::pin(async move {
+            let rows = self.read(|| {
+                sqlx::query(
+                    "SELECT user_id, chat_id, epoch FROM adk_bridge.ownership
+                     WHERE owner = $1 AND epoch > $2 ORDER BY epoch LIMIT $3",
+                )
+                .bind(me.instance.as_str())
+                .bind(to_sql(after.get()))
+                .bind(i64::from(limit))
+            });
+            let owned = |row: &PgRow| {
+                Ok(OwnedChat {
+                    user: loaded(row.try_get("user_id")?).into(),
+                    chat_id: loaded(row.try_get("chat_id")?).into(),
+                    epoch: Epoch::new(from_sql(row.try_get("epoch")?)),
+                })
+            };
+            rows.await?.iter().map(owned).collect()
         })
     }
 
