@@ -364,6 +364,36 @@ async fn what_cannot_be_a_cluster_is_refused_or_reported_by_name() {
     assert!(lost.log().contains("server.advertise"), "{}", lost.log());
 }
 
+/// Seen from a replica, a wrong clock of its machine is one of the database that differs.
+#[tokio::test]
+async fn a_clock_that_differs_is_reported_until_it_is_right() {
+    let fleet = Fleet::start(1, "");
+    let set_ahead = |seconds: u32| {
+        fleet.sql(&format!(
+            "CREATE OR REPLACE FUNCTION adk_bridge.millis(_at timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE
+             AS 'SELECT ((extract(epoch FROM _at) + {seconds}) * 1000)::bigint'"
+        ));
+    };
+    set_ahead(30);
+    let words = "seconds behind the database's";
+    let ready = fleet.until_ready_says(0, words).await;
+    assert!(ready.contains("\"problems\""), "{ready}");
+    assert!(fleet.at(0).log().contains(words), "{}", fleet.at(0).log());
+    let difference = fleet.metric(0, "clock_difference_seconds").await;
+    assert!((29.0..31.0).contains(&difference), "{difference}");
+    // It serves nevertheless.
+    let said = folded(&fleet.at(0).ask(CHAT, "hello").await.events().await);
+    assert!(!text_of(&said).is_empty());
+    set_ahead(0);
+    within(async {
+        while fleet.metric(0, "clock_difference_seconds").await != 0.0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert!(!fleet.until_ready_says(0, "bridge-1").await.contains(words));
+}
+
 /// The message of a question with an answer, as a client sends it.
 fn answered(message: &Value, approved: bool) -> Value {
     let mut message = message.clone();
