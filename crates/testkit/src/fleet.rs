@@ -49,11 +49,6 @@ impl Fleet {
         )
     }
 
-    /// Changes the database, as only a test may.
-    pub fn sql(&self, sql: &str) -> String {
-        Postgres::shared().sql(database_of(&self.url), sql)
-    }
-
     /// The command that starts one more.
     pub fn command(&self, directory: &TempDir, name: &str) -> Command {
         command(directory, &self.toml_of(name))
