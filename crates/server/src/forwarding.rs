@@ -70,6 +70,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 /// How long to try beyond the lease of an owner that is gone: until the chat can be taken.
 const BEYOND_LEASE: Duration = Duration::from_secs(1);
+/// An owner that stops takes no more connections while it writes its last answers.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// The headers of a request that the owner gets: those that endpoints read. None of them shows who the client is; the signed
 /// header does.
@@ -307,6 +309,9 @@ impl Forwarding {
                 Ok(answered) => break answered,
                 Err(_) if self.cluster.reaches(owner).await => {}
                 Err(_) => {
+                    if let Ok(answered) = tokio::time::timeout(LAST_ANSWERS, &mut answer).await {
+                        break answered;
+                    }
                     tracing::warn!(replica = %owner.name, "the replica {} does not answer", owner.name);
                     self.metrics.failed(HopFailure::Broken);
                     return Hopped::Broken;

@@ -70,7 +70,8 @@ const SOCKETS_SHARE: (usize, usize) = (3, 4);
 pub struct Server {
     app: App,
     listener: TcpListener,
-    store: Arc<dyn Store>,
+    /// To be closed, unless it is shared within this process.
+    store: Option<Arc<dyn Store>>,
     data_dir: PathBuf,
     connections: Bounds,
     reopened: usize,
@@ -106,6 +107,8 @@ pub struct ServerBuilder {
 struct OpenStore {
     store: Arc<dyn Store>,
     ownership: Option<Arc<dyn Ownership>>,
+    /// Whether it belongs to this server alone, which closes it.
+    is_own: bool,
 }
 
 /// Why a server does not start; the message names what to change.
@@ -242,7 +245,9 @@ impl Server {
         if let Some(cluster) = cluster {
             cluster.leave().await;
         }
-        self.store.close().await?;
+        if let Some(store) = self.store {
+            store.close().await?;
+        }
         Ok(())
     }
 }
@@ -292,16 +297,18 @@ impl ServerBuilder {
         let store = Some(OpenStore {
             store,
             ownership: None,
+            is_own: true,
         });
         Self { store, ..self }
     }
 
-    /// The same for a store that several replicas share, with who owns its chats.
+    /// The same for a store that several replicas share, with who owns its chats. It is not closed when one of them stops.
     #[must_use]
     pub fn shared_store(self, store: Arc<dyn Store>, ownership: Arc<dyn Ownership>) -> Self {
         let store = Some(OpenStore {
             store,
             ownership: Some(ownership),
+            is_own: false,
         });
         Self { store, ..self }
     }
@@ -352,7 +359,11 @@ impl ServerBuilder {
             }
         }
         let shares = shares(&config, agents.descriptors_per_turn());
-        let OpenStore { store, ownership } = match self.store {
+        let OpenStore {
+            store,
+            ownership,
+            is_own,
+        } = match self.store {
             Some(open) => open,
             None => open_store(&config, &data).await?,
         };
@@ -424,7 +435,7 @@ impl ServerBuilder {
         Ok(Server {
             app,
             listener,
-            store,
+            store: is_own.then_some(store),
             data_dir: data.path().to_owned(),
             connections,
             reopened,
@@ -566,6 +577,7 @@ async fn open_store(config: &Config, data: &Arc<DataDir>) -> Result<OpenStore, S
         return Ok(OpenStore {
             store: store.clone(),
             ownership: Some(store),
+            is_own: true,
         });
     }
     let place = match config.store.url.as_deref() {
@@ -592,6 +604,7 @@ async fn open_store(config: &Config, data: &Arc<DataDir>) -> Result<OpenStore, S
     Ok(OpenStore {
         store: Arc::new(store.await?),
         ownership: None,
+        is_own: true,
     })
 }
 
