@@ -19,7 +19,9 @@ pub enum StoreError {
     #[error("{bytes} bytes are too many; at most {limit} can be stored")]
     TooLarge { bytes: usize, limit: usize },
     /// The chat has another owner, or this replica is dead to the others: whoever gets this lets go of the chat.
-    #[error("this chat has another owner now; load it again")]
+    #[error(
+        "another replica may have this chat now, and nothing was stored; try again in a moment"
+    )]
     Fenced,
     /// Trying again later may succeed.
     #[error("the store is busy; try again in a moment")]

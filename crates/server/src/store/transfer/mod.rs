@@ -53,11 +53,13 @@ pub enum TransferError {
         "the target has chats or an audit that do not come from this source; name an empty database"
     )]
     OtherData,
-    #[error("a bridge uses the target; stop it first")]
+    #[error(
+        "a bridge uses the target, or did within the last minute; stop it, and wait a minute if it was killed"
+    )]
     TargetInUse,
     #[error(
-        "the source has changed since a part of it was moved; run DROP SCHEMA adk_bridge CASCADE in the target, and begin \
-         again"
+        "the source has changed since it was moved, or a part of it; name an empty database, and begin again. What the target \
+         has stays there: a bridge may have used it since"
     )]
     Changed,
     #[error(
