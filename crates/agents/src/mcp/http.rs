@@ -27,6 +27,9 @@ use super::{MAX_MESSAGE_BYTES, McpError};
 use crate::loopback::is_loopback;
 
 const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// How long an idle connection is used again. Servers made with Node close theirs after five seconds, and what came of a call
+/// that is sent at that moment is unknown.
+const IDLE_TIME: Duration = Duration::from_secs(3);
 /// How many requests may wait for the beginning of their answers; users of one server share it.
 const MAX_REQUESTS: usize = 64;
 /// The largest report of progress that is shown.
@@ -116,6 +119,7 @@ impl Place {
         }
         let mut builder = reqwest::Client::builder()
             .connect_timeout(CONNECT_TIME)
+            .pool_idle_timeout(IDLE_TIME)
             .tcp_nodelay(true)
             // The headers may contain secrets, which are for this server only.
             .redirect(reqwest::redirect::Policy::none());
