@@ -28,7 +28,7 @@ use crate::auth::{self, Authenticator};
 use crate::budget;
 use crate::chat::loaded::LoadedMemory;
 use crate::chat::toolbox::{Toolbox, ToolboxError};
-use crate::chat::{Capacity, ChatSettings, Chats, ClusterTasks, Shared, now};
+use crate::chat::{Capacity, ChatSettings, Chats, Checkpoints, ClusterTasks, Shared, now};
 use crate::cluster::{Cluster, JoinError, Ownership};
 use crate::config::{Config, ConfigError};
 use crate::connections::{self, Bounds, HEAD_TIME, Terms};
@@ -391,6 +391,7 @@ impl ServerBuilder {
         };
         let chats = Chats::new(Shared {
             credentials: Arc::new(credentials),
+            checkpoints: Checkpoints::storing_in(store.clone()),
             store: store.clone(),
             users: Arc::new(KnownUsers::new(&config, agents.clone())),
             agents,

@@ -23,6 +23,7 @@ use std::process::Command;
 use adk_bridge::store::sqlite::DATABASE;
 use rig::{Client, Server, answered, check_audit, count, is_pending, pay, text, tools};
 use serde_json::Value;
+use sqlx::{Connection as _, SqliteConnection};
 
 const FAILPOINT: &str = "ADK_BRIDGE_FAILPOINT";
 const CHAT: &str = "chat-1";
@@ -292,14 +293,22 @@ async fn repeat(client: &Client, point: &str) {
     assert_eq!(client.messages(CHAT).await, before, "{point}");
 }
 
+/// The first checkpoint stores the whole message, those that follow only what it has grown by.
 #[tokio::test]
 async fn a_partial_answer_is_kept_and_marked() {
+    for (point, grown) in [("after-checkpoint", false), ("after-checkpoint:3", true)] {
+        partial_answer(point, grown).await;
+    }
+}
+
+async fn partial_answer(point: &str, grown: bool) {
     let data = tempfile::tempdir().unwrap();
     let slow = ("ADK_BRIDGE__DEMO__PACE", "20ms");
-    let server = Server::start(data.path(), &[slow, (FAILPOINT, "after-checkpoint")]);
-    let seen = server.client().say(CHAT, "u1", "long 200").await;
+    let server = Server::start(data.path(), &[slow, (FAILPOINT, point)]);
+    let seen = server.client().say(CHAT, "u1", "long 4000").await;
     assert!(!seen.done);
     server.wait_for_death().await;
+    let whole = text(&stored_reply(data.path()).await);
 
     let server = Server::start(data.path(), &[]);
     let client = server.client();
@@ -307,9 +316,24 @@ async fn a_partial_answer_is_kept_and_marked() {
     let messages = client.messages(CHAT).await;
     let kept = text(&messages[1]);
     assert!(kept.starts_with("word1 word2 "), "{kept:?}");
+    assert!(kept.starts_with(&whole) && (kept.len() > whole.len()) == grown);
     assert_eq!(messages[1]["metadata"]["ended"], "interrupted");
+    // Nothing of it is kept twice.
+    assert_eq!(text(&stored_reply(data.path()).await), kept);
     assert!(client.say(CHAT, "u2", "say Hello.").await.done);
     assert_eq!(text(&client.messages(CHAT).await[3]), "Hello.");
+}
+
+/// The message of the reply as the database has it.
+async fn stored_reply(data: &Path) -> Value {
+    let url = format!("sqlite:{}", data.join(DATABASE).display());
+    let mut database = SqliteConnection::connect(&url).await.unwrap();
+    let body: String = sqlx::query_scalar("SELECT body FROM messages WHERE reply IS NOT NULL")
+        .fetch_one(&mut database)
+        .await
+        .unwrap();
+    database.close().await.unwrap();
+    serde_json::from_str(&body).unwrap()
 }
 
 #[tokio::test]

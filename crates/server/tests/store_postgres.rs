@@ -20,8 +20,11 @@ use adk_bridge::cluster::{
     Claim, Epoch, Heartbeat, Instance, Joined, Ownership as _, Peer, Replica,
 };
 use adk_bridge::store::postgres::{PostgresConfig, PostgresStore};
-use adk_bridge::store::{AuditPage, ChatRef, Cut, FileRow, Opening, Pending, Store, StoreError};
+use adk_bridge::store::{
+    AuditPage, ChatRef, Cut, FileRow, GrownReply, Opening, Pending, Store, StoreError,
+};
 use adk_bridge_protocol::id::ChatId;
+use adk_bridge_protocol::message::Extent;
 use adk_bridge_protocol::outbox::AuditKind;
 use adk_bridge_testkit::postgres::{Pgbouncer, Postgres, database_of};
 use serde_json::json;
@@ -418,6 +421,21 @@ async fn an_owner_of_before_stores_nothing() {
             "{what}: {result:?}"
         );
     }
+    // Nobody is told of growth that comes late, and nothing of it is there.
+    let open = owner.open_replies_of(CHAT).await.unwrap();
+    let grown = |epoch| GrownReply {
+        user: CHAT.user.clone(),
+        chat_id: CHAT.id.clone(),
+        epoch: Some(epoch),
+        message_id: M2.clone(),
+        texts: Extent::of(&open[0].message)
+            .grow(&reply("m2", "so far and more").message)
+            .unwrap(),
+    };
+    zombie.grow_replies(&[grown(epoch)]).await.unwrap();
+    assert_eq!(owner.open_replies_of(CHAT).await.unwrap(), open);
+    owner.grow_replies(&[grown(next)]).await.unwrap();
+    assert_ne!(owner.open_replies_of(CHAT).await.unwrap(), open);
     let after = (
         owner.messages(CHAT).await.unwrap(),
         owner.overview(CHAT).await.unwrap(),

@@ -18,7 +18,7 @@ use adk_bridge::chat::loaded::LoadedMemory;
 use adk_bridge::chat::readers::Answer;
 use adk_bridge::chat::request::ChatRequest;
 use adk_bridge::chat::toolbox::Toolbox;
-use adk_bridge::chat::{Capacity, ChatError, ChatSettings, Chats, Command, Shared};
+use adk_bridge::chat::{Capacity, ChatError, ChatSettings, Chats, Checkpoints, Command, Shared};
 use adk_bridge::credentials::Credentials;
 use adk_bridge::files::Files;
 use adk_bridge::files::address::Addresses;
@@ -158,6 +158,7 @@ async fn chats(directory: &std::path::Path, fault: Fault, tool_timeout: Duration
         users: Arc::new(KnownUsers::new(&config, agents.clone())),
         cluster: None,
         credentials: Arc::new(credentials),
+        checkpoints: Checkpoints::storing_in(store.clone()),
         store,
         agents,
         files: Arc::new(files),

@@ -6,6 +6,7 @@
 mod draft;
 mod extra;
 pub mod fold;
+mod growth;
 pub mod parse;
 pub mod partial_json;
 pub mod replay;
@@ -17,6 +18,7 @@ use crate::json_text::Json;
 
 pub(crate) use draft::Draft;
 pub use extra::Extra;
+pub use growth::{Extent, Growth};
 pub use parse::{Location, MessageError, parse_messages};
 
 /// One message of a conversation.

@@ -13,7 +13,7 @@ use super::readers::Readers;
 use super::toolbox::Toolbox;
 use super::unread::UnreadAnswers;
 use crate::agent_list::ServedAgent;
-use crate::cluster::Owned;
+use crate::cluster::{Epoch, Owned};
 use crate::credentials::Credentials;
 use crate::files::Files;
 use crate::metrics::FencedBy;
@@ -154,6 +154,11 @@ impl ChatContext {
             Some(owned) => !self.fenced.load(Relaxed) && owned.is_held(),
             None => true,
         }
+    }
+
+    /// The epoch of the chat, in a cluster.
+    pub(super) fn epoch(&self) -> Option<Epoch> {
+        self.owned.as_ref().map(Owned::epoch)
     }
 
     /// Whether another replica may take the chat over.

@@ -28,6 +28,7 @@ use adk_bridge_protocol::time::Timestamp;
 use tokio::time::Instant;
 
 use super::attachments::{self, Pictures, ReplyIds};
+use super::checkpoints::StoredExtent;
 use super::context::ChatContext;
 use super::now;
 use super::policy::ChatPolicy;
@@ -41,8 +42,8 @@ use crate::store::{AuditEntry, CommittedSize, Opening, StoreChatState, StoreErro
 
 /// How often a streaming message is stored, so that a crash keeps the partial answer.
 const CHECKPOINT: Duration = Duration::from_secs(1);
-/// After a checkpoint the next one waits this many times as long as it took. Each writes the whole message, so they
-/// become rarer as an answer grows, and never take more than a fiftieth of its time.
+/// After a checkpoint of a whole message the next one waits this many times as long as it took, so that they become rarer
+/// as an answer grows, and never take more than a fiftieth of its time.
 const CHECKPOINT_REST: u32 = 49;
 
 pub(super) struct ReplyEngine {
@@ -58,6 +59,7 @@ pub(super) struct ReplyEngine {
     refusals: Vec<Refusal>,
     /// When the growing message is stored next.
     checkpoint_at: Instant,
+    stored: StoredExtent,
     /// The last commit of the current reply, if it was begun here.
     committed: Option<CommittedSize>,
     /// Whether a commit failed, so that the state in memory must not be used.
@@ -124,6 +126,7 @@ impl ReplyEngine {
             pictures: Arc::default(),
             refusals: Vec::new(),
             checkpoint_at: Instant::now(),
+            stored: StoredExtent::default(),
             committed: None,
             abandoned: false,
         }
@@ -156,6 +159,7 @@ impl ReplyEngine {
     /// Makes another reply the current one. Returns the one before.
     pub(super) fn replace(&mut self, reply: Option<Reply>) -> Option<Reply> {
         self.committed = None;
+        self.stored.forget();
         std::mem::replace(&mut self.current, reply.map(Driver::new)).map(Driver::into_reply)
     }
 
@@ -167,6 +171,7 @@ impl ReplyEngine {
     /// Releases the reply and its images: the store has them.
     pub(super) fn release(&mut self) {
         self.committed = None;
+        self.stored.forget();
         self.current = None;
         self.pictures.clear();
     }
@@ -368,6 +373,7 @@ impl ReplyEngine {
         failpoint("after", step);
         self.checkpoint_at = Instant::now() + CHECKPOINT;
         self.committed = None;
+        self.stored.forget();
         self.pictures.clear();
         let before = self.current.replace(driver);
         Ok(before.map(Driver::into_reply))
@@ -462,6 +468,11 @@ impl ReplyEngine {
             return;
         }
         let began = Instant::now();
+        let message = self.current.as_ref().map(|driver| driver.reply().message());
+        if message.is_some_and(|message| self.stored.store_growth(message, &self.context)) {
+            self.checkpoint_at = began + CHECKPOINT;
+            return;
+        }
         if let Err(error) = self.store_record().await {
             let chat = self.context.chat_id().as_str();
             self.context.note_refused_write(&error);
@@ -472,14 +483,14 @@ impl ReplyEngine {
     }
 
     /// Stores the message as it is.
-    pub(super) async fn store_record(&self) -> Result<(), StoreError> {
-        match self.reply() {
-            Some(reply) => {
-                let (store, chat) = (&self.context.store, self.context.chat());
-                store.checkpoint(chat, &reply.record()).await
-            }
-            None => Ok(()),
-        }
+    pub(super) async fn store_record(&mut self) -> Result<(), StoreError> {
+        let Some(record) = self.reply().map(Reply::record) else {
+            return Ok(());
+        };
+        let (store, chat) = (&self.context.store, self.context.chat());
+        store.checkpoint(chat, &record).await?;
+        self.stored.note(&record.message, &self.context);
+        Ok(())
     }
 
     /// Adds rows to the audit that belong to no change of the reply.
@@ -545,6 +556,9 @@ impl ReplyEngine {
         let stored = store.commit(chat, &commit.record, &entries, at).await;
         let stored = stored.map_err(|error| self.context.abandoned(&error, "the chat"))?;
         self.committed = Some(stored);
+        if commit.record.ended.is_none() {
+            self.stored.note(&commit.record.message, &self.context);
+        }
         failpoint("after", step);
         self.ids.forget_closed(&commit.record).await;
         Ok(())

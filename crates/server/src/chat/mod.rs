@@ -3,6 +3,7 @@
 mod agent_runs;
 mod attachments;
 mod branch;
+mod checkpoints;
 mod command;
 mod context;
 mod conversation;
@@ -50,6 +51,7 @@ use futures_util::{FutureExt as _, stream};
 use tokio::sync::{mpsc, oneshot};
 
 pub use crate::store::{AuditPage, MAX_AUDIT_ROWS};
+pub use checkpoints::Checkpoints;
 pub use command::{Command, CredentialDecision};
 pub use error::{ChatError, NotReady};
 pub use listing::{Listing, RemainingMessages};
@@ -96,6 +98,7 @@ pub struct Shared {
     pub files: Arc<Files>,
     pub addresses: Arc<Addresses>,
     pub credentials: Arc<Credentials>,
+    pub checkpoints: Arc<Checkpoints>,
     pub metrics: Arc<Metrics>,
     pub capacity: Capacity,
     pub settings: ChatSettings,
@@ -713,6 +716,7 @@ mod tests {
             users: Arc::new(KnownUsers::new(&config, agents.clone())),
             addresses: Arc::new(Addresses::open(&*store, None).await.unwrap()),
             credentials: Arc::new(Credentials::open(data, store.clone()).unwrap()),
+            checkpoints: Checkpoints::storing_in(store.clone()),
             store,
             agents,
             files: Arc::new(files),

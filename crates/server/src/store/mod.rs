@@ -31,7 +31,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use adk_bridge_protocol::id::{ApprovalId, CallId, ChatId, MessageId, UserId};
-use adk_bridge_protocol::message::Message;
+use adk_bridge_protocol::message::{Growth, Message};
 use adk_bridge_protocol::outbox::Audit;
 use adk_bridge_protocol::reply::Record;
 use adk_bridge_protocol::time::Timestamp;
@@ -154,6 +154,10 @@ pub trait Store: Send + Sync {
 
     /// Stores a growing reply, so that a crash keeps the partial answer. As durable as a commit without audit rows.
     fn checkpoint<'a>(&'a self, chat: ChatRef<'a>, record: &'a Record) -> Pending<'a, ()>;
+
+    /// Stores what replies have grown by since they were stored whole; those that have ended, or belong to another owner, are
+    /// left out. As durable as a checkpoint. [`Store::open_replies_of`] returns them grown.
+    fn grow_replies<'a>(&'a self, replies: &'a [GrownReply]) -> Pending<'a, ()>;
 
     /// The chats with a reply that has not ended or has a tool running.
     fn open_replies(&self) -> Pending<'_, Vec<OpenReply>>;
@@ -318,6 +322,17 @@ pub struct ChatOverview {
     pub size: HistorySize,
     /// [`Chat::agent`].
     pub agent: Option<String>,
+}
+
+/// A reply whose texts have grown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrownReply {
+    pub user: UserId,
+    pub chat_id: ChatId,
+    /// Of the chat, if the store is shared.
+    pub epoch: Option<Epoch>,
+    pub message_id: MessageId,
+    pub texts: Vec<Growth>,
 }
 
 /// What a commit has stored.

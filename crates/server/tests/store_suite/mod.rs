@@ -65,6 +65,7 @@ macro_rules! store_suite {
                 let_one_of_fifty_decide
                 run_a_tool_once
                 are_checkpointed
+                grow_between_checkpoints
                 survive_being_given_up
             }
             sizes {

@@ -4,8 +4,9 @@ use std::future::Future as _;
 use std::pin::pin;
 use std::task::{Context, Waker};
 
-use adk_bridge::store::{Cut, MessageState, OpenReply};
+use adk_bridge::store::{Cut, GrownReply, MessageState, OpenReply};
 use adk_bridge_protocol::id::UserId;
+use adk_bridge_protocol::message::{Extent, Growth};
 use adk_bridge_protocol::outbox::AuditKind;
 use serde_json::json;
 
@@ -404,6 +405,66 @@ pub(crate) async fn are_checkpointed(home: &impl Home) {
         Some(reply("m1", "once upon a time"))
     );
     assert_eq!(shown(&*store).await, ["m0", "m1"]);
+}
+
+pub(crate) async fn grow_between_checkpoints(home: &impl Home) {
+    let store = with_chat(home).await;
+    let grown = |texts: Vec<Growth>| GrownReply {
+        user: CHAT.user.clone(),
+        chat_id: CHAT.id.clone(),
+        epoch: None,
+        message_id: M1.clone(),
+        texts,
+    };
+    store
+        .commit(CHAT, &reply("m1", "once"), &[], at(1))
+        .await
+        .unwrap();
+    let mut extent = Extent::of(&reply("m1", "once").message);
+    let mut all = Vec::new();
+    for text in [
+        "once upon",
+        "once upon \"a\" \0 time",
+        "once upon \"a\" \0 time ü\u{10FFFE}",
+    ] {
+        let piece = grown(extent.grow(&reply("m1", text).message).unwrap());
+        all.push(piece.clone());
+        // A statement may be repeated.
+        for _ in 0..2 {
+            store
+                .grow_replies(std::slice::from_ref(&piece))
+                .await
+                .unwrap();
+        }
+        assert_eq!(open_reply(&*store).await, Some(reply("m1", text)));
+    }
+    store.grow_replies(&all).await.unwrap();
+    drop(store);
+    let store = home.open().await.unwrap();
+    let last = reply("m1", "once upon \"a\" \0 time ü\u{10FFFE}");
+    assert_eq!(open_reply(&*store).await, Some(last.clone()));
+
+    // What is stored whole has it all, and pieces that come late change nothing.
+    let whole = reply("m1", "once upon a midnight");
+    store.checkpoint(CHAT, &whole).await.unwrap();
+    store.grow_replies(&all).await.unwrap();
+    assert_eq!(open_reply(&*store).await, Some(whole));
+
+    // Nobody else has them.
+    let (other, gone) = (UserId::literal("bob"), ChatId::literal("gone"));
+    let mut elsewhere = vec![all[0].clone(), all[0].clone(), all[0].clone()];
+    elsewhere[0].user = other;
+    elsewhere[1].chat_id = gone;
+    elsewhere[2].message_id = M9.clone();
+    store.grow_replies(&elsewhere).await.unwrap();
+    store
+        .commit(CHAT, &finished("m1", "The end"), &[], at(2))
+        .await
+        .unwrap();
+    store.grow_replies(&all).await.unwrap();
+    store.grow_replies(&[]).await.unwrap();
+    let stored = store.reply(CHAT, M1).await.unwrap();
+    assert_eq!(stored, Some(finished("m1", "The end")));
 }
 
 /// A commit whose caller goes away in the middle is there whole or not at all, and the next one works.

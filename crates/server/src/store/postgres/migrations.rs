@@ -11,9 +11,10 @@ use crate::failpoint::failpoint;
 use crate::store::StoreError;
 
 /// In order. One that was released is never changed.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("../../../migrations/postgres/0001_store.sql"),
     include_str!("../../../migrations/postgres/0002_functions.sql"),
+    include_str!("../../../migrations/postgres/0003_grown_texts.sql"),
 ];
 
 /// The number of the lock: "ADKB".

@@ -7,6 +7,7 @@
 mod chats;
 mod connection;
 mod error;
+mod grown_texts;
 mod messages;
 mod migrations;
 mod ownership;
@@ -34,8 +35,8 @@ use uuid::Uuid;
 use super::encoded;
 use super::{
     AuditEntry, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatOverview, ChatRef,
-    CommittedSize, Cut, FileRow, HistorySize, Identity, ListedChat, MessagePage, OpenReply,
-    Opening, OutlineEntry, Pending, Store, StoreError, StoredEvent, StoredMessage,
+    CommittedSize, Cut, FileRow, GrownReply, HistorySize, Identity, ListedChat, MessagePage,
+    OpenReply, Opening, OutlineEntry, Pending, Store, StoreError, StoredEvent, StoredMessage,
 };
 use crate::cluster::Epoch;
 use crate::parsing::{self, Room};
@@ -309,6 +310,10 @@ impl Store for PostgresStore {
 
     fn checkpoint<'a>(&'a self, chat: ChatRef<'a>, record: &'a Record) -> Pending<'a, ()> {
         Box::pin(replies::checkpoint(self, chat, record))
+    }
+
+    fn grow_replies<'a>(&'a self, replies: &'a [GrownReply]) -> Pending<'a, ()> {
+        Box::pin(grown_texts::insert(self, replies))
     }
 
     fn open_replies(&self) -> Pending<'_, Vec<OpenReply>> {

@@ -12,7 +12,7 @@ use super::connection::Statement;
 use super::messages::{EncodedCut, EncodedMessages, texts};
 use super::records::AuditColumns;
 use super::text::{loaded, stored};
-use super::{PostgresStore, chats, write_name};
+use super::{PostgresStore, chats, grown_texts, write_name};
 use crate::store::encoded::{
     EncodedRecord, approval_word, decode_record, encode, is_open, is_plain, outcome_word, state_of,
     to_sql,
@@ -196,15 +196,21 @@ pub(super) async fn open_in(
 ) -> Result<Vec<Record>, StoreError> {
     let rows = store.read(|| {
         sqlx::query(
-            "SELECT m.reply, m.body FROM adk_bridge.chats c
+            "SELECT m.reply, m.body, m.seq FROM adk_bridge.chats c
              JOIN adk_bridge.messages m ON m.chat = c.key AND m.open
              WHERE c.user_id = $1 AND c.id = $2 ORDER BY m.seq",
         )
         .bind(stored(chat.user.as_str()))
         .bind(stored(chat.id.as_str()))
     });
-    let record = |row: &PgRow| decode_record(row.try_get(0)?, row.try_get(1)?);
-    rows.await?.iter().map(record).collect()
+    let mut records = Vec::new();
+    for row in rows.await? {
+        let mut record = decode_record(row.try_get(0)?, row.try_get(1)?)?;
+        let grown = grown_texts::of_message(store, row.try_get(2)?).await?;
+        record.message.grow(&grown);
+        records.push(record);
+    }
+    Ok(records)
 }
 
 pub(super) async fn of_message(

@@ -579,6 +579,11 @@ fn migrations() -> Migrator {
             "replica",
             include_str!("../../../migrations/0012_replica.sql"),
         ),
+        migration(
+            13,
+            "grown texts",
+            include_str!("../../../migrations/0013_grown_texts.sql"),
+        ),
     ])
 }
 

@@ -7,6 +7,7 @@ mod connection;
 mod credentials;
 mod events;
 mod files;
+mod grown_texts;
 mod look;
 mod messages;
 mod replies;
@@ -32,9 +33,9 @@ use crate::parsing::{self, Room};
 use super::encoded::{self, EncodedRecord};
 use super::{
     AuditEntry, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatOverview, ChatRef,
-    CommittedSize, Cut, DataDir, FileRow, HistorySize, Identity, ListedChat, MessagePage,
-    OpenReply, Opening, OutlineEntry, Pending, PriorContents, Store, StoreError, StoredEvent,
-    StoredMessage, WriteProblem, make_private,
+    CommittedSize, Cut, DataDir, FileRow, GrownReply, HistorySize, Identity, ListedChat,
+    MessagePage, OpenReply, Opening, OutlineEntry, Pending, PriorContents, Store, StoreError,
+    StoredEvent, StoredMessage, WriteProblem, make_private,
 };
 use connection::{Durability, Readers, STORE, Writer};
 use messages::EncodedOpening;
@@ -376,6 +377,15 @@ impl Store for SqliteStore {
             let encoded = EncodedRecord::new(record)?;
             let mut writing = self.writer.turn(chat.user, Durability::Process).await?;
             let result = replies::checkpoint(writing.connection(), chat, record, &encoded).await;
+            writing.release_after(result)
+        })
+    }
+
+    fn grow_replies<'a>(&'a self, replies: &'a [GrownReply]) -> Pending<'a, ()> {
+        Box::pin(async move {
+            let rows = grown_texts::encoded(replies)?;
+            let mut writing = self.writer.turn(STORE, Durability::Process).await?;
+            let result = grown_texts::insert(writing.connection(), rows).await;
             writing.release_after(result)
         })
     }

@@ -13,7 +13,7 @@ use sqlx::{Row as _, SqliteConnection};
 
 use super::messages::{EncodedOpening, IfTaken};
 use super::statement_batch::StatementBatch;
-use super::{audit, chats, messages};
+use super::{audit, chats, grown_texts, messages};
 use crate::store::encoded::{
     EncodedRecord, approval_word, decode_record, encode, is_open, outcome_word, state_of, to_sql,
 };
@@ -209,16 +209,22 @@ pub(super) async fn open_in(
     chat: ChatRef<'_>,
 ) -> Result<Vec<Record>, StoreError> {
     let rows = sqlx::query(
-        "SELECT reply, body FROM chats
+        "SELECT reply, body, seq FROM chats
          JOIN messages ON messages.chat = chats.key AND open = 1
          WHERE user = ?1 AND chats.id = ?2 ORDER BY seq",
     )
     .bind(chat.user.as_str())
     .bind(chat.id.as_str())
-    .fetch_all(connection)
+    .fetch_all(&mut *connection)
     .await?;
-    let records: Result<Vec<_>, _> = rows.into_iter().map(|row| record_of(Some(row))).collect();
-    Ok(records?.into_iter().flatten().collect())
+    let mut records = Vec::with_capacity(rows.len());
+    for row in rows {
+        let mut record = decode_record(row.try_get(0)?, row.try_get(1)?)?;
+        let grown = grown_texts::of_message(connection, row.try_get(2)?).await?;
+        record.message.grow(&grown);
+        records.push(record);
+    }
+    Ok(records)
 }
 
 pub(super) async fn of_message(

@@ -1,0 +1,140 @@
+//! Checkpoints of growing answers: what texts have grown by is stored for all chats together, and nobody waits for it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use adk_bridge_protocol::message::{Extent, Growth, Message};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::context::ChatContext;
+use crate::failpoint::failpoint;
+use crate::store::{GrownReply, Store};
+
+/// How long to wait for more before writing: one transaction costs as much as all that is in it.
+const GATHER: Duration = Duration::from_millis(200);
+/// How often the task of the checkpoints looks whether it is still needed.
+const IDLE: Duration = Duration::from_secs(5);
+/// How much text may wait. A store that takes longer for it is one that chats have to wait for.
+const MAX_WAITING_BYTES: usize = 8 * 1024 * 1024;
+
+/// What is to be stored next, of all chats.
+#[derive(Default)]
+pub struct Checkpoints {
+    waiting: Mutex<Waiting>,
+    /// Told when something waits.
+    come: Notify,
+    /// How often something was not stored: every message has to be stored whole then.
+    losses: AtomicU64,
+}
+
+#[derive(Default)]
+struct Waiting {
+    replies: Vec<GrownReply>,
+    bytes: usize,
+}
+
+/// What of a reply is stored, if it is known.
+#[derive(Default)]
+pub(super) struct StoredExtent(Option<(Extent, u64)>);
+
+impl Checkpoints {
+    /// Stores what comes, for as long as anybody may bring something.
+    pub fn storing_in(store: Arc<dyn Store>) -> Arc<Self> {
+        let this = Arc::new(Self::default());
+        let checkpoints = Arc::downgrade(&this);
+        tokio::spawn(async move {
+            while let Some(checkpoints) = checkpoints.upgrade() {
+                if checkpoints.lock().replies.is_empty() {
+                    let waiting = checkpoints.come.notified();
+                    // Looks now and then whether anybody is left.
+                    let _ = tokio::time::timeout(IDLE, waiting).await;
+                    continue;
+                }
+                sleep(GATHER).await;
+                checkpoints.store(&*store).await;
+            }
+        });
+        this
+    }
+
+    async fn store(&self, store: &dyn Store) {
+        let waiting = std::mem::take(&mut *self.lock());
+        match store.grow_replies(&waiting.replies).await {
+            Ok(()) => failpoint("after", "checkpoint"),
+            Err(error) => {
+                self.losses.fetch_add(1, Relaxed);
+                // The chats try again, and say so if that fails.
+                tracing::debug!(%error, "a checkpoint of {} answers failed", waiting.replies.len());
+            }
+        }
+    }
+
+    /// Takes a reply that has grown. `false`: too much waits already.
+    fn push(&self, reply: GrownReply) -> bool {
+        let bytes: usize = reply.texts.iter().map(|growth| growth.text.len()).sum();
+        let mut waiting = self.lock();
+        if waiting.bytes + bytes > MAX_WAITING_BYTES {
+            return false;
+        }
+        waiting.bytes += bytes;
+        waiting.replies.push(reply);
+        let is_first = waiting.replies.len() == 1;
+        drop(waiting);
+        if is_first {
+            self.come.notify_one();
+        }
+        true
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
+        // Poisoning is ignored: no critical section can leave it inconsistent.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StoredExtent {
+    /// The message is stored as it is.
+    pub(super) fn note(&mut self, message: &Message, context: &ChatContext) {
+        let losses = context.checkpoints.losses.load(Relaxed);
+        self.0 = Some((Extent::of(message), losses));
+    }
+
+    /// Nothing is known of what is stored.
+    pub(super) fn forget(&mut self) {
+        self.0 = None;
+    }
+
+    /// Has what a message has grown by stored soon. `false`: it has to be stored whole.
+    pub(super) fn store_growth(&mut self, message: &Message, context: &ChatContext) -> bool {
+        let checkpoints = &context.checkpoints;
+        let grown = match &mut self.0 {
+            Some((extent, losses)) if *losses == checkpoints.losses.load(Relaxed) => {
+                extent.grow(message)
+            }
+            _ => None,
+        };
+        let Some(texts) = grown else {
+            self.forget();
+            return false;
+        };
+        let is_taken = texts.is_empty() || checkpoints.push(context.grown_reply(message, texts));
+        if !is_taken {
+            self.forget();
+        }
+        is_taken
+    }
+}
+
+impl ChatContext {
+    fn grown_reply(&self, message: &Message, texts: Vec<Growth>) -> GrownReply {
+        GrownReply {
+            user: self.user().clone(),
+            chat_id: self.chat_id().clone(),
+            epoch: self.epoch(),
+            message_id: message.id.clone(),
+            texts,
+        }
+    }
+}
