@@ -22,6 +22,11 @@ const LONG_DELTAS: usize = 4_000;
 /// 30 deltas per second, a typical rate in production.
 const PACE: Duration = Duration::from_micros(33_333);
 const PACED_TURNS: usize = 10;
+/// A server is at rest if it uses less CPU time than this in one look, as often as that in a row. Chats leave the memory of
+/// the bridge two seconds after their last turn, which belongs to the cost of the turn.
+const REST_MICROS: f64 = 10_000.0;
+const LOOK: Duration = Duration::from_millis(500);
+const LOOKS: u32 = 5;
 /// The lengths of histories, in messages before the question.
 const HISTORIES: [usize; 2] = [2, 400];
 const LARGE_DELTAS: usize = 200_000;
@@ -149,7 +154,7 @@ impl Load {
         })
     }
 
-    /// Turns back to back on every connection, each in a new chat. Returns the CPU time.
+    /// Turns back to back on every connection, each in a new chat. Returns the CPU time until the server is at rest.
     async fn fresh_chats(
         &self,
         server: &Server,
@@ -171,6 +176,7 @@ impl Load {
             anyhow::Ok(())
         }))
         .await?;
+        rest(server).await?;
         Ok(server.cpu()? - before)
     }
 
@@ -267,6 +273,20 @@ impl Load {
     fn id(&self) -> String {
         format!("bench{:011}", self.ids.fetch_add(1, Ordering::Relaxed))
     }
+}
+
+/// Waits until a server has nothing more to do.
+async fn rest(server: &Server) -> anyhow::Result<()> {
+    let mut quiet = 0;
+    while quiet < LOOKS {
+        let before = server.cpu()?;
+        tokio::time::sleep(LOOK).await;
+        quiet = match server.cpu()? - before {
+            used if used <= REST_MICROS => quiet + 1,
+            _ => 0,
+        };
+    }
+    Ok(())
 }
 
 fn message(id: &str, role: &str, text: &str) -> Value {
