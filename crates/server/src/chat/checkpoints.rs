@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use adk_bridge_protocol::message::{Extent, Growth, Message};
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::context::ChatContext;
 use crate::failpoint::failpoint;
@@ -23,7 +23,7 @@ const MAX_WAITING_BYTES: usize = 8 * 1024 * 1024;
 #[derive(Default)]
 pub struct Checkpoints {
     waiting: Mutex<Waiting>,
-    /// Told when something waits.
+    /// Notified when something waits.
     come: Notify,
     /// How often something was not stored: every message has to be stored whole then.
     losses: AtomicU64,
@@ -35,9 +35,12 @@ struct Waiting {
     bytes: usize,
 }
 
-/// What of a reply is stored, if it is known.
-#[derive(Default)]
-pub(super) struct StoredExtent(Option<(Extent, u64)>);
+/// What of a growing reply is stored, and when more of it will be.
+pub(super) struct ReplyCheckpoint {
+    due: Instant,
+    /// If it is known, with how often something was not stored by then.
+    stored: Option<(Extent, u64)>,
+}
 
 impl Checkpoints {
     /// Stores what comes, for as long as anybody may bring something.
@@ -94,36 +97,50 @@ impl Checkpoints {
     }
 }
 
-impl StoredExtent {
-    /// The message is stored as it is.
-    pub(super) fn note(&mut self, message: &Message, context: &ChatContext) {
+impl ReplyCheckpoint {
+    pub(super) fn new() -> Self {
+        Self {
+            due: Instant::now(),
+            stored: None,
+        }
+    }
+
+    pub(super) fn is_due(&self) -> bool {
+        self.due <= Instant::now()
+    }
+
+    /// Sets when the next one is due.
+    pub(super) fn set_due(&mut self, due: Instant) {
+        self.due = due;
+    }
+
+    /// Notes that the message is stored as it is.
+    pub(super) fn note_stored(&mut self, message: &Message, context: &ChatContext) {
         let losses = context.checkpoints.losses.load(Relaxed);
-        self.0 = Some((Extent::of(message), losses));
+        self.stored = Some((Extent::of(message), losses));
     }
 
     /// Nothing is known of what is stored.
     pub(super) fn forget(&mut self) {
-        self.0 = None;
+        self.stored = None;
     }
 
     /// Has what a message has grown by stored soon. `false`: it has to be stored whole.
     pub(super) fn store_growth(&mut self, message: &Message, context: &ChatContext) -> bool {
         let checkpoints = &context.checkpoints;
-        let grown = match &mut self.0 {
+        let grown = match &mut self.stored {
             Some((extent, losses)) if *losses == checkpoints.losses.load(Relaxed) => {
                 extent.grow(message)
             }
             _ => None,
         };
-        let Some(texts) = grown else {
-            self.forget();
-            return false;
-        };
-        let is_taken = texts.is_empty() || checkpoints.push(context.grown_reply(message, texts));
-        if !is_taken {
+        let taken = grown.is_some_and(|texts| {
+            texts.is_empty() || checkpoints.push(context.grown_reply(message, texts))
+        });
+        if !taken {
             self.forget();
         }
-        is_taken
+        taken
     }
 }
 

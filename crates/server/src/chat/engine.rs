@@ -28,7 +28,7 @@ use adk_bridge_protocol::time::Timestamp;
 use tokio::time::Instant;
 
 use super::attachments::{self, Pictures, ReplyIds};
-use super::checkpoints::StoredExtent;
+use super::checkpoints::ReplyCheckpoint;
 use super::context::ChatContext;
 use super::now;
 use super::policy::ChatPolicy;
@@ -57,9 +57,7 @@ pub(super) struct ReplyEngine {
     pictures: Arc<Pictures>,
     /// The answers of the last input that were refused.
     refusals: Vec<Refusal>,
-    /// When the growing message is stored next.
-    checkpoint_at: Instant,
-    stored: StoredExtent,
+    checkpoint: ReplyCheckpoint,
     /// The last commit of the current reply, if it was begun here.
     committed: Option<CommittedSize>,
     /// Whether a commit failed, so that the state in memory must not be used.
@@ -125,8 +123,7 @@ impl ReplyEngine {
             tools: ToolRuns::new(),
             pictures: Arc::default(),
             refusals: Vec::new(),
-            checkpoint_at: Instant::now(),
-            stored: StoredExtent::default(),
+            checkpoint: ReplyCheckpoint::new(),
             committed: None,
             abandoned: false,
         }
@@ -159,7 +156,7 @@ impl ReplyEngine {
     /// Makes another reply the current one. Returns the one before.
     pub(super) fn replace(&mut self, reply: Option<Reply>) -> Option<Reply> {
         self.committed = None;
-        self.stored.forget();
+        self.checkpoint.forget();
         std::mem::replace(&mut self.current, reply.map(Driver::new)).map(Driver::into_reply)
     }
 
@@ -171,7 +168,7 @@ impl ReplyEngine {
     /// Releases the reply and its images: the store has them.
     pub(super) fn release(&mut self) {
         self.committed = None;
-        self.stored.forget();
+        self.checkpoint.forget();
         self.current = None;
         self.pictures.clear();
     }
@@ -371,9 +368,9 @@ impl ReplyEngine {
             .await
             .inspect_err(|error| self.context.note_refused_write(error))?;
         failpoint("after", step);
-        self.checkpoint_at = Instant::now() + CHECKPOINT;
+        self.checkpoint.set_due(Instant::now() + CHECKPOINT);
         self.committed = None;
-        self.stored.forget();
+        self.checkpoint.forget();
         self.pictures.clear();
         let before = self.current.replace(driver);
         Ok(before.map(Driver::into_reply))
@@ -464,13 +461,13 @@ impl ReplyEngine {
 
     /// Stores the message as it is, if that is due.
     pub(super) async fn checkpoint(&mut self) {
-        if Instant::now() < self.checkpoint_at {
+        if !self.checkpoint.is_due() {
             return;
         }
         let began = Instant::now();
         let message = self.current.as_ref().map(|driver| driver.reply().message());
-        if message.is_some_and(|message| self.stored.store_growth(message, &self.context)) {
-            self.checkpoint_at = began + CHECKPOINT;
+        if message.is_some_and(|message| self.checkpoint.store_growth(message, &self.context)) {
+            self.checkpoint.set_due(began + CHECKPOINT);
             return;
         }
         if let Err(error) = self.store_record().await {
@@ -478,7 +475,8 @@ impl ReplyEngine {
             self.context.note_refused_write(&error);
             tracing::warn!(chat, %error, "a checkpoint failed");
         }
-        self.checkpoint_at = Instant::now() + CHECKPOINT.max(began.elapsed() * CHECKPOINT_REST);
+        self.checkpoint
+            .set_due(Instant::now() + CHECKPOINT.max(began.elapsed() * CHECKPOINT_REST));
         failpoint("after", "checkpoint");
     }
 
@@ -489,7 +487,7 @@ impl ReplyEngine {
         };
         let (store, chat) = (&self.context.store, self.context.chat());
         store.checkpoint(chat, &record).await?;
-        self.stored.note(&record.message, &self.context);
+        self.checkpoint.note_stored(&record.message, &self.context);
         Ok(())
     }
 
@@ -550,14 +548,15 @@ impl ReplyEngine {
     async fn commit(&mut self, commit: &Commit) -> Result<(), Abandoned> {
         let (at, step) = (now(), step_of(commit));
         let entries = self.audit_entries(&commit.audit, at);
-        self.checkpoint_at = Instant::now() + CHECKPOINT;
+        self.checkpoint.set_due(Instant::now() + CHECKPOINT);
         failpoint("before", step);
         let (store, chat) = (&self.context.store, self.context.chat());
         let stored = store.commit(chat, &commit.record, &entries, at).await;
         let stored = stored.map_err(|error| self.context.abandoned(&error, "the chat"))?;
         self.committed = Some(stored);
         if commit.record.ended.is_none() {
-            self.stored.note(&commit.record.message, &self.context);
+            self.checkpoint
+                .note_stored(&commit.record.message, &self.context);
         }
         failpoint("after", step);
         self.ids.forget_closed(&commit.record).await;
