@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use futures_util::future::try_join_all;
@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use crate::reader::{Reader, Stall};
 use crate::server::{Kind, Server};
-use crate::stand_in::{self, Script};
+use crate::stand_in::{self, Answer, Pace, Script};
 use crate::words::Tally;
 
 const CONNECTIONS: usize = 8;
@@ -86,7 +86,7 @@ pub(crate) struct Large {
 pub(crate) struct Load {
     size: Size,
     script: Arc<Script>,
-    stand_in: SocketAddr,
+    pub(crate) stand_in: SocketAddr,
     ids: AtomicU64,
 }
 
@@ -94,7 +94,7 @@ impl Load {
     pub(crate) async fn new(size: Size) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let stand_in = listener.local_addr()?;
-        let script = Arc::new(Script::default());
+        let script = Arc::new(Script::new());
         tokio::spawn(stand_in::serve(listener, script.clone()));
         Ok(Self {
             size,
@@ -162,7 +162,7 @@ impl Load {
         turns: usize,
         deltas: usize,
     ) -> anyhow::Result<f64> {
-        self.script.set(deltas, Duration::ZERO);
+        self.flood(deltas);
         let expected = Tally::expected(deltas);
         let before = server.cpu()?;
         try_join_all((0..connections).map(|_| async {
@@ -181,7 +181,10 @@ impl Load {
     }
 
     async fn paced(&self, server: &Server, deltas: usize) -> anyhow::Result<f64> {
-        self.script.set(deltas, PACE);
+        self.script.set(Answer {
+            deltas,
+            pace: Pace::Every(PACE),
+        });
         let expected = Tally::expected(deltas);
         let before = server.cpu()?;
         try_join_all((0..PACED_TURNS).map(|turn| async move {
@@ -220,7 +223,7 @@ impl Load {
         turns: usize,
         deltas: usize,
     ) -> anyhow::Result<f64> {
-        self.script.set(deltas, Duration::ZERO);
+        self.flood(deltas);
         let expected = Tally::expected(deltas);
         let before = server.cpu()?;
         try_join_all(chats.iter().map(|chat| async move {
@@ -242,7 +245,7 @@ impl Load {
     async fn large(&self, kind: &Kind, stall: Option<Stall>) -> anyhow::Result<f64> {
         let server = Server::start(kind, self.stand_in)?;
         self.fresh_chats(&server, 1, 3, FLOOD_DELTAS).await?;
-        self.script.set(LARGE_DELTAS, Duration::ZERO);
+        self.flood(LARGE_DELTAS);
         let before = server.resident()?;
         let mut reader = Reader::connect(server.address, server.shape, stall.is_some()).await?;
         let chat = self.id();
@@ -250,6 +253,37 @@ impl Load {
         let tally = reader.turn(&self.post(&chat, 0), stall).await?;
         verify(tally, Tally::expected(LARGE_DELTAS))?;
         Ok(server.peak()? - before)
+    }
+
+    /// Turns one after the other, each in a new chat. Returns how long the longest took.
+    pub(crate) async fn one_by_one(
+        &self,
+        server: &Server,
+        turns: usize,
+        answer: Answer,
+        stall: Option<Stall>,
+    ) -> anyhow::Result<Duration> {
+        self.script.set(answer);
+        let expected = Tally::expected(answer.deltas);
+        let reader = Reader::connect(server.address, server.shape, false).await?;
+        let mut reader = reader.in_step_with(self.script.clone());
+        let mut longest = Duration::ZERO;
+        for _ in 0..turns {
+            let chat = self.id();
+            let _claim = server.claim(&chat).await?;
+            let body = self.post(&chat, 0);
+            let began = Instant::now();
+            verify(reader.turn(&body, stall).await?, expected)?;
+            longest = longest.max(began.elapsed());
+        }
+        Ok(longest)
+    }
+
+    fn flood(&self, deltas: usize) {
+        self.script.set(Answer {
+            deltas,
+            pace: Pace::Flood,
+        });
     }
 
     /// A request as `useChat` sends it: the whole history, and a question.
@@ -307,6 +341,6 @@ fn verify(got: Tally, expected: Tally) -> anyhow::Result<()> {
     clippy::cast_precision_loss,
     reason = "counts are far below what a float holds exactly"
 )]
-fn count(number: usize) -> f64 {
+pub(crate) fn count(number: usize) -> f64 {
     number as f64
 }

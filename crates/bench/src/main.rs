@@ -11,8 +11,12 @@
     reason = "a command line tool talks to its user on standard output"
 )]
 
+mod component;
+mod counter;
+mod guard;
 mod load;
 mod plan;
+mod profile;
 mod reader;
 mod server;
 mod stand_in;
@@ -32,7 +36,9 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["translator", base_url] => translator::run(base_url),
-        ["voice"] => measure_voice(),
+        ["voice"] => on_load_core(voice::measure()),
+        ["guard", words @ ..] => on_load_core(guard::run(words)),
+        ["profile", words @ ..] => on_load_core(profile::run(words)),
         chosen => measure(chosen),
     };
     match done {
@@ -44,21 +50,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure_voice() -> anyhow::Result<()> {
+fn on_load_core(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     server::pin_load();
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
-        .block_on(voice::measure())
+        .block_on(work)
 }
 
 fn measure(words: &[&str]) -> anyhow::Result<()> {
     let plan = Plan::read(words)?;
-    server::pin_load();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
+    on_load_core(async {
         let load = Load::new(plan.size).await?;
         let mut rows: Vec<Row> = plan.servers.iter().map(Row::new).collect();
         // The servers take turns, so that other work on the machine affects all of them.

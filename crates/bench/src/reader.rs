@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
+use crate::stand_in::Script;
 use crate::words::Tally;
 
 /// So small that a server notices immediately when its reader stops.
@@ -38,6 +40,8 @@ pub(crate) struct Reader {
     shape: Shape,
     input: Vec<u8>,
     line: Vec<u8>,
+    /// The script that wants to know how far this is.
+    script: Option<Arc<Script>>,
 }
 
 #[derive(Deserialize)]
@@ -87,7 +91,14 @@ impl Reader {
             shape,
             input: Vec::new(),
             line: Vec::new(),
+            script: None,
         })
+    }
+
+    /// Tells the stand-in how much has been read.
+    pub(crate) fn in_step_with(mut self, script: Arc<Script>) -> Self {
+        self.script = Some(script);
+        self
     }
 
     /// Posts a chat and reads its answer.
@@ -102,6 +113,7 @@ impl Reader {
         );
         let mut request = head.into_bytes();
         request.extend_from_slice(body.as_bytes());
+        self.tell(&Tally::new());
         self.stream.write_all(&request).await?;
         self.head().await?;
         let mut tally = Tally::new();
@@ -109,11 +121,12 @@ impl Reader {
         loop {
             let taken = pieces.take(&input, |piece| self.piece(piece, &mut tally))?;
             input.drain(..taken);
-            if pieces == Pieces::Done {
-                break;
-            }
             if let Some(due) = stall.take_if(|stall| tally.deltas >= stall.after) {
                 tokio::time::sleep(due.pause).await;
+            }
+            self.tell(&tally);
+            if pieces == Pieces::Done {
+                break;
             }
             input.reserve(READ);
             let got = self.stream.read_buf(&mut input).await?;
@@ -124,6 +137,12 @@ impl Reader {
         }
         self.input = input;
         Ok(tally)
+    }
+
+    fn tell(&self, tally: &Tally) {
+        if let Some(script) = &self.script {
+            script.note_read(tally.deltas);
+        }
     }
 
     async fn head(&mut self) -> anyhow::Result<()> {

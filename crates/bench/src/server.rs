@@ -1,6 +1,7 @@
 //! The servers under test: each runs in its own process on its own core, and the operating system reports its CPU time
 //! and memory.
 
+use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,6 +13,7 @@ use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
+use crate::counter::{Counter, Counts};
 use crate::reader::Shape;
 
 /// The cores of the server and of the load, if there are two and `taskset` is installed.
@@ -86,6 +88,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) shape: Shape,
     owner: Option<Owner>,
+    counter: Option<Counter>,
     _directory: TempDir,
 }
 
@@ -104,6 +107,20 @@ pub(crate) type Socket = WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>;
 impl Server {
     /// Starts a fresh server in front of the stand-in.
     pub(crate) fn start(kind: &Kind, stand_in: SocketAddr) -> anyhow::Result<Self> {
+        Self::start_with(kind, stand_in, None)
+    }
+
+    /// The same, with its instructions counted, which makes it some fifty times slower.
+    pub(crate) fn start_counted(kind: &Kind, stand_in: SocketAddr) -> anyhow::Result<Self> {
+        Self::start_with(kind, stand_in, Some(Counter::new()?))
+    }
+
+    fn start_with(
+        kind: &Kind,
+        stand_in: SocketAddr,
+        counter: Option<Counter>,
+    ) -> anyhow::Result<Self> {
+        let pinned = |program: &Path| pinned(program, counter.as_ref());
         let directory = tempfile::tempdir()?;
         let base_url = format!("http://{stand_in}");
         let (owner, database) = match kind {
@@ -161,8 +178,23 @@ impl Server {
                 Shape::Chunks
             },
             owner,
+            counter,
             _directory: directory,
         })
+    }
+
+    /// Counts from here.
+    pub(crate) fn begin_count(&self) -> anyhow::Result<()> {
+        self.counter()?.begin(self.process.id())
+    }
+
+    /// What was executed since [`Self::begin_count`].
+    pub(crate) fn end_count(&self) -> anyhow::Result<Counts> {
+        self.counter()?.end(self.process.id())
+    }
+
+    fn counter(&self) -> anyhow::Result<&Counter> {
+        self.counter.as_ref().context("nothing counts this server")
     }
 
     /// Has a chat owned by the replica that is not measured, if there is one.
@@ -295,7 +327,9 @@ fn share(command: &mut Command, name: &str, database: &str) {
         .env("ADK_BRIDGE__CLUSTER__NAME", name);
 }
 
-fn pinned(program: &Path) -> Command {
+fn pinned(program: &Path, counter: Option<&Counter>) -> Command {
+    let mut words: Vec<OsString> = counter.map(Counter::wrapper).unwrap_or_default();
+    words.push(program.into());
     let taskset = || {
         Command::new("taskset")
             .arg("--version")
@@ -305,10 +339,12 @@ fn pinned(program: &Path) -> Command {
     };
     if taskset() {
         let mut command = Command::new("taskset");
-        command.args(["-c", SERVER_CORE]).arg(program);
+        command.args(["-c", SERVER_CORE]).args(words);
         command
     } else {
-        Command::new(program)
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        command
     }
 }
 

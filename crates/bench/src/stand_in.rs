@@ -2,13 +2,13 @@
 //!
 //! Every event is a separate HTTP chunk, as from a server that flushes after each event.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::words::{self, CYCLE};
@@ -17,19 +17,55 @@ const HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 const TAIL: &[u8] = b"0\r\n\r\n";
 
+/// When a delta is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// As soon as the socket accepts it.
+    Flood,
+    /// This long after the one before.
+    Every(Duration),
+    /// The first ones at once, and each of the others when the reader has the one before: every delta is a wake-up of its
+    /// own, however slow the server is.
+    InStep { at_once: usize },
+}
+
+/// What an answer consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) deltas: usize,
+    pub(crate) pace: Pace,
+}
+
 /// What the stand-in sends next. The load sets it before each scenario.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Script {
-    deltas: AtomicUsize,
-    /// The time between two deltas; 0 means as fast as the socket accepts them.
-    pause_micros: AtomicU64,
+    answer: Mutex<Answer>,
+    /// How many deltas of its answer the only reader has, for [`Pace::InStep`].
+    read: watch::Sender<usize>,
 }
 
 impl Script {
-    pub(crate) fn set(&self, deltas: usize, pause: Duration) {
-        self.deltas.store(deltas, Ordering::Relaxed);
-        let micros = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
-        self.pause_micros.store(micros, Ordering::Relaxed);
+    pub(crate) fn new() -> Self {
+        Self {
+            answer: Mutex::new(Answer {
+                deltas: 0,
+                pace: Pace::Flood,
+            }),
+            read: watch::Sender::new(0),
+        }
+    }
+
+    pub(crate) fn set(&self, answer: Answer) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+    }
+
+    /// Notes how much of its answer the reader has.
+    pub(crate) fn note_read(&self, deltas: usize) {
+        self.read.send_replace(deltas);
+    }
+
+    fn answer(&self) -> Answer {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -47,28 +83,41 @@ async fn converse(mut stream: TcpStream, script: &Script, body: &Body) -> std::i
     stream.set_nodelay(true)?;
     let mut buffer = Vec::new();
     while take_request(&mut stream, &mut buffer).await? {
-        let deltas = script.deltas.load(Ordering::Relaxed);
-        let pause = Duration::from_micros(script.pause_micros.load(Ordering::Relaxed));
-        stream.write_all(HEAD).await?;
-        if pause.is_zero() {
-            for _ in 0..deltas / CYCLE {
-                stream.write_all(&body.cycle).await?;
+        let Answer { deltas, pace } = script.answer();
+        match pace {
+            Pace::Flood => {
+                stream.write_all(HEAD).await?;
+                for _ in 0..deltas / CYCLE {
+                    stream.write_all(&body.cycle).await?;
+                }
+                stream.write_all(body.first(deltas % CYCLE)).await?;
             }
-            stream
-                .write_all(&body.cycle[..body.ends[deltas % CYCLE]])
-                .await?;
-        } else {
-            let mut ticks = interval_at(Instant::now() + pause, pause);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            for index in 0..deltas {
-                ticks.tick().await;
-                let index = index % CYCLE;
-                let event = &body.cycle[body.ends[index]..body.ends[index + 1]];
-                stream.write_all(event).await?;
+            Pace::Every(pause) => {
+                stream.write_all(HEAD).await?;
+                let mut ticks = interval_at(Instant::now() + pause, pause);
+                ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                for index in 0..deltas {
+                    ticks.tick().await;
+                    stream.write_all(body.delta(index)).await?;
+                }
+            }
+            Pace::InStep { at_once } => {
+                // One write, so that the server gets it in one piece.
+                let mut beginning = HEAD.to_vec();
+                for index in 0..at_once {
+                    beginning.extend_from_slice(body.delta(index));
+                }
+                stream.write_all(&beginning).await?;
+                let mut read = script.read.subscribe();
+                for index in at_once..deltas {
+                    // The script outlives its subscribers.
+                    let _ = read.wait_for(|read| *read == index).await;
+                    stream.write_all(body.delta(index)).await?;
+                }
+                let _ = read.wait_for(|read| *read == deltas).await;
             }
         }
         stream.write_all(&body.last).await?;
-        stream.write_all(TAIL).await?;
     }
     Ok(())
 }
@@ -104,6 +153,7 @@ struct Body {
     cycle: Vec<u8>,
     /// The end of each delta of the cycle; the first entry is the beginning of the first delta.
     ends: Vec<usize>,
+    /// The event that ends an answer, and the end of the body.
     last: Vec<u8>,
 }
 
@@ -117,7 +167,18 @@ impl Body {
         }
         let mut last = Vec::new();
         frame(&event("", Some("STOP")), &mut last);
+        last.extend_from_slice(TAIL);
         Self { cycle, ends, last }
+    }
+
+    fn delta(&self, index: usize) -> &[u8] {
+        let index = index % CYCLE;
+        &self.cycle[self.ends[index]..self.ends[index + 1]]
+    }
+
+    /// The first deltas of a cycle.
+    fn first(&self, deltas: usize) -> &[u8] {
+        &self.cycle[..self.ends[deltas]]
     }
 }
 

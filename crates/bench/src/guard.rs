@@ -1,0 +1,166 @@
+//! Compares two builds of the bridge by counted work, and fails if the newer one takes more.
+//!
+//! Both are measured in turns under the same conditions. Chance only adds work, such as a wake-up that two pieces might
+//! have shared, so of several rounds the least counts; more than one is needed only where the first leaves a doubt.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{bail, ensure};
+
+use crate::counter::{Cost, Counter};
+use crate::load::{Load, Size};
+use crate::profile::{self, Taken};
+use crate::server::Kind;
+
+const USAGE: &str = "usage: bench guard BASE NEW: two builds of adk-bridge";
+
+/// How much more a build may take than its base.
+const TOLERANCE: f64 = 0.03;
+/// So few system calls are no more than chance: one more in a turn of twenty deltas.
+const FEW_CALLS: f64 = 0.05;
+const ROUNDS: usize = 3;
+
+/// Fails if the second build takes more than the first.
+pub(crate) async fn run(words: &[&str]) -> anyhow::Result<()> {
+    let &[base, new] = words else { bail!(USAGE) };
+    if let Some(obstacle) = Counter::obstacle() {
+        bail!(obstacle);
+    }
+    let builds = [base, new].map(|path| Kind::Other(PathBuf::from(path)));
+    for build in &builds {
+        if let Some(obstacle) = build.obstacle() {
+            bail!("{}: {obstacle}", build.name());
+        }
+    }
+    let load = Load::new(Size::QUICK).await?;
+    let mut least: Vec<Compared> = Vec::new();
+    for round in 1..=ROUNDS {
+        eprintln!("counting, round {round} of at most {ROUNDS}");
+        let base = profile::measure(&load, &builds[0]).await?;
+        let new = profile::measure(&load, &builds[1]).await?;
+        let now = base
+            .iter()
+            .zip(&new)
+            .map(|(base, new)| Compared::of(base, new));
+        least = match least.is_empty() {
+            true => now.collect(),
+            false => least.iter().zip(now).map(|(a, b)| a.least(b)).collect(),
+        };
+        if least.iter().all(Compared::is_fine) {
+            break;
+        }
+    }
+    print!("{}", table(&least));
+    let worse = least.iter().filter(|it| !it.is_fine()).count();
+    ensure!(
+        worse == 0,
+        "{worse} costs are more than {:.0} % above those of the base; `cargo xtask bench profile --also {base}` shows where",
+        TOLERANCE * 100.0
+    );
+    Ok(())
+}
+
+/// One cost of both builds.
+#[derive(Debug, Clone, Copy)]
+struct Compared {
+    what: &'static str,
+    base: Cost,
+    new: Cost,
+}
+
+impl Compared {
+    fn of(base: &Taken, new: &Taken) -> Self {
+        Self {
+            what: base.what,
+            base: base.counts.total(),
+            new: new.counts.total(),
+        }
+    }
+
+    fn least(self, other: Self) -> Self {
+        Self {
+            what: self.what,
+            base: self.base.least(other.base),
+            new: self.new.least(other.new),
+        }
+    }
+
+    fn is_fine(&self) -> bool {
+        self.new.instructions <= self.base.instructions * (1.0 + TOLERANCE)
+            && self.new.system_calls <= self.base.system_calls * (1.0 + TOLERANCE) + FEW_CALLS
+    }
+}
+
+fn table(all: &[Compared]) -> String {
+    let mut text = String::from(
+        "\n| per | instructions: base | new | | system calls: base | new | |\n|---|--:|--:|--:|--:|--:|---|\n",
+    );
+    for one in all {
+        let change = (one.new.instructions / one.base.instructions - 1.0) * 100.0;
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| {} | {:.0} | {:.0} | {change:+.1} % | {:.2} | {:.2} | {} |",
+            one.what,
+            one.base.instructions,
+            one.new.instructions,
+            one.base.system_calls,
+            one.new.system_calls,
+            if one.is_fine() { "" } else { "too much" },
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost(instructions: f64, system_calls: f64) -> Cost {
+        Cost {
+            instructions,
+            system_calls,
+            ..Cost::default()
+        }
+    }
+
+    #[test]
+    fn more_than_chance_is_too_much() {
+        for (base, new, is_fine) in [
+            (cost(1000.0, 4.0), cost(1000.0, 4.0), true),
+            (cost(1000.0, 4.0), cost(500.0, 2.0), true),
+            (cost(1000.0, 4.0), cost(1029.0, 4.0), true),
+            (cost(1000.0, 4.0), cost(1031.0, 4.0), false),
+            (cost(1000.0, 4.0), cost(1000.0, 4.1), true),
+            (cost(1000.0, 4.0), cost(1000.0, 4.3), false),
+            (cost(1000.0, 0.1), cost(1000.0, 0.14), true),
+            (cost(1000.0, 0.1), cost(1000.0, 0.2), false),
+        ] {
+            let what = "delta";
+            let compared = Compared { what, base, new };
+            assert_eq!(compared.is_fine(), is_fine, "{compared:?}");
+        }
+    }
+
+    #[test]
+    fn the_least_of_all_rounds_counts() {
+        let first = Compared {
+            what: "delta",
+            base: cost(1000.0, 4.0),
+            new: cost(1100.0, 3.0),
+        };
+        let second = Compared {
+            what: "delta",
+            base: cost(1200.0, 3.0),
+            new: cost(1010.0, 5.0),
+        };
+        assert!(!first.is_fine() && !second.least(second).is_fine());
+        let least = first.least(second);
+        assert_eq!(
+            (least.base, least.new),
+            (cost(1000.0, 3.0), cost(1010.0, 3.0))
+        );
+        assert!(least.is_fine());
+    }
+}

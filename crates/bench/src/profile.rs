@@ -1,0 +1,307 @@
+//! What a turn, a delta and a checkpoint take, in instructions and system calls, and which part of the server takes it.
+//!
+//! Each cost is a difference of two counts of one running server, so that its start is not in it.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+
+use crate::counter::{Cost, Counter, Counts};
+use crate::load::{Load, Size, count};
+use crate::reader::Stall;
+use crate::server::{Kind, Server};
+use crate::stand_in::{Answer, Pace};
+
+const USAGE: &str = "usage: bench profile [--functions N] [--also PATH]... [SERVER]...
+
+  SERVER         adk-bridge by default; nginx, translator, adk-bridge-postgres, adk-bridge-hop
+  --functions N  list the N most expensive functions of each cost
+  --also PATH    profile another build of adk-bridge as well";
+
+const SHORT_DELTAS: usize = 20;
+const FLOOD_DELTAS: usize = 1_500;
+const PACED_DELTAS: usize = 40;
+const PACED_TURNS: usize = 20;
+const LONG_DELTAS: usize = 2_000;
+const CHECKPOINTS: usize = 6;
+/// The bridge stores a growing answer when this much has passed.
+const CHECKPOINT: Duration = Duration::from_secs(1);
+/// A turn that takes longer may have a checkpoint in it, whose cost is counted apart.
+const WITHOUT_CHECKPOINT: Duration = Duration::from_millis(900);
+/// How often a count is tried that the machine was too slow for.
+const ATTEMPTS: usize = 5;
+/// In production, so many deltas arrive between two checkpoints.
+const DELTAS_PER_CHECKPOINT: f64 = 30.0;
+
+/// What a server takes for one of something.
+pub(crate) struct Taken {
+    pub(crate) what: &'static str,
+    pub(crate) counts: Counts,
+}
+
+/// Measures the servers that the words name, and prints tables.
+pub(crate) async fn run(words: &[&str]) -> anyhow::Result<()> {
+    if let Some(obstacle) = Counter::obstacle() {
+        bail!(obstacle);
+    }
+    let (kinds, functions) = read(words)?;
+    let load = Load::new(Size::QUICK).await?;
+    let mut profiles = Vec::new();
+    for kind in kinds {
+        if let Some(obstacle) = kind.obstacle() {
+            bail!("{}: {obstacle}", kind.name());
+        }
+        eprintln!("{}: counting", kind.name());
+        profiles.push((kind.name(), measure(&load, &kind).await?));
+    }
+    println!("{}", summary(&profiles));
+    for (name, taken) in &profiles {
+        println!("## {name}\n\n{}", breakdown(taken, functions));
+    }
+    Ok(())
+}
+
+fn read(words: &[&str]) -> anyhow::Result<(Vec<Kind>, usize)> {
+    let (mut kinds, mut others, mut functions) = (Vec::new(), Vec::new(), 0);
+    let mut words = words.iter();
+    while let Some(&word) = words.next() {
+        match word {
+            "--functions" => {
+                let number = words.next().and_then(|number| number.parse().ok());
+                functions = number.context(USAGE)?;
+            }
+            "--also" => others.push(Kind::Other(words.next().context(USAGE)?.into())),
+            name => {
+                let kind = Kind::KNOWN.into_iter().find(|kind| kind.name() == name);
+                kinds.push(kind.context(USAGE)?);
+            }
+        }
+    }
+    if kinds.is_empty() {
+        kinds.push(Kind::Bridge);
+    }
+    kinds.extend(others);
+    Ok((kinds, functions))
+}
+
+/// Counts everything for one server.
+pub(crate) async fn measure(load: &Load, kind: &Kind) -> anyhow::Result<Vec<Taken>> {
+    let server = Server::start_counted(kind, load.stand_in)?;
+    let counting = Counting { load, server };
+    // Connections, statements and memory are created on first use.
+    counting.server.begin_count()?;
+    for pace in [Pace::Flood, Pace::InStep { at_once: 1 }] {
+        let answer = Answer {
+            deltas: SHORT_DELTAS,
+            pace,
+        };
+        load.one_by_one(&counting.server, 5, answer, None).await?;
+    }
+    let flood = |deltas| Answer {
+        deltas,
+        pace: Pace::Flood,
+    };
+    let in_step = |deltas, at_once| Answer {
+        deltas,
+        pace: Pace::InStep { at_once },
+    };
+    let short = counting.per_turn(20, flood(SHORT_DELTAS)).await?;
+    let long = counting.per_turn(10, flood(FLOOD_DELTAS)).await?;
+    let flooded = long
+        .minus(&short)
+        .times(1.0 / count(FLOOD_DELTAS - SHORT_DELTAS));
+    let few = counting.per_turn(PACED_TURNS, in_step(1, 1)).await?;
+    let many = counting
+        .per_turn(PACED_TURNS, in_step(PACED_DELTAS, 1))
+        .await?;
+    let paced = many.minus(&few).times(1.0 / count(PACED_DELTAS - 1));
+    let mut taken = vec![
+        Taken {
+            what: "short turn",
+            counts: short,
+        },
+        Taken {
+            what: "flooded delta",
+            counts: flooded,
+        },
+        Taken {
+            what: "paced delta",
+            counts: paced,
+        },
+    ];
+    if stores(kind) {
+        let first = counting.checkpoint(in_step(PACED_DELTAS, 1)).await?;
+        let late = counting
+            .checkpoint(in_step(LONG_DELTAS + 1, LONG_DELTAS))
+            .await?;
+        taken.push(Taken {
+            what: "checkpoint of a short answer",
+            counts: first,
+        });
+        taken.push(Taken {
+            what: "checkpoint of a long answer",
+            counts: late,
+        });
+    }
+    Ok(taken)
+}
+
+/// Whether it has checkpoints.
+fn stores(kind: &Kind) -> bool {
+    !matches!(kind, Kind::Nginx | Kind::Translator)
+}
+
+struct Counting<'l> {
+    load: &'l Load,
+    server: Server,
+}
+
+impl Counting<'_> {
+    async fn per_turn(&self, turns: usize, answer: Answer) -> anyhow::Result<Counts> {
+        for _ in 0..ATTEMPTS {
+            self.server.begin_count()?;
+            let longest = self.load.one_by_one(&self.server, turns, answer, None);
+            let longest = longest.await?;
+            let counts = self.server.end_count()?;
+            if longest < WITHOUT_CHECKPOINT {
+                return Ok(counts.times(1.0 / count(turns)));
+            }
+        }
+        bail!("this machine is too busy to count: a turn that takes a tenth of a second took one")
+    }
+
+    /// The difference that it makes to a turn if it rests before its last delta.
+    async fn checkpoint(&self, answer: Answer) -> anyhow::Result<Counts> {
+        let without = self.per_turn(CHECKPOINTS, answer).await?;
+        let rest = Stall {
+            after: answer.deltas - 1,
+            pause: CHECKPOINT,
+        };
+        self.server.begin_count()?;
+        let turns = self
+            .load
+            .one_by_one(&self.server, CHECKPOINTS, answer, Some(rest));
+        turns.await?;
+        let with = self.server.end_count()?;
+        Ok(with.times(1.0 / count(CHECKPOINTS)).minus(&without))
+    }
+}
+
+/// A line for each server and cost.
+fn summary(profiles: &[(String, Vec<Taken>)]) -> String {
+    let mut text = String::from(
+        "\nCounted by callgrind, on one core. A short turn is one of 20 deltas in a new chat; a paced delta is a wake-up of\n\
+         its own; kernel time is measured, not counted. At 30 deltas a second there is a checkpoint for every 30 deltas.\n\n\
+         | server | per | instructions | system calls | clock reads | kernel µs |\n|---|---|--:|--:|--:|--:|\n",
+    );
+    for (name, taken) in profiles {
+        let mut line = |what: &str, cost: Cost| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "| {name} | {what} | {:.0} | {:.2} | {:.1} | {:.1} |",
+                cost.instructions,
+                cost.system_calls,
+                cost.clock_reads,
+                cost.kernel_nanos / 1e3
+            );
+        };
+        for one in taken {
+            line(one.what, one.counts.total());
+        }
+        let find = |what| {
+            let found = taken.iter().find(|one| one.what == what);
+            found.map(|one| one.counts.total())
+        };
+        if let (Some(mut delta), Some(checkpoint)) =
+            (find("paced delta"), find("checkpoint of a short answer"))
+        {
+            delta += checkpoint * (1.0 / DELTAS_PER_CHECKPOINT);
+            line("paced delta, with its part of a checkpoint", delta);
+        }
+    }
+    text
+}
+
+/// Tables of one server: a column for each cost, a line for each component, thread and kind of system call.
+fn breakdown(taken: &[Taken], functions: usize) -> String {
+    let heads: Vec<&str> = taken.iter().map(|one| one.what).collect();
+    let head = |first: &str| {
+        format!(
+            "| {first} | {} |\n|---{}|\n",
+            heads.join(" | "),
+            "|--:".repeat(heads.len())
+        )
+    };
+    let mut text = head("instructions by component");
+    text += &lines(
+        taken,
+        |it| it.component.clone(),
+        |cost| cost.instructions,
+        0.01,
+    );
+    text += &format!("\n{}", head("instructions by thread"));
+    text += &lines(
+        taken,
+        |it| format!("thread {}", it.thread),
+        |cost| cost.instructions,
+        0.002,
+    );
+    text += &format!("\n{}", head("system calls by function of libc"));
+    text += &lines(
+        taken,
+        |it| it.function.clone(),
+        |cost| cost.system_calls,
+        0.005,
+    );
+    for one in taken.iter().filter(|_| functions > 0) {
+        let _ = writeln!(text, "\nFunctions of a {}:\n", one.what);
+        let by = one.counts.by(|it| (it.function.clone(), it.thread));
+        let mut all: Vec<_> = by.into_iter().collect();
+        all.sort_by(|a, b| b.1.instructions.total_cmp(&a.1.instructions));
+        for ((function, thread), cost) in all.into_iter().take(functions) {
+            let _ = writeln!(
+                text,
+                "{:>12.1}  thread {thread}  {function}",
+                cost.instructions
+            );
+        }
+    }
+    text
+}
+
+/// A line for each key that makes a certain part of some column, the most expensive first.
+fn lines(
+    taken: &[Taken],
+    key: impl Fn(&crate::counter::Place) -> String + Copy,
+    number: impl Fn(&Cost) -> f64 + Copy,
+    least: f64,
+) -> String {
+    let columns: Vec<_> = taken.iter().map(|one| one.counts.by(key)).collect();
+    let totals: Vec<f64> = taken.iter().map(|it| number(&it.counts.total())).collect();
+    let mut keys: Vec<&String> = columns.iter().flat_map(|column| column.keys()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let value = |column: usize, key: &String| columns[column].get(key).map_or(0.0, number);
+    let share = |column: usize, key: &String| value(column, key) / totals[column].max(1e-9);
+    let largest = |key: &String| {
+        let shares = (0..columns.len()).map(|column| share(column, key));
+        shares.fold(0.0, f64::max)
+    };
+    keys.retain(|key| largest(key) >= least);
+    keys.sort_by(|a, b| {
+        let sum = |key: &String| -> f64 { (0..columns.len()).map(|it| share(it, key)).sum() };
+        sum(b).total_cmp(&sum(a))
+    });
+    let mut text = String::new();
+    for key in keys {
+        let _ = write!(text, "| {key} |");
+        for (column, total) in totals.iter().enumerate() {
+            let digits = if *total < 100.0 { 2 } else { 0 };
+            let _ = write!(text, " {:.digits$} |", value(column, key));
+        }
+        text.push('\n');
+    }
+    text
+}
