@@ -186,6 +186,12 @@ impl Counts {
         sums
     }
 
+    pub(crate) fn add(&mut self, others: &Self) {
+        for (place, cost) in &others.0 {
+            *self.0.entry(place.clone()).or_default() += *cost;
+        }
+    }
+
     /// What is more in these counts than in the others.
     pub(crate) fn minus(&self, others: &Self) -> Self {
         let mut rest = self.clone();

@@ -85,7 +85,7 @@ pub(crate) struct Large {
 
 pub(crate) struct Load {
     size: Size,
-    script: Arc<Script>,
+    pub(crate) script: Arc<Script>,
     pub(crate) stand_in: SocketAddr,
     ids: AtomicU64,
 }
@@ -266,7 +266,8 @@ impl Load {
         self.script.set(answer);
         let expected = Tally::expected(answer.deltas);
         let reader = Reader::connect(server.address, server.shape, false).await?;
-        let mut reader = reader.in_step_with(self.script.clone());
+        let script = self.script.clone();
+        let mut reader = reader.telling(move |deltas| script.note_read(deltas));
         let mut longest = Duration::ZERO;
         for _ in 0..turns {
             let chat = self.id();
@@ -279,7 +280,7 @@ impl Load {
         Ok(longest)
     }
 
-    fn flood(&self, deltas: usize) {
+    pub(crate) fn flood(&self, deltas: usize) {
         self.script.set(Answer {
             deltas,
             pace: Pace::Flood,
@@ -288,6 +289,10 @@ impl Load {
 
     /// A request as `useChat` sends it: the whole history, and a question.
     fn post(&self, chat: &str, history: usize) -> String {
+        self.post_question(chat, history, "Tell me everything about bridges.")
+    }
+
+    pub(crate) fn post_question(&self, chat: &str, history: usize, question: &str) -> String {
         let mut messages: Vec<Value> = (0..history)
             .map(|index| {
                 let role = if index % 2 == 0 { "user" } else { "assistant" };
@@ -296,15 +301,11 @@ impl Load {
                 message(&format!("{chat}-{index}"), role, &text)
             })
             .collect();
-        messages.push(message(
-            &self.id(),
-            "user",
-            "Tell me everything about bridges.",
-        ));
+        messages.push(message(&self.id(), "user", question));
         json!({"id": chat, "trigger": "submit-message", "messages": messages}).to_string()
     }
 
-    fn id(&self) -> String {
+    pub(crate) fn id(&self) -> String {
         format!("bench{:011}", self.ids.fetch_add(1, Ordering::Relaxed))
     }
 }
@@ -327,7 +328,7 @@ fn message(id: &str, role: &str, text: &str) -> Value {
     json!({"id": id, "role": role, "parts": [{"type": "text", "text": text}]})
 }
 
-fn verify(got: Tally, expected: Tally) -> anyhow::Result<()> {
+pub(crate) fn verify(got: Tally, expected: Tally) -> anyhow::Result<()> {
     ensure!(
         got == expected,
         "an answer is not whole: {} deltas came, {} were sent, or their text differs",

@@ -20,16 +20,18 @@ const USAGE: &str = "usage: bench profile [--functions N] [--also PATH]... [SERV
   --also PATH    profile another build of adk-bridge as well";
 
 const SHORT_DELTAS: usize = 20;
-const FLOOD_DELTAS: usize = 1_500;
-const PACED_DELTAS: usize = 40;
-const PACED_TURNS: usize = 20;
-const LONG_DELTAS: usize = 2_000;
-const CHECKPOINTS: usize = 6;
+const FLOOD_DELTAS: usize = 320;
+const PACED_DELTAS: usize = 21;
+const PACED_TURNS: usize = 30;
+const LONG_DELTAS: usize = 600;
+const CHECKPOINTS: usize = 5;
 /// The bridge stores a growing answer when this much has passed.
 const CHECKPOINT: Duration = Duration::from_secs(1);
 /// A turn that takes longer may have a checkpoint in it, whose cost is counted apart.
 const WITHOUT_CHECKPOINT: Duration = Duration::from_millis(900);
-/// How often a count is tried that the machine was too slow for.
+/// So many turns are counted together, and dropped together if the machine was too slow for one of them.
+const TURNS_TOGETHER: usize = 5;
+/// How many counts are tried for each that is needed.
 const ATTEMPTS: usize = 5;
 /// In production, so many deltas arrive between two checkpoints.
 const DELTAS_PER_CHECKPOINT: f64 = 30.0;
@@ -107,7 +109,7 @@ pub(crate) async fn measure(load: &Load, kind: &Kind) -> anyhow::Result<Vec<Take
         pace: Pace::InStep { at_once },
     };
     let short = counting.per_turn(20, flood(SHORT_DELTAS)).await?;
-    let long = counting.per_turn(10, flood(FLOOD_DELTAS)).await?;
+    let long = counting.per_turn(20, flood(FLOOD_DELTAS)).await?;
     let flooded = long
         .minus(&short)
         .times(1.0 / count(FLOOD_DELTAS - SHORT_DELTAS));
@@ -159,16 +161,24 @@ struct Counting<'l> {
 
 impl Counting<'_> {
     async fn per_turn(&self, turns: usize, answer: Answer) -> anyhow::Result<Counts> {
-        for _ in 0..ATTEMPTS {
+        let mut sum = Counts::default();
+        let mut counted = 0;
+        for _ in 0..turns.div_ceil(TURNS_TOGETHER) * ATTEMPTS {
             self.server.begin_count()?;
-            let longest = self.load.one_by_one(&self.server, turns, answer, None);
+            let longest = self
+                .load
+                .one_by_one(&self.server, TURNS_TOGETHER, answer, None);
             let longest = longest.await?;
             let counts = self.server.end_count()?;
             if longest < WITHOUT_CHECKPOINT {
-                return Ok(counts.times(1.0 / count(turns)));
+                sum.add(&counts);
+                counted += TURNS_TOGETHER;
+            }
+            if counted >= turns {
+                return Ok(sum.times(1.0 / count(counted)));
             }
         }
-        bail!("this machine is too busy to count: a turn that takes a tenth of a second took one")
+        bail!("this machine is too busy to count: turns that take a tenth of a second took one")
     }
 
     /// The difference that it makes to a turn if it rests before its last delta.

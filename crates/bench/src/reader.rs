@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
@@ -11,7 +10,6 @@ use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::stand_in::Script;
 use crate::words::Tally;
 
 /// So small that a server notices immediately when its reader stops.
@@ -40,8 +38,8 @@ pub(crate) struct Reader {
     shape: Shape,
     input: Vec<u8>,
     line: Vec<u8>,
-    /// The script that wants to know how far this is.
-    script: Option<Arc<Script>>,
+    /// Called whenever something was read, with the number of deltas of this turn.
+    progress: Option<Box<dyn FnMut(usize)>>,
 }
 
 #[derive(Deserialize)]
@@ -91,13 +89,13 @@ impl Reader {
             shape,
             input: Vec::new(),
             line: Vec::new(),
-            script: None,
+            progress: None,
         })
     }
 
-    /// Tells the stand-in how much has been read.
-    pub(crate) fn in_step_with(mut self, script: Arc<Script>) -> Self {
-        self.script = Some(script);
+    /// Has a function called whenever something was read, and before the beginning, with the number of deltas.
+    pub(crate) fn telling(mut self, progress: impl FnMut(usize) + 'static) -> Self {
+        self.progress = Some(Box::new(progress));
         self
     }
 
@@ -139,9 +137,9 @@ impl Reader {
         Ok(tally)
     }
 
-    fn tell(&self, tally: &Tally) {
-        if let Some(script) = &self.script {
-            script.note_read(tally.deltas);
+    fn tell(&mut self, tally: &Tally) {
+        if let Some(progress) = &mut self.progress {
+            progress(tally.deltas);
         }
     }
 

@@ -303,6 +303,22 @@ pub(crate) fn pin_load() {
     }
 }
 
+/// Lets this process, and those that it starts, have as many open files as a crowd needs. Returns how many it has.
+pub(crate) fn allow_open_files(wanted: usize) -> anyhow::Result<usize> {
+    let id = std::process::id().to_string();
+    // Only root may have more than the system's administrator allows.
+    let _ = Command::new("prlimit")
+        .args(["--pid", &id, &format!("--nofile={wanted}:{wanted}")])
+        .stderr(Stdio::null())
+        .status();
+    let limits = std::fs::read_to_string("/proc/self/limits")?;
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"));
+    let soft = line.and_then(|line| line.split_whitespace().next());
+    Ok(soft.context("no limit of open files")?.parse()?)
+}
+
 /// The bridge in front of a model without tools: earlier versions offer the demo's tools by default.
 fn serve(command: &mut Command, data: &Path, base_url: &str) {
     command
@@ -316,6 +332,9 @@ fn serve(command: &mut Command, data: &Path, base_url: &str) {
         .env("ADK_BRIDGE__AGENT__BASE_URL", base_url)
         .env("ADK_BRIDGE__AGENT__API_KEY_ENV", "BENCH_KEY")
         .env("ADK_BRIDGE__AGENT__TOOLS", "[]")
+        // A crowd is one user here.
+        .env("ADK_BRIDGE__LIMITS__CONNECTIONS", "60000")
+        .env("ADK_BRIDGE__LIMITS__TURNS", "20000")
         .env("BENCH_KEY", "bench")
         .stderr(Stdio::null());
 }
@@ -384,7 +403,7 @@ fn nginx_conf(listen: SocketAddr, stand_in: SocketAddr, directory: &Path) -> Str
     let directory = directory.display();
     format!(
         "daemon off; master_process off; pid {directory}/pid; error_log /dev/null;
-events {{ worker_connections 1024; }}
+events {{ worker_connections 32768; }}
 http {{
   access_log off;
   client_body_temp_path {directory}/body; proxy_temp_path {directory}/proxy;

@@ -2,7 +2,8 @@
 //!
 //! Every event is a separate HTTP chunk, as from a server that flushes after each event.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::json;
@@ -42,7 +43,21 @@ pub(crate) struct Script {
     answer: Mutex<Answer>,
     /// How many deltas of its answer the only reader has, for [`Pace::InStep`].
     read: watch::Sender<usize>,
+    streams: Mutex<HashMap<String, Stream>>,
 }
+
+/// An answer of its own, for requests that contain its mark; when each of its deltas was sent is noted.
+#[derive(Debug, Clone)]
+struct Stream {
+    answer: Answer,
+    sent: Sent,
+}
+
+/// When deltas were sent that have not been taken out yet, in order.
+pub(crate) type Sent = Arc<Mutex<VecDeque<Instant>>>;
+
+/// What stands before and after the name of a stream in the question that asks for it.
+const MARK: (&str, &str) = ("[stream ", "]");
 
 impl Script {
     pub(crate) fn new() -> Self {
@@ -52,11 +67,23 @@ impl Script {
                 pace: Pace::Flood,
             }),
             read: watch::Sender::new(0),
+            streams: Mutex::default(),
         }
     }
 
+    /// Adds an answer, and returns the question that gets it.
+    pub(crate) fn add_stream(&self, name: &str, answer: Answer) -> (String, Sent) {
+        let sent = Sent::default();
+        let stream = Stream {
+            answer,
+            sent: sent.clone(),
+        };
+        lock(&self.streams).insert(name.to_owned(), stream);
+        (format!("Go on. {}{name}{}", MARK.0, MARK.1), sent)
+    }
+
     pub(crate) fn set(&self, answer: Answer) {
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+        *lock(&self.answer) = answer;
     }
 
     /// Notes how much of its answer the reader has.
@@ -64,9 +91,22 @@ impl Script {
         self.read.send_replace(deltas);
     }
 
-    fn answer(&self) -> Answer {
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The answer to a request, and where to note when its deltas are sent.
+    fn answer(&self, request: &[u8]) -> (Answer, Option<Sent>) {
+        let name = memchr::memmem::rfind(request, MARK.0.as_bytes()).and_then(|at| {
+            let rest = &request[at + MARK.0.len()..];
+            let end = memchr::memmem::find(rest, MARK.1.as_bytes())?;
+            std::str::from_utf8(&rest[..end]).ok()
+        });
+        match name.and_then(|name| lock(&self.streams).get(name).cloned()) {
+            Some(Stream { answer, sent }) => (answer, Some(sent)),
+            None => (*lock(&self.answer), None),
+        }
     }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Serves until the process ends.
@@ -82,8 +122,8 @@ pub(crate) async fn serve(listener: TcpListener, script: Arc<Script>) {
 async fn converse(mut stream: TcpStream, script: &Script, body: &Body) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut buffer = Vec::new();
-    while take_request(&mut stream, &mut buffer).await? {
-        let Answer { deltas, pace } = script.answer();
+    while let Some(request) = take_request(&mut stream, &mut buffer).await? {
+        let (Answer { deltas, pace }, sent) = script.answer(&request);
         match pace {
             Pace::Flood => {
                 stream.write_all(HEAD).await?;
@@ -98,6 +138,9 @@ async fn converse(mut stream: TcpStream, script: &Script, body: &Body) -> std::i
                 ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
                 for index in 0..deltas {
                     ticks.tick().await;
+                    if let Some(sent) = &sent {
+                        lock(sent).push_back(Instant::now());
+                    }
                     stream.write_all(body.delta(index)).await?;
                 }
             }
@@ -122,19 +165,21 @@ async fn converse(mut stream: TcpStream, script: &Script, body: &Body) -> std::i
     Ok(())
 }
 
-/// Reads one request and drops it; returns false if the other side has disconnected.
-async fn take_request(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> std::io::Result<bool> {
+/// Reads one request; `None` if the other side has disconnected.
+async fn take_request(
+    stream: &mut TcpStream,
+    buffer: &mut Vec<u8>,
+) -> std::io::Result<Option<Vec<u8>>> {
     loop {
         if let Some(head) = memchr::memmem::find(buffer, b"\r\n\r\n") {
             let length = content_length(&buffer[..head]);
             let end = head + 4 + length;
             if buffer.len() >= end {
-                buffer.drain(..end);
-                return Ok(true);
+                return Ok(Some(buffer.drain(..end).collect()));
             }
         }
         if stream.read_buf(buffer).await? == 0 {
-            return Ok(false);
+            return Ok(None);
         }
     }
 }
