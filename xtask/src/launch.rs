@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::SystemTime;
 
+use crate::guard;
 use crate::process::{self, Log};
 use crate::setup;
 use crate::steps::FLEET_NEEDS;
@@ -48,13 +49,15 @@ pub(crate) fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitC
     match arguments.first().map(String::as_str) {
         Some("protocol") => process::become_program(&mut protocol_bench(workspace, rest)),
         Some("server") => server_bench(workspace, rest),
+        Some("guard") => guard::run(workspace, rest),
+        Some("profile" | "crowd") => server_bench(workspace, arguments),
         Some("fleet") => with_fleet(workspace, "web/fleet/bench.mjs", rest),
         None => {
             process::finish(&mut protocol_bench(workspace, &[]))?;
             server_bench(workspace, &[])
         }
         Some(other) => Err(format!(
-            "unknown bench `{other}`: use `protocol`, `server` or `fleet`"
+            "unknown bench `{other}`: use `protocol`, `server`, `profile`, `guard`, `crowd` or `fleet`"
         )),
     }
 }

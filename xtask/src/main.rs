@@ -7,6 +7,7 @@
     reason = "a command line tool talks to its user on standard output"
 )]
 
+mod guard;
 mod launch;
 mod plan;
 mod process;
@@ -27,8 +28,11 @@ usage: cargo xtask COMMAND
   test --list          name the steps
   fleet [--kills N] [--seed N] [--only TEXT]
                        kill replicas (500 times) while stock chats talk; `test fleet` is its short form
-  bench [protocol|server|fleet] [ARGUMENTS]
-                       measure the protocol crate, the server's CPU and memory under load, and hand-overs of replicas
+  bench guard [--base REV]
+                       compare what the server takes with a base commit, by counted instructions and system calls
+  bench [protocol|server|profile|crowd|fleet] [ARGUMENTS]
+                       measure the protocol crate, the server's CPU and memory under load, the instructions and system
+                       calls of a turn and a delta by component, thousands of connections, and hand-overs of replicas
 ";
 
 fn main() -> ExitCode {

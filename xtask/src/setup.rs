@@ -1,5 +1,5 @@
 //! Sets up what the checks need: Node.js and its packages, Google's Python packages, Chromium, a voice, proxies, a database, an
-//! S3 server.
+//! S3 server, valgrind.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,6 +22,7 @@ pub(crate) enum Need {
     Postgres,
     S3,
     Haproxy,
+    Valgrind,
 }
 
 /// Everything that can be set up, in order.
@@ -37,6 +38,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need::Postgres,
     Need::S3,
     Need::Haproxy,
+    Need::Valgrind,
 ];
 
 /// Where npm packages are asked for: the checks that are written in JavaScript, the library and the page.
@@ -86,6 +88,7 @@ impl Need {
             Self::Postgres => "postgres",
             Self::S3 => "s3-server",
             Self::Haproxy => "haproxy",
+            Self::Valgrind => "valgrind",
         }
     }
 
@@ -102,6 +105,7 @@ impl Need {
             Self::Postgres => "set up PostgreSQL and pgbouncer, which replicas share",
             Self::S3 => "set up a Python environment with an S3 server",
             Self::Haproxy => "set up haproxy, which replicas are put behind",
+            Self::Valgrind => "set up valgrind, which counts instructions",
         }
     }
 }
@@ -145,6 +149,7 @@ impl Machine {
                 self.python(workspace, &venv, "requirements-s3.txt", &alone, log)
             }
             Need::Haproxy => self.haproxy(log),
+            Need::Valgrind => self.valgrind(log),
         };
         match outcome {
             Ok(detail) => Verdict::Passed(detail),
@@ -330,6 +335,15 @@ impl Machine {
         }
         self.install(&["haproxy"], "haproxy", log)?;
         version().ok_or_else(|| Lack::Broken("haproxy was installed but does not start".into()))
+    }
+
+    fn valgrind(&mut self, log: &mut Log) -> Result<String, Lack> {
+        let version = || process::answer("valgrind", &["--version"]);
+        if let Some(version) = version() {
+            return Ok(version);
+        }
+        self.install(&["valgrind"], "valgrind", log)?;
+        version().ok_or_else(|| Lack::Broken("valgrind was installed but does not start".into()))
     }
 
     /// Installs Debian packages where this process may.

@@ -128,6 +128,14 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::CargoTest,
     },
     Check {
+        name: "guard",
+        what: "a turn and a delta take no more instructions and system calls than before",
+        needs: &[Need::Valgrind],
+        writes: &[],
+        programs: &[&["cargo", "xtask", "bench", "guard"]],
+        tally: Tally::None,
+    },
+    Check {
         name: "fold",
         what: "generated streams fold as in the AI SDK packages",
         needs: &[Need::Node],

@@ -10,15 +10,17 @@ use anyhow::{bail, ensure};
 
 use crate::counter::{Cost, Counter};
 use crate::load::{Load, Size};
-use crate::profile::{self, Taken};
+use crate::profile::{self, LONG_CHECKPOINT, SHORT_CHECKPOINT, Taken};
 use crate::server::Kind;
 
 const USAGE: &str = "usage: bench guard BASE NEW: two builds of adk-bridge";
 
 /// How much more a build may take than its base.
 const TOLERANCE: f64 = 0.03;
-/// So few system calls are no more than chance: one more in a turn of twenty deltas.
-const FEW_CALLS: f64 = 0.05;
+/// The same for a checkpoint, which is the small difference between two turns; and SQLite moves its log now and then.
+const CHECKPOINT_TOLERANCE: f64 = 0.3;
+/// So few system calls are no more than chance: whether a worker looks for events once or twice.
+const FEW_CALLS: f64 = 0.6;
 const ROUNDS: usize = 3;
 
 /// Fails if the second build takes more than the first.
@@ -47,16 +49,15 @@ pub(crate) async fn run(words: &[&str]) -> anyhow::Result<()> {
             true => now.collect(),
             false => least.iter().zip(now).map(|(a, b)| a.least(b)).collect(),
         };
+        println!("{}", table(&least));
         if least.iter().all(Compared::is_fine) {
             break;
         }
     }
-    print!("{}", table(&least));
     let worse = least.iter().filter(|it| !it.is_fine()).count();
     ensure!(
         worse == 0,
-        "{worse} costs are more than {:.0} % above those of the base; `cargo xtask bench profile --also {base}` shows where",
-        TOLERANCE * 100.0
+        "{worse} costs are too far above those of the base; `cargo xtask bench profile --also {base}` shows where"
     );
     Ok(())
 }
@@ -87,8 +88,16 @@ impl Compared {
     }
 
     fn is_fine(&self) -> bool {
-        self.new.instructions <= self.base.instructions * (1.0 + TOLERANCE)
-            && self.new.system_calls <= self.base.system_calls * (1.0 + TOLERANCE) + FEW_CALLS
+        let most = 1.0 + self.tolerance();
+        self.new.instructions <= self.base.instructions * most
+            && self.new.system_calls <= self.base.system_calls * most + FEW_CALLS
+    }
+
+    fn tolerance(&self) -> f64 {
+        match self.what {
+            SHORT_CHECKPOINT | LONG_CHECKPOINT => CHECKPOINT_TOLERANCE,
+            _ => TOLERANCE,
+        }
     }
 }
 
@@ -132,10 +141,10 @@ mod tests {
             (cost(1000.0, 4.0), cost(500.0, 2.0), true),
             (cost(1000.0, 4.0), cost(1029.0, 4.0), true),
             (cost(1000.0, 4.0), cost(1031.0, 4.0), false),
-            (cost(1000.0, 4.0), cost(1000.0, 4.1), true),
-            (cost(1000.0, 4.0), cost(1000.0, 4.3), false),
-            (cost(1000.0, 0.1), cost(1000.0, 0.14), true),
-            (cost(1000.0, 0.1), cost(1000.0, 0.2), false),
+            (cost(1000.0, 4.0), cost(1000.0, 4.7), true),
+            (cost(1000.0, 4.0), cost(1000.0, 5.0), false),
+            (cost(1000.0, 0.0), cost(1000.0, 0.5), true),
+            (cost(1000.0, 0.0), cost(1000.0, 1.0), false),
         ] {
             let what = "delta";
             let compared = Compared { what, base, new };

@@ -36,6 +36,9 @@ const ATTEMPTS: usize = 5;
 /// In production, so many deltas arrive between two checkpoints.
 const DELTAS_PER_CHECKPOINT: f64 = 30.0;
 
+pub(crate) const SHORT_CHECKPOINT: &str = "checkpoint of a short answer";
+pub(crate) const LONG_CHECKPOINT: &str = "checkpoint of a long answer";
+
 /// What a server takes for one of something.
 pub(crate) struct Taken {
     pub(crate) what: &'static str,
@@ -93,23 +96,17 @@ pub(crate) async fn measure(load: &Load, kind: &Kind) -> anyhow::Result<Vec<Take
     let counting = Counting { load, server };
     // Connections, statements and memory are created on first use.
     counting.server.begin_count()?;
-    for pace in [Pace::Flood, Pace::InStep { at_once: 1 }] {
-        let answer = Answer {
-            deltas: SHORT_DELTAS,
-            pace,
-        };
-        load.one_by_one(&counting.server, 5, answer, None).await?;
-    }
-    let flood = |deltas| Answer {
-        deltas,
-        pace: Pace::Flood,
-    };
     let in_step = |deltas, at_once| Answer {
         deltas,
         pace: Pace::InStep { at_once },
     };
-    let short = counting.per_turn(20, flood(SHORT_DELTAS)).await?;
-    let long = counting.per_turn(20, flood(FLOOD_DELTAS)).await?;
+    // In one piece: if the server gets several, chance decides how often it wakes up.
+    let flood = |deltas| in_step(deltas, deltas);
+    for answer in [flood(SHORT_DELTAS), in_step(SHORT_DELTAS, 1)] {
+        load.one_by_one(&counting.server, 5, answer, None).await?;
+    }
+    let short = counting.per_turn(30, flood(SHORT_DELTAS)).await?;
+    let long = counting.per_turn(30, flood(FLOOD_DELTAS)).await?;
     let flooded = long
         .minus(&short)
         .times(1.0 / count(FLOOD_DELTAS - SHORT_DELTAS));
@@ -138,11 +135,11 @@ pub(crate) async fn measure(load: &Load, kind: &Kind) -> anyhow::Result<Vec<Take
             .checkpoint(in_step(LONG_DELTAS + 1, LONG_DELTAS))
             .await?;
         taken.push(Taken {
-            what: "checkpoint of a short answer",
+            what: SHORT_CHECKPOINT,
             counts: first,
         });
         taken.push(Taken {
-            what: "checkpoint of a long answer",
+            what: LONG_CHECKPOINT,
             counts: late,
         });
     }
@@ -224,9 +221,7 @@ fn summary(profiles: &[(String, Vec<Taken>)]) -> String {
             let found = taken.iter().find(|one| one.what == what);
             found.map(|one| one.counts.total())
         };
-        if let (Some(mut delta), Some(checkpoint)) =
-            (find("paced delta"), find("checkpoint of a short answer"))
-        {
+        if let (Some(mut delta), Some(checkpoint)) = (find("paced delta"), find(SHORT_CHECKPOINT)) {
             delta += checkpoint * (1.0 / DELTAS_PER_CHECKPOINT);
             line("paced delta, with its part of a checkpoint", delta);
         }
