@@ -11,6 +11,8 @@
 mod databases;
 #[path = "data/disk.rs"]
 mod disk;
+#[path = "data/growth.rs"]
+mod growth;
 #[path = "data/version_before.rs"]
 mod version_before;
 

@@ -188,9 +188,10 @@ pub(super) async fn checkpoint(
 pub(super) async fn open_all(
     connection: &mut SqliteConnection,
 ) -> Result<Vec<OpenReply>, StoreError> {
+    // The sign keeps SQLite from reading every message there is in this order, rather than the index of open replies.
     sqlx::query(
         "SELECT chats.user, chats.id FROM messages JOIN chats ON key = messages.chat
-         WHERE messages.open = 1 AND chats.user <> '' ORDER BY messages.seq",
+         WHERE messages.open = 1 AND chats.user <> '' ORDER BY +messages.seq",
     )
     .fetch_all(connection)
     .await?
