@@ -42,7 +42,7 @@ pub(crate) const NEEDS: &[Need] = &[
 ];
 
 /// Where npm packages are asked for: the checks that are written in JavaScript, the library and the page.
-const NODE_PACKAGES: [&str; 9] = [
+const NODE_PACKAGES: [&str; 10] = [
     "web/conformance",
     "web/chat",
     "web/client",
@@ -52,6 +52,7 @@ const NODE_PACKAGES: [&str; 9] = [
     "web/assistant-ui",
     "web/mcp",
     "web/fleet",
+    "examples",
 ];
 
 /// Google's ADK server in TypeScript.

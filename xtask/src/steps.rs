@@ -337,6 +337,24 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Report,
     },
     Check {
+        name: "examples",
+        what: "every example: pages in a real browser, clients, agents and tools as processes",
+        needs: &[Need::Node, Need::Python, Need::AdkServers, Need::Chromium],
+        writes: &[],
+        programs: &[
+            &["node", "web/client/scripts/build.mjs"],
+            &[
+                "cargo",
+                "build",
+                "--package=adk-bridge",
+                "--bins",
+                "--example=own_tool",
+            ],
+            &["node-test", "examples/tests/examples.test.mjs"],
+        ],
+        tally: Tally::Report,
+    },
+    Check {
         name: "google",
         what: "Google's own types accept what the bridge sends to agents",
         needs: &[Need::Python],

@@ -1,0 +1,11 @@
+// Serves the page, and passes on to the bridge what is the bridge's.
+
+import react from '@vitejs/plugin-react';
+import { defineConfig } from 'vite';
+
+const target = process.env.ADK_BRIDGE_URL ?? 'http://127.0.0.1:8080';
+
+export default defineConfig({
+  plugins: [react()],
+  server: { proxy: { '/api': target } },
+});
