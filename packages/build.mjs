@@ -1,0 +1,132 @@
+// Makes the packages of a release from a program that was built: an archive, npm packages, a Python wheel, checksums.
+//
+// usage: node packages/build.mjs BINARY DIRECTORY
+
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const root = join(here, '..');
+
+/** Where a program can be had for: those of the npm packages, in the words of Node.js. */
+export const PLATFORMS = ['darwin-arm64', 'darwin-x64', 'linux-arm64', 'linux-x64', 'win32-arm64', 'win32-x64'];
+
+const LICENSES = ['LICENSE', 'THIRD-PARTY-NOTICES.txt'].map((name) => join(root, name));
+
+export function version() {
+  const [, found] = /^version = "([^"]+)"/m.exec(readFileSync(join(root, 'Cargo.toml'), 'utf8'));
+  return found;
+}
+
+/** Makes everything for this machine's platform. */
+export function build(binary, directory) {
+  const platform = `${process.platform}-${process.arch}`;
+  if (!PLATFORMS.includes(platform)) throw new Error(`there is no package for ${platform}`);
+  mkdirSync(directory, { recursive: true });
+  const work = mkdtempSync(join(tmpdir(), 'adk-bridge-packages-'));
+  try {
+    archive(binary, platform, directory, work);
+    pack(platformPackage(binary, platform, work), directory);
+    pack(mainPackage(work), directory);
+    // Its `prepack` builds it.
+    pack(join(root, 'web/client'), directory);
+    wheel(binary, platform, directory);
+  } finally {
+    rmSync(work, { recursive: true, force: true });
+  }
+  sums(directory);
+}
+
+const fileName = (platform) => (platform.startsWith('win32') ? 'adk-bridge.exe' : 'adk-bridge');
+
+function archive(binary, platform, directory, work) {
+  const name = `adk-bridge-${version()}-${platform}`;
+  const place = join(work, name);
+  mkdirSync(place);
+  program(binary, join(place, fileName(platform)));
+  for (const path of [...LICENSES, join(root, 'README.md'), join(root, 'adk-bridge.example.toml')]) copyInto(path, place);
+  execFileSync('tar', ['-czf', join(resolve(directory), `${name}.tar.gz`), '-C', work, name]);
+}
+
+/** The program alone; npm installs it where it fits. */
+function platformPackage(binary, platform, work) {
+  const [os, cpu] = platform.split('-');
+  const place = join(work, platform);
+  mkdirSync(place);
+  program(binary, join(place, fileName(platform)));
+  const { license, publishConfig } = manifest(join(here, 'npm'));
+  const libc = os === 'linux' ? { libc: ['glibc'] } : {};
+  write(place, {
+    name: `@adk-bridge/${platform}`,
+    version: version(),
+    description: `The program of adk-bridge for ${platform}`,
+    license,
+    os: [os],
+    cpu: [cpu],
+    ...libc,
+    files: [fileName(platform), 'THIRD-PARTY-NOTICES.txt'],
+    publishConfig,
+  });
+  writeFileSync(join(place, 'README.md'), `# adk-bridge for ${platform}\n\nInstalled by the package \`adk-bridge\`.\n`);
+  for (const path of LICENSES) copyInto(path, place);
+  return place;
+}
+
+function mainPackage(work) {
+  const place = join(work, 'main');
+  mkdirSync(place);
+  const optionalDependencies = Object.fromEntries(PLATFORMS.map((platform) => [`@adk-bridge/${platform}`, version()]));
+  const { name, ...rest } = manifest(join(here, 'npm'));
+  write(place, { name, version: version(), ...rest, optionalDependencies });
+  for (const path of [join(here, 'npm/adk-bridge.js'), join(here, 'npm/README.md'), join(root, 'LICENSE')]) copyInto(path, place);
+  chmodSync(join(place, 'adk-bridge.js'), 0o755);
+  return place;
+}
+
+function pack(place, directory) {
+  const args = ['pack', '--silent', '--pack-destination', resolve(directory)];
+  execFileSync(process.platform === 'win32' ? 'npm.cmd' : 'npm', args, { cwd: place, stdio: ['ignore', 'ignore', 'inherit'] });
+}
+
+function wheel(binary, platform, directory) {
+  const args = [join(here, 'wheel.py'), binary, version(), platform, directory, join(here, 'npm/README.md'), ...LICENSES];
+  execFileSync(process.platform === 'win32' ? 'python' : 'python3', args, { stdio: ['ignore', 'ignore', 'inherit'] });
+}
+
+/** What everything in the directory hashes to, as `sha256sum --check` reads it. */
+function sums(directory) {
+  const names = readdirSync(directory).filter((name) => name !== 'SHA256SUMS').sort();
+  const lines = names.map((name) => `${createHash('sha256').update(readFileSync(join(directory, name))).digest('hex')}  ${name}\n`);
+  writeFileSync(join(directory, 'SHA256SUMS'), lines.join(''));
+}
+
+function program(from, to) {
+  copyFileSync(from, to);
+  chmodSync(to, 0o755);
+}
+
+function copyInto(path, directory) {
+  copyFileSync(path, join(directory, path.slice(dirname(path).length + 1)));
+}
+
+function manifest(directory) {
+  return JSON.parse(readFileSync(join(directory, 'package.json'), 'utf8'));
+}
+
+function write(directory, content) {
+  writeFileSync(join(directory, 'package.json'), `${JSON.stringify(content, undefined, 2)}\n`);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const [binary, directory] = process.argv.slice(2);
+  if (directory === undefined) {
+    console.error('usage: node packages/build.mjs BINARY DIRECTORY');
+    process.exit(2);
+  }
+  build(binary, directory);
+  for (const name of readdirSync(directory).sort()) console.log(join(directory, name));
+}
