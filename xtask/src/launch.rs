@@ -1,4 +1,4 @@
-//! `cargo xtask run`, `cargo xtask fleet` and `cargo xtask bench`: prepare, then hand over.
+//! `cargo xtask run`, `fleet`, `bench` and `release`: prepare, then hand over.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -13,11 +13,38 @@ use crate::workspace::Workspace;
 /// Builds the page and the server, and becomes `adk-bridge serve`.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
     build_page(workspace)?;
+    println!("building the server: minutes the first time, seconds after that");
     let mut cargo = process::cargo();
     cargo
         .args(["run", "--release", "--package=adk-bridge", "--", "serve"])
         .args(arguments);
     process::become_program(&mut cargo)
+}
+
+/// Builds what a release consists of, for the platform of this machine.
+pub(crate) fn release(workspace: &Workspace) -> Result<ExitCode, String> {
+    build_page(workspace)?;
+    let client = workspace.root.join("web/client");
+    let mut log = Log::create(workspace.log("release"))?;
+    setup::npm_packages(&client, &mut log)?;
+    let made = workspace.target.join("release-artifacts");
+    match std::fs::remove_dir_all(&made) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(format!("cannot remove {}: {e}", made.display()));
+        }
+        _ => {}
+    }
+    let mut build = process::cargo();
+    build.args(["build", "--release", "--locked", "--package=adk-bridge"]);
+    process::finish(build.current_dir(&workspace.root))?;
+    let program = format!("adk-bridge{}", std::env::consts::EXE_SUFFIX);
+    let mut packages = Command::new("node");
+    packages
+        .arg("packages/build.mjs")
+        .arg(workspace.target.join("release").join(program))
+        .arg(&made);
+    process::finish(packages.current_dir(&workspace.root))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Kills replicas while stock chats talk, as often as the arguments say.

@@ -1,4 +1,4 @@
-//! The project's commands: `cargo xtask run | test | fleet | bench`.
+//! The project's commands: `cargo xtask run | test | fleet | bench | release`.
 //!
 //! It has no dependencies, so that the first command on a fresh machine starts at once.
 
@@ -33,6 +33,7 @@ usage: cargo xtask COMMAND
   bench [protocol|server|profile|crowd|fleet] [ARGUMENTS]
                        measure the protocol crate, the server's CPU and memory under load, the instructions and system
                        calls of a turn and a delta by component, thousands of connections, and hand-overs of replicas
+  release              build what a release consists of for this platform into target/release-artifacts
 ";
 
 fn main() -> ExitCode {
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Some("run") => launch::run(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
         Some("bench") => launch::bench(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
         Some("fleet") => launch::fleet(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
+        Some("release") => launch::release(&workspace).unwrap_or_else(|problem| fail(&problem)),
         Some("test") => test(&workspace, &rest),
         Some("help" | "--help" | "-h") => {
             print!("{USAGE}");

@@ -42,7 +42,7 @@ pub(crate) const NEEDS: &[Need] = &[
 ];
 
 /// Where npm packages are asked for: the checks that are written in JavaScript, the library and the page.
-const NODE_PACKAGES: [&str; 10] = [
+const NODE_PACKAGES: [&str; 11] = [
     "web/conformance",
     "web/chat",
     "web/client",
@@ -53,6 +53,7 @@ const NODE_PACKAGES: [&str; 10] = [
     "web/mcp",
     "web/fleet",
     "examples",
+    "packages",
 ];
 
 /// Google's ADK server in TypeScript.

@@ -355,6 +355,17 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Report,
     },
     Check {
+        name: "packages",
+        what: "the packages of a release, installed into empty places and used; licenses of what is in them",
+        needs: &[Need::Node, Need::Python],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["node-test", "packages/packages.test.mjs"],
+        ],
+        tally: Tally::Report,
+    },
+    Check {
         name: "google",
         what: "Google's own types accept what the bridge sends to agents",
         needs: &[Need::Python],
