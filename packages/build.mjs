@@ -1,6 +1,8 @@
 // Makes the packages of a release from a program that was built: an archive, npm packages, a Python wheel, checksums.
 //
-// usage: node packages/build.mjs BINARY DIRECTORY
+// usage: node packages/build.mjs BINARY DIRECTORY [CRATES]
+//
+// CRATES is where `cargo package` has put crates.
 
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -23,7 +25,7 @@ export function version() {
 }
 
 /** Makes everything for this machine's platform. */
-export function build(binary, directory) {
+export function build(binary, directory, crates) {
   const platform = `${process.platform}-${process.arch}`;
   if (!PLATFORMS.includes(platform)) throw new Error(`there is no package for ${platform}`);
   mkdirSync(directory, { recursive: true });
@@ -35,6 +37,7 @@ export function build(binary, directory) {
     // Its `prepack` builds it.
     pack(join(root, 'web/client'), directory);
     wheel(binary, platform, directory);
+    if (crates !== undefined) copyInto(join(crates, `adk-bridge-protocol-${version()}.crate`), directory);
   } finally {
     rmSync(work, { recursive: true, force: true });
   }
@@ -122,11 +125,11 @@ function write(directory, content) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const [binary, directory] = process.argv.slice(2);
+  const [binary, directory, crates] = process.argv.slice(2);
   if (directory === undefined) {
-    console.error('usage: node packages/build.mjs BINARY DIRECTORY');
+    console.error('usage: node packages/build.mjs BINARY DIRECTORY [CRATES]');
     process.exit(2);
   }
-  build(binary, directory);
+  build(binary, directory, crates);
   for (const name of readdirSync(directory).sort()) console.log(join(directory, name));
 }

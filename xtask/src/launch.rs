@@ -37,12 +37,16 @@ pub(crate) fn release(workspace: &Workspace) -> Result<ExitCode, String> {
     let mut build = process::cargo();
     build.args(["build", "--release", "--locked", "--package=adk-bridge"]);
     process::finish(build.current_dir(&workspace.root))?;
+    let mut protocol = process::cargo();
+    protocol.args(["package", "--locked", "--package=adk-bridge-protocol"]);
+    process::finish(protocol.current_dir(&workspace.root))?;
     let program = format!("adk-bridge{}", std::env::consts::EXE_SUFFIX);
     let mut packages = Command::new("node");
     packages
         .arg("packages/build.mjs")
         .arg(workspace.target.join("release").join(program))
-        .arg(&made);
+        .arg(&made)
+        .arg(workspace.target.join("package"));
     process::finish(packages.current_dir(&workspace.root))?;
     Ok(ExitCode::SUCCESS)
 }
