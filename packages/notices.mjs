@@ -55,27 +55,20 @@ export function notices() {
   return [INTRODUCTION, ...parts].join('\n');
 }
 
-/** Everything that is linked into the program, on any platform; macros and build scripts are not. */
+/** Everything that is linked into the program where it runs; macros and build scripts are not. */
 function crates() {
-  const args = ['metadata', '--format-version=1', '--locked', ...TARGETS.map((target) => `--filter-platform=${target}`)];
-  const output = execFileSync('cargo', args, { cwd: root, maxBuffer: MAX_OUTPUT, stdio: ['ignore', 'pipe', 'inherit'] });
-  const { packages: all, resolve } = JSON.parse(output);
-  const byId = new Map(all.map((it) => [it.id, it]));
-  const nodes = new Map(resolve.nodes.map((node) => [node.id, node]));
-  const isMacro = ({ targets }) => targets.some(({ kind }) => kind.includes('proc-macro'));
-  const found = new Set();
-  const visit = (id) => {
-    if (found.has(id) || isMacro(byId.get(id))) return;
-    found.add(id);
-    const linked = nodes.get(id).deps.filter(({ dep_kinds: kinds }) => kinds.some(({ kind }) => kind === null));
-    linked.forEach(({ pkg }) => visit(pkg));
-  };
-  visit(all.find(({ name, source }) => name === PROGRAM && source === null).id);
-  return [...found]
-    .map((id) => byId.get(id))
-    .filter(({ source }) => source !== null)
+  const targets = TARGETS.map((target) => `--target=${target}`);
+  const tree = cargo('tree', '--locked', `--package=${PROGRAM}`, '--edges=normal,no-proc-macro', '--prefix=none', '--format={p}', ...targets);
+  const linked = new Set(tree.split('\n').map((line) => /^\S+ v\S+/.exec(line)?.[0]));
+  const { packages: all } = JSON.parse(cargo('metadata', '--format-version=1', '--locked'));
+  return all
+    .filter(({ name, version, source }) => source !== null && linked.has(`${name} v${version}`))
     .sort(byName)
     .map(({ name, version, license, authors, manifest_path: path }) => entry(name, version, license, authors, dirname(path)));
+}
+
+function cargo(...args) {
+  return execFileSync('cargo', args, { cwd: root, encoding: 'utf8', maxBuffer: MAX_OUTPUT, stdio: ['ignore', 'pipe', 'inherit'] });
 }
 
 /** Everything that the page is built from, whether or not all of it ends up in it. */
