@@ -2,7 +2,7 @@
 //
 // usage: node packages/build.mjs BINARY DIRECTORY [CRATES]
 //
-// CRATES is where `cargo package` has put crates.
+// CRATES is where `cargo package` has put crates: with it, the protocol crate and the sources are added.
 
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -24,8 +24,8 @@ export function version() {
   return found;
 }
 
-/** Makes everything for this machine's platform. */
-export function build(binary, directory, crates) {
+/** Makes everything that has the program for this machine's platform, and the library. */
+export function build(binary, directory) {
   const platform = `${process.platform}-${process.arch}`;
   if (!PLATFORMS.includes(platform)) throw new Error(`there is no package for ${platform}`);
   mkdirSync(directory, { recursive: true });
@@ -37,10 +37,18 @@ export function build(binary, directory, crates) {
     // Its `prepack` builds it.
     pack(join(root, 'web/client'), directory);
     wheel(binary, platform, directory);
-    if (crates !== undefined) copyInto(join(crates, `adk-bridge-protocol-${version()}.crate`), directory);
   } finally {
     rmSync(work, { recursive: true, force: true });
   }
+  sums(directory);
+}
+
+/** Adds what is the same on every platform: the protocol crate, and the sources, which container images are built from. */
+function addSources(crates, directory) {
+  copyInto(join(crates, `adk-bridge-protocol-${version()}.crate`), directory);
+  const name = `adk-bridge-${version()}`;
+  const file = join(resolve(directory), `${name}-source.tar.gz`);
+  execFileSync('git', ['archive', '--format=tar.gz', `--prefix=${name}/`, `--output=${file}`, 'HEAD'], { cwd: root });
   sums(directory);
 }
 
@@ -130,6 +138,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     console.error('usage: node packages/build.mjs BINARY DIRECTORY [CRATES]');
     process.exit(2);
   }
-  build(binary, directory, crates);
+  build(binary, directory);
+  if (crates !== undefined) addSources(crates, directory);
   for (const name of readdirSync(directory).sort()) console.log(join(directory, name));
 }
