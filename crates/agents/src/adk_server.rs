@@ -44,6 +44,7 @@ use crate::error::{AgentError, AgentErrorKind};
 use crate::live::LiveAgent;
 use crate::token::Tokens;
 use crate::tool::ToolSpec;
+use crate::trace_context::TraceContext;
 use client::{AdkClient, Failure};
 use session::{Look, OpenedSession, Session, Telling};
 
@@ -147,7 +148,7 @@ impl AdkServer {
 
     /// Asks the agent. Dropping the future, or the run, stops it.
     async fn run(self, request: SessionRequest) -> Result<AdkRun, AgentError> {
-        let client = self.client.for_user(&request.chat.user);
+        let client = self.client.for_user(&request.chat.user, &request.trace);
         let silence = self.silence;
         let traits = client.traits_of_running().await?;
         let mut known = session::known(&client, &*request.store).await?;
@@ -295,7 +296,8 @@ impl Agent for AdkServer {
     }
 
     fn forget(&self, DeletedChat { chat, sessions }: DeletedChat) -> BoxFuture<'static, ()> {
-        let client = self.client.for_user(&chat.user);
+        // The user does not wait for it.
+        let client = (self.client).for_user(&chat.user, &TraceContext::default());
         Box::pin(async move {
             for session in sessions {
                 let Ok(session) = Session::deserialize(&session) else {

@@ -24,6 +24,7 @@ use crate::error::AgentError;
 use crate::live::LiveAgent;
 use crate::token::Tokens;
 use crate::tool::ToolSpec;
+use crate::trace_context::TraceContext;
 
 /// What the traits return instead of `async fn`, so that they can be used as objects.
 pub use futures_util::future::BoxFuture;
@@ -188,6 +189,16 @@ pub enum AgentRequest<'r> {
 }
 
 impl<'r> AgentRequest<'r> {
+    /// The same, as a part of this trace.
+    #[must_use]
+    pub fn in_trace(mut self, trace: TraceContext) -> Self {
+        match &mut self {
+            Self::Conversation(request) => request.trace = trace,
+            Self::Session(request) => request.trace = trace,
+        }
+        self
+    }
+
     /// The request of a stateless agent.
     pub fn into_conversation(self) -> Result<ConversationRequest<'r>, AgentError> {
         match self {
@@ -212,6 +223,8 @@ pub struct ConversationRequest<'r> {
     pub contents: Vec<Content<'r>>,
     /// What the model may call; the bridge runs it.
     pub tools: &'r [ToolSpec],
+    /// The trace that requests to the model belong to.
+    pub trace: TraceContext,
 }
 
 /// What is new in a conversation that the agent remembers.
@@ -222,6 +235,8 @@ pub struct SessionRequest {
     pub input: NewInput,
     pub handed_in: HandedIn,
     pub store: Arc<dyn SessionStore>,
+    /// The trace that requests to the agent belong to.
+    pub trace: TraceContext,
 }
 
 /// What the front end and the configuration hand in to a session.

@@ -31,6 +31,7 @@ use crate::http::{
 use crate::live::LiveAgent;
 use crate::silence::Patience;
 use crate::token::{TokenError, Tokens};
+use crate::trace_context::TraceContext;
 use response::Assembly;
 
 pub(crate) use response::Refusal;
@@ -176,7 +177,7 @@ impl Gemini {
         &self,
         request: ConversationRequest<'_>,
     ) -> impl Future<Output = Result<GeminiRun, AgentError>> + Send + use<> {
-        let user = request.chat.user.clone();
+        let (user, trace) = (request.chat.user.clone(), request.trace.clone());
         let body = request::body(request, &self.settings, self.storing);
         let url = self.url.clone();
         let (client, access) = (self.client.clone(), self.access.clone());
@@ -184,7 +185,8 @@ impl Gemini {
         let silence = self.silence;
         async move {
             let body = Bytes::from(body?);
-            let call = || send(&client, &url, (&access, &user), &model, body.clone());
+            let caller = (&access, &user, &trace);
+            let call = || send(&client, &url, caller, &model, body.clone());
             let response = with_tries(silence, &url, call).await?;
             Ok(GeminiRun {
                 response,
@@ -287,12 +289,12 @@ fn unreadable(error: SseError) -> AgentError {
 async fn send(
     client: &reqwest::Client,
     url: &Url,
-    (access, user): (&Access, &UserId),
+    (access, user, trace): (&Access, &UserId, &TraceContext),
     model: &str,
     body: Bytes,
 ) -> Result<reqwest::Response, Failure> {
     let post = |headers: HeaderMap| {
-        let request = client.post(url.clone()).headers(headers);
+        let request = client.post(url.clone()).headers(trace.headers()).headers(headers);
         let request = request.header("content-type", "application/json");
         http::send(request.body(body.clone()), url)
     };

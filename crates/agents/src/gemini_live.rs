@@ -28,6 +28,7 @@ use crate::live::{
 };
 use crate::live_socket::LiveSocket;
 use crate::token::{Token, TokenError};
+use crate::trace_context::TraceContext;
 pub use generation::Generation;
 use incoming::Assembly;
 
@@ -114,6 +115,7 @@ struct Opening {
     settings: Settings,
     access: Access,
     user: UserId,
+    trace: TraceContext,
     generation: Generation,
     modality: Modality,
     spoken: Vec<u8>,
@@ -135,6 +137,7 @@ impl Opening {
             settings: live.settings.clone(),
             access: live.access.clone(),
             user: setup.user.clone(),
+            trace: setup.trace.clone(),
             generation,
             modality: setup.modality,
             spoken: message(Modality::Audio),
@@ -201,9 +204,11 @@ impl Opening {
             Access::Vertex(_) => VERTEX_PATH,
         };
         let url = address(&self.settings.base_url, path);
-        url.into_client_request().map_err(|error| {
+        let mut request = url.into_client_request().map_err(|error| {
             not_opened(&self.settings, AgentErrorKind::Rejected, &error.to_string())
-        })
+        })?;
+        self.trace.put(request.headers_mut());
+        Ok(request)
     }
 
     async fn try_open(&self, modality: Modality) -> Result<GeminiConnection, ConnectError> {

@@ -10,6 +10,7 @@
 //! | [`adk_server`] | an app of any ADK server |
 //! | [`mcp`] | tools of MCP servers |
 //! | [`token`] | tokens that expire, for requests to an agent |
+//! | [`trace_context`] | the trace that a request belongs to, which is passed on |
 //! | [`secrets`] | hides secrets in foreign texts, and the agent's address from users |
 
 pub mod adk_server;
@@ -28,9 +29,11 @@ mod silence;
 pub mod token;
 pub mod tool;
 pub mod tool_registry;
+pub mod trace_context;
 
 pub use agent::{Agent, AgentInfo, AgentRequest, AgentRun, BoxFuture, MemoryModel};
 pub use error::{AgentError, AgentErrorKind};
 pub use live::{LiveAgent, LiveConnection};
 pub use tool::{ServerTool, ToolCall, ToolSource, ToolSpec};
 pub use tool_registry::ToolRegistry;
+pub use trace_context::TraceContext;

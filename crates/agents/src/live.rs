@@ -20,6 +20,7 @@ use crate::agent::MemoryModel;
 use crate::agent::{BoxFuture, SessionRequest};
 use crate::error::AgentError;
 use crate::tool::ToolSpec;
+use crate::trace_context::TraceContext;
 
 pub use crate::live_socket::{NO_CODE, Read};
 
@@ -141,6 +142,8 @@ pub struct LiveSetup<'s> {
     pub tools: &'s [ToolSpec],
     /// The session to resume.
     pub handle: Option<&'s str>,
+    /// The trace that the connection belongs to.
+    pub trace: TraceContext,
 }
 
 /// How the model answers. It cannot change during a connection.

@@ -37,6 +37,7 @@ use crate::http::{
 };
 use crate::silence::Patience;
 use crate::token::{TokenError, Tokens};
+use crate::trace_context::TraceContext;
 use refusal::{Credential, Refusal};
 use request::Body;
 use response::Assembly;
@@ -143,9 +144,10 @@ impl OpenAi {
         let body = Body::new(request, &self.settings, &self.habits);
         let assembly = Assembly::after(request::count_calls(&request.contents));
         let (agent, user) = (self.clone(), request.chat.user.clone());
+        let trace = request.trace.clone();
         async move {
             let body = body?;
-            let call = || agent.send(&user, &body);
+            let call = || agent.send((&user, &trace), &body);
             let response = with_tries(agent.silence, &agent.url, call).await?;
             Ok(OpenAiRun {
                 response,
@@ -159,13 +161,17 @@ impl OpenAi {
     }
 
     /// Sends the request, and once more without the wish for the usage if the server refuses that.
-    async fn send(&self, user: &UserId, body: &Body) -> Result<reqwest::Response, Failure> {
+    async fn send(
+        &self,
+        caller: (&UserId, &TraceContext),
+        body: &Body,
+    ) -> Result<reqwest::Response, Failure> {
         let wants_usage = !self.habits.refuses_usage.load(Ordering::Relaxed);
         let sent = match wants_usage {
             true => body.bytes(),
             false => body.without_usage(),
         };
-        let response = self.post(user, sent).await?;
+        let response = self.post(caller, sent).await?;
         if response.status().is_success() {
             return Ok(response);
         }
@@ -173,7 +179,7 @@ impl OpenAi {
         if !(wants_usage && failure.names_usage) {
             return Err(failure.failure);
         }
-        let response = self.post(user, body.without_usage()).await?;
+        let response = self.post(caller, body.without_usage()).await?;
         if !response.status().is_success() {
             return Err(self.refused(response).await.failure);
         }
@@ -181,12 +187,17 @@ impl OpenAi {
         Ok(response)
     }
 
-    async fn post(&self, user: &UserId, body: Bytes) -> Result<reqwest::Response, Failure> {
+    async fn post(
+        &self,
+        (user, trace): (&UserId, &TraceContext),
+        body: Bytes,
+    ) -> Result<reqwest::Response, Failure> {
         let post = |headers: HeaderMap| {
             let request = self
                 .client
                 .post(self.url.clone())
                 .headers(self.headers.clone())
+                .headers(trace.headers())
                 .headers(headers)
                 .header(CONTENT_TYPE, "application/json")
                 .body(body.clone());

@@ -9,6 +9,7 @@ use adk_bridge_protocol::reply::{ToolAnswer, ToolProgress, ToolRule};
 use serde_json::Value;
 
 use crate::agent::BoxFuture;
+use crate::trace_context::TraceContext;
 
 /// The description of a tool for the model, and its rules.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,6 +79,8 @@ pub struct ToolCall {
     pub state: Arc<dyn ChatState>,
     /// Who the tool may ask, and tell how far it is.
     pub user_link: Arc<dyn UserLink>,
+    /// The trace that its requests to other programs belong to.
+    pub trace: TraceContext,
 }
 
 /// What a running tool may ask and tell the user.

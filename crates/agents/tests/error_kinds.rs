@@ -12,6 +12,7 @@ use std::time::Duration;
 use adk_bridge_agents::agent::{Agent, AgentRequest, ChatKey, ConversationRequest};
 use adk_bridge_agents::error::{AgentError, AgentErrorKind};
 use adk_bridge_agents::gemini::{Gemini, Settings};
+use adk_bridge_agents::trace_context::TraceContext;
 use adk_bridge_demo::scripted_gemini::{Options, serve};
 use adk_bridge_protocol::event::{Content, Part};
 
@@ -85,6 +86,7 @@ async fn ask(agent: &dyn Agent, said: &str) -> Result<(), AgentError> {
         },
         contents: vec![Content::new("user", vec![Part::text(said)])],
         tools: &[],
+        trace: TraceContext::default(),
     });
     let mut run = agent.start(request).await?;
     while let Some(piece) = run.read().await? {

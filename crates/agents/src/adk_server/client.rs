@@ -23,6 +23,7 @@ use crate::live::{ConnectError, Modality};
 use crate::loopback::is_loopback;
 use crate::silence::{Patience, SilenceError};
 use crate::token::{Token, TokenError, Tokens};
+use crate::trace_context::TraceContext;
 
 /// A connection that is not open by then never will be.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,6 +64,8 @@ pub(super) struct AdkClient {
     tokens: Option<Arc<Tokens>>,
     /// On whose behalf it asks, where users bring their own tokens.
     user: Option<UserId>,
+    /// The trace that its requests belong to.
+    trace: TraceContext,
     /// Where artifacts are asked for, if that is a method of an engine.
     pub(super) artifact_method: Option<Url>,
     /// Whether the connection of a run is left to it: a server that closes it when the run fails, without saying so before,
@@ -151,6 +154,7 @@ impl AdkClient {
             headers,
             tokens: settings.tokens,
             user: None,
+            trace: TraceContext::default(),
             artifact_method: None,
             closes_after_runs: false,
             only_speaks: Arc::default(),
@@ -159,15 +163,16 @@ impl AdkClient {
         })
     }
 
-    /// The client that asks on behalf of this user; both share what is known of the server.
-    pub(super) fn for_user(self: &Arc<Self>, user: &UserId) -> Arc<Self> {
-        match self.user_tokens() {
-            None => self.clone(),
-            Some(_) => Arc::new(Self {
-                user: Some(user.clone()),
-                ..(**self).clone()
-            }),
+    /// The client that asks on behalf of this user, and as a part of this trace; both share what is known of the server.
+    pub(super) fn for_user(self: &Arc<Self>, user: &UserId, trace: &TraceContext) -> Arc<Self> {
+        if self.user_tokens().is_none() && trace.is_none() {
+            return self.clone();
         }
+        Arc::new(Self {
+            user: self.user_tokens().map(|_| user.clone()),
+            trace: trace.clone(),
+            ..(**self).clone()
+        })
     }
 
     /// Its tokens, if users bring their own.
@@ -263,7 +268,7 @@ impl AdkClient {
     pub(super) async fn look(&self, path: &[&str]) -> Result<Answer, AgentError> {
         let token = self.token().await?;
         let request = self.http.get(self.below(path)).timeout(LOOK_TIMEOUT);
-        let request = self.with_token(request, token.as_ref());
+        let request = self.with_own_headers(request, token.as_ref());
         let response = match request.send().await {
             Ok(response) => response,
             Err(error) if error.is_connect() => return Err(self.unreachable(error)),
@@ -402,6 +407,7 @@ impl AdkClient {
         if let (Some(tokens), Some(token)) = (&self.tokens, token) {
             tokens.put(token, request.headers_mut());
         }
+        self.trace.put(request.headers_mut());
         Ok(request)
     }
 
@@ -457,7 +463,7 @@ impl AdkClient {
         let mut refused = false;
         let sent = loop {
             let request = self.http.request(method.clone(), url.clone());
-            let mut request = self.with_token(request, token.as_ref());
+            let mut request = self.with_own_headers(request, token.as_ref());
             if brief {
                 request = request.timeout(ANSWER_TIMEOUT);
             } else if self.closes_after_runs {
@@ -489,12 +495,12 @@ impl AdkClient {
         Err(self.refusal(response).await)
     }
 
-    fn with_token(&self, request: RequestBuilder, token: Option<&Token>) -> RequestBuilder {
-        let (Some(tokens), Some(token)) = (&self.tokens, token) else {
-            return request;
-        };
-        let mut headers = HeaderMap::new();
-        tokens.put(token, &mut headers);
+    /// Adds what is not the same in every request: the token, and the trace.
+    fn with_own_headers(&self, request: RequestBuilder, token: Option<&Token>) -> RequestBuilder {
+        let mut headers = self.trace.headers();
+        if let (Some(tokens), Some(token)) = (&self.tokens, token) {
+            tokens.put(token, &mut headers);
+        }
         request.headers(headers)
     }
 

@@ -34,6 +34,7 @@ use crate::agent::{
 };
 use crate::error::AgentError;
 use crate::token::Tokens;
+use crate::trace_context::TraceContext;
 pub(super) use lines::EngineLines;
 
 /// The part of a resource's path that names engines.
@@ -115,13 +116,13 @@ impl AgentEngine {
 
     /// Asks the agent. Dropping the future, or the run, stops it.
     async fn run(self, request: SessionRequest) -> Result<AdkRun, AgentError> {
-        let this = self.for_user(&request.chat.user);
+        let this = self.for_user(&request.chat.user, &request.trace);
         this.run_in_session(request).await
     }
 
     /// The engine that is asked on behalf of this user.
-    fn for_user(self, user: &UserId) -> Self {
-        let client = self.client.for_user(user);
+    fn for_user(self, user: &UserId, trace: &TraceContext) -> Self {
+        let client = self.client.for_user(user, trace);
         Self { client, ..self }
     }
 
@@ -321,7 +322,7 @@ impl Agent for AgentEngine {
     }
 
     fn forget(&self, DeletedChat { chat, sessions }: DeletedChat) -> BoxFuture<'static, ()> {
-        let engine = self.clone().for_user(&chat.user);
+        let engine = self.clone().for_user(&chat.user, &TraceContext::default());
         Box::pin(async move {
             for session in sessions {
                 let Ok(session) = Session::deserialize(&session) else {

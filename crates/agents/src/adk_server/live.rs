@@ -100,7 +100,7 @@ impl AdkServer {
         request: SessionRequest,
         modality: Modality,
     ) -> Result<AdkConnection, ConnectError> {
-        let client = self.client.for_user(&request.chat.user);
+        let client = self.client.for_user(&request.chat.user, &request.trace);
         // A server that cannot be reached is reported by what follows.
         let _ = client.traits().await;
         // It was tried often enough.

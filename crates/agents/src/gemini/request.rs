@@ -146,6 +146,7 @@ mod tests {
 
     use super::*;
     use crate::agent::ChatKey;
+    use crate::trace_context::TraceContext;
 
     fn call(signature: Option<&'static str>) -> Part<'static> {
         Part {
@@ -167,6 +168,7 @@ mod tests {
                 .map(|parts| Content::new("model", parts))
                 .collect(),
             tools: &[],
+            trace: TraceContext::default(),
         };
         let settings = Settings {
             base_url: "http://127.0.0.1:1".into(),

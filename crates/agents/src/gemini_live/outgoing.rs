@@ -191,6 +191,7 @@ fn bytes(message: &impl Serialize) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::tool::ToolSpec;
+    use crate::trace_context::TraceContext;
 
     #[test]
     fn a_setup_says_what_its_generation_takes() {
@@ -224,6 +225,7 @@ mod tests {
                 activity: Activity::Detected,
                 tools: &tools,
                 handle: None,
+                trace: TraceContext::default(),
             };
             let sent = setup(
                 "models/some-model",

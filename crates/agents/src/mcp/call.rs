@@ -18,6 +18,7 @@ use super::{Connection, Phase, Shared, result};
 use crate::agent::BoxFuture;
 use crate::error::shortened;
 use crate::tool::{ServerTool, ToolCall, ToolSpec};
+use crate::trace_context::{TRACEPARENT, TRACESTATE};
 
 /// The field of `_meta` that holds the id of the call, which is the same whenever a call is the same.
 const IDEMPOTENCY_KEY: &str = "idempotencyKey";
@@ -87,6 +88,13 @@ impl McpTool {
         let mut meta = RequestMetaObject::new();
         let key = Value::from(call.call_id.as_str());
         meta.insert(IDEMPOTENCY_KEY.to_owned(), key);
+        // The names that the protocol reserves for it, on every transport.
+        if let Some(parent) = call.trace.traceparent() {
+            meta.insert(TRACEPARENT.to_string(), parent.into());
+        }
+        if let Some(state) = call.trace.tracestate() {
+            meta.insert(TRACESTATE.to_string(), state.into());
+        }
         let options = PeerRequestOptions::no_options().with_meta(meta);
         let name = self.shared.name();
         let peer = &connection.peer;

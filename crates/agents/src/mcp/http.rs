@@ -11,7 +11,7 @@ use futures_util::{Stream, StreamExt as _};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 use rmcp::model::{
-    ClientJsonRpcMessage, ConstString as _, JsonRpcMessage, ProgressNotificationMethod,
+    ClientJsonRpcMessage, ConstString as _, GetMeta as _, JsonRpcMessage, ProgressNotificationMethod,
     ServerJsonRpcMessage, ServerNotification,
 };
 use rmcp::transport::streamable_http_client::{
@@ -19,12 +19,14 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpPostResponse,
 };
 use rmcp::transport::{StreamableHttpClientTransport, WorkerTransport};
+use serde_json::Value;
 use sse_stream::{Sse, SseStream};
 
 use super::ending::Ending;
 use super::questions::RunningCalls;
 use super::{MAX_MESSAGE_BYTES, McpError};
 use crate::loopback::is_loopback;
+use crate::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// How long an idle connection is used again. Servers made with Node close theirs after five seconds, and what came of a call
@@ -217,6 +219,7 @@ impl HttpClient {
         let request = (self.http.post(&*uri))
             .header(ACCEPT, format!("{JSON}, {EVENTS}"))
             .header(CONTENT_TYPE, JSON)
+            .headers(trace_of(&message).headers())
             .body(serde_json::to_vec(&message)?);
         let response = self.send(request, session.as_deref(), headers).await?;
         let status = response.status();
@@ -309,6 +312,17 @@ impl StreamableHttpClient for HttpClient {
             _ => Ok(self.events(response)),
         }
     }
+}
+
+/// The trace that a message says it belongs to. Proxies and servers that do not read messages look for it in headers.
+fn trace_of(message: &ClientJsonRpcMessage) -> TraceContext {
+    let JsonRpcMessage::Request(request) = message else {
+        return TraceContext::default();
+    };
+    let meta = request.request.get_meta();
+    let field = |name: HeaderName| meta.get(name.as_str()).and_then(Value::as_str);
+    let parent = field(TRACEPARENT).unwrap_or_default();
+    TraceContext::read(parent, field(TRACESTATE).unwrap_or_default())
 }
 
 fn header(response: &Response, name: &str) -> Option<String> {

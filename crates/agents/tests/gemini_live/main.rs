@@ -19,6 +19,7 @@ use adk_bridge_agents::live::{
     Activity, Incoming, LiveConnection as _, LiveInput, LiveSetup, Modality, Read,
 };
 use adk_bridge_agents::tool::ToolSpec;
+use adk_bridge_agents::trace_context::TraceContext;
 use adk_bridge_demo::scripted_gemini::live::tones;
 use adk_bridge_demo::scripted_gemini::{Options, serve};
 use adk_bridge_protocol::event::{Content, Event, Part};
@@ -96,6 +97,7 @@ fn setup(modality: Modality, tools: &[ToolSpec]) -> LiveSetup<'_> {
         activity: Activity::Detected,
         tools,
         handle: None,
+        trace: TraceContext::default(),
     }
 }
 

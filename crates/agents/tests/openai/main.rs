@@ -20,6 +20,7 @@ use adk_bridge_agents::agent::{Agent, AgentRequest, AgentRun, ChatKey, Conversat
 use adk_bridge_agents::error::AgentError;
 use adk_bridge_agents::openai::{OpenAi, Settings};
 use adk_bridge_agents::tool::ToolSpec;
+use adk_bridge_agents::trace_context::TraceContext;
 use adk_bridge_protocol::event::{Content, Event, Part};
 use adk_bridge_testkit::stand_in::StandIn;
 use serde_json::{Value, json};
@@ -57,6 +58,7 @@ async fn start(
         },
         contents,
         tools,
+        trace: TraceContext::default(),
     });
     agent.start(request).await
 }

@@ -178,6 +178,7 @@ mod tests {
             input: input.into(),
             state: state.clone(),
             user_link: Arc::new(adk_bridge_agents::tool::Nobody),
+            trace: adk_bridge_agents::TraceContext::default(),
         }
     }
 

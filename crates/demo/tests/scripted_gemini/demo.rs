@@ -123,6 +123,7 @@ async fn run(tools: &[Arc<dyn ServerTool>], call: &Value, state: &Arc<State>) ->
         input: call["args"].clone().into(),
         state: state.clone(),
         user_link: std::sync::Arc::new(adk_bridge_agents::tool::Nobody),
+        trace: adk_bridge_agents::TraceContext::default(),
     };
     match tool.run(call).await {
         Outcome::Output { value, .. } => value.to_value(),
