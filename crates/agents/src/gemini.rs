@@ -294,7 +294,10 @@ async fn send(
     body: Bytes,
 ) -> Result<reqwest::Response, Failure> {
     let post = |headers: HeaderMap| {
-        let request = client.post(url.clone()).headers(trace.headers()).headers(headers);
+        let request = client
+            .post(url.clone())
+            .headers(trace.headers())
+            .headers(headers);
         let request = request.header("content-type", "application/json");
         http::send(request.body(body.clone()), url)
     };

@@ -187,7 +187,9 @@ fn digit(byte: u8) -> Option<u8> {
 
 /// A valid `tracestate`; nothing if a member of it is not valid, since then the list cannot be trusted.
 fn states_of(list: &str) -> Option<String> {
-    let members = list.split(',').map(|member| member.trim_matches([' ', '\t']));
+    let members = list
+        .split(',')
+        .map(|member| member.trim_matches([' ', '\t']));
     let members: Vec<&str> = members.filter(|member| !member.is_empty()).collect();
     let is_valid = members.len() <= MAX_STATES && members.iter().all(|member| is_member(member));
     let joined = members.join(",");
@@ -199,9 +201,8 @@ fn is_member(member: &str) -> bool {
         return false;
     };
     let first = key.as_bytes().first();
-    let of_key = |byte: u8| {
-        byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/@".contains(&byte)
-    };
+    let of_key =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-*/@".contains(&byte);
     let of_value = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'=' && byte != b',';
     first.is_some_and(|first| first.is_ascii_lowercase() || first.is_ascii_digit())
         && key.len() <= 256
@@ -222,9 +223,15 @@ mod tests {
         let whole = format!("00-{TRACE}-{SPAN}-01");
         for (given, passed_on) in [
             (whole.clone(), Some(whole.clone())),
-            (format!("00-{TRACE}-{SPAN}-00"), Some(format!("00-{TRACE}-{SPAN}-00"))),
+            (
+                format!("00-{TRACE}-{SPAN}-00"),
+                Some(format!("00-{TRACE}-{SPAN}-00")),
+            ),
             // Unknown flags, and a version to come.
-            (format!("00-{TRACE}-{SPAN}-ff"), Some(format!("00-{TRACE}-{SPAN}-03"))),
+            (
+                format!("00-{TRACE}-{SPAN}-ff"),
+                Some(format!("00-{TRACE}-{SPAN}-03")),
+            ),
             (format!("cc-{TRACE}-{SPAN}-01-more"), Some(whole.clone())),
             (format!("cc-{TRACE}-{SPAN}-01"), Some(whole.clone())),
             (format!(" {whole} "), Some(whole.clone())),
@@ -240,7 +247,11 @@ mod tests {
             ("00".to_owned(), None),
             (String::new(), None),
         ] {
-            assert_eq!(TraceContext::read(&given, "").traceparent(), passed_on, "{given}");
+            assert_eq!(
+                TraceContext::read(&given, "").traceparent(),
+                passed_on,
+                "{given}"
+            );
         }
     }
 

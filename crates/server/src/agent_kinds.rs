@@ -75,6 +75,15 @@ impl AgentKinds {
     }
 }
 
+/// What the semantic conventions of OpenTelemetry call the provider behind a kind. Behind an ADK server there may be any.
+pub(crate) fn provider_of(kind: &str) -> &str {
+    match kind {
+        "demo" | "gemini" => "gcp.gemini",
+        "agent-engine" => "gcp.vertex_ai",
+        other => other,
+    }
+}
+
 /// The tokens of an agent at this URL, if it needs any.
 fn tokens(
     token: Option<&config::Token>,

@@ -5,6 +5,7 @@ mod cluster;
 mod files;
 mod limits;
 mod list;
+mod log;
 mod mcp;
 mod session_state;
 mod span;
@@ -29,6 +30,7 @@ pub use check::check_id;
 pub use cluster::Cluster;
 pub use files::{Files, FilesPlace, Provider};
 pub use limits::Limits;
+pub use log::{Log, LogFormat, Telemetry};
 pub use mcp::{Mcp, McpApproval};
 pub use session_state::SessionState;
 pub use span::Span;
@@ -58,6 +60,8 @@ pub struct Config {
     pub cluster: Cluster,
     pub files: Files,
     pub limits: Limits,
+    pub log: Log,
+    pub telemetry: Telemetry,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

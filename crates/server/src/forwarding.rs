@@ -21,6 +21,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use adk_bridge_agents::trace_context::{TRACEPARENT, TRACESTATE, TraceContext};
 use adk_bridge_protocol::id::{ChatId, UserId};
 use axum::body::Body;
 use axum::http::{
@@ -81,8 +82,8 @@ const PASSED_HEADERS: [HeaderName; 7] = [
     header::CONTENT_TYPE,
     header::USER_AGENT,
     HeaderName::from_static("x-request-id"),
-    HeaderName::from_static("traceparent"),
-    HeaderName::from_static("tracestate"),
+    TRACEPARENT,
+    TRACESTATE,
 ];
 
 /// The headers of an answer that concern one connection, or that the first replica writes itself.
@@ -222,11 +223,13 @@ impl Forwarding {
         Hopped::Done(response)
     }
 
-    /// Opens a WebSocket at the owner of a chat, or brings the owner's refusal.
+    /// Opens a WebSocket at the owner of a chat, or brings the owner's refusal. Of the client's headers, the owner gets the
+    /// trace.
     pub async fn open(
         &self,
         owner: &Peer,
         path: &str,
+        headers: &HeaderMap,
         forwarded: Forwarded,
     ) -> Hopped<Result<TokioIo<Upgraded>, Response<Incoming>>> {
         let hop = Hop {
@@ -243,6 +246,7 @@ impl Forwarding {
         let Ok(key) = HeaderValue::try_from(key) else {
             return Hopped::Broken;
         };
+        TraceContext::of_headers(headers).put(request.headers_mut());
         let headers = request.headers_mut();
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));

@@ -31,7 +31,7 @@
 //! | [`credentials`] | what users grant to agents, sealed as long as it is needed |
 //! | `nonce` | what may be used once |
 //! | [`parsing`] | how much JSON is read at once |
-//! | [`metrics`], [`telemetry`] | what is counted, what is logged |
+//! | [`metrics`], [`telemetry`] | what is counted, logged and traced |
 //! | [`secrets`] | what is shown to nobody |
 //! | [`config`], [`error`] | what can be set; what is refused |
 //! | [`serve`], [`translate`], [`fake_gemini`] | the commands |

@@ -4,22 +4,21 @@
 
 mod cluster;
 mod forwarding;
+mod histogram;
+mod work;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 use adk_bridge_protocol::outbox::AuditKind;
 use adk_bridge_protocol::reply::EndReason;
 
 pub use cluster::{ClusterFigures, ClusterMetrics, FencedBy, OwnerChange};
 pub use forwarding::{ForwardedKind, ForwardingMetrics, HopFailure};
-
-/// Upper bounds of the buckets for the first-chunk delay, in milliseconds: from a fast local model to one that thinks.
-const DELAYS: [u64; 11] = [
-    10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000,
-];
+use histogram::{Buckets, Histogram};
+use work::WorkMetrics;
+pub use work::{AgentMetrics, SpanExports, StoreOperation, StoreTimer};
 
 const RESULTS: [&str; 7] = [
     "finished",
@@ -46,28 +45,8 @@ pub struct Metrics {
     agent_failures: AtomicU64,
     readers: AtomicU64,
     sockets: AtomicU64,
-    delays: Histogram,
+    work: WorkMetrics,
     cluster: ClusterMetrics,
-}
-
-/// How many buckets a histogram may have: one more than there are bounds, since the last has none.
-const BUCKETS: usize = 12;
-
-/// Times, counted by their length.
-#[derive(Debug, Default)]
-struct Histogram {
-    buckets: [AtomicU64; BUCKETS],
-    millis: AtomicU64,
-}
-
-impl Histogram {
-    /// Counts a time; the bounds are in milliseconds.
-    fn count(&self, time: Duration, bounds: &[u64]) {
-        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let bucket = bounds.partition_point(|limit| *limit < millis);
-        self.buckets[bucket].fetch_add(1, Relaxed);
-        self.millis.fetch_add(millis, Relaxed);
-    }
 }
 
 /// The label for how a turn ended; a turn that waits for its client has not ended its reply.
@@ -140,9 +119,24 @@ impl Metrics {
         self.sockets.fetch_sub(1, Relaxed);
     }
 
-    /// The time from a request to the first output of the agent.
-    pub fn first_chunk(&self, delay: Duration) {
-        self.delays.count(delay, &DELAYS);
+    /// What is counted of one agent.
+    pub fn agent(&self, id: &str) -> Arc<AgentMetrics> {
+        self.work.agent(id)
+    }
+
+    /// Counts an operation of the store, until what is returned is dropped.
+    pub fn store(self: &Arc<Self>, operation: StoreOperation) -> StoreTimer {
+        StoreTimer::begin(self.clone(), operation)
+    }
+
+    /// Counts a command that finds this many waiting for its chat.
+    pub fn command_queued(&self, waiting: usize) {
+        self.work.command_queued(waiting);
+    }
+
+    /// Counts what is sent to a collector of spans.
+    pub fn span_exports(&self) -> &Arc<SpanExports> {
+        self.work.span_exports()
     }
 
     /// All counters in Prometheus' text form.
@@ -211,20 +205,11 @@ impl Metrics {
             let tasks = runtime.metrics().num_alive_tasks();
             page.gauge("tasks", "Tasks of the async runtime.", tasks as u64);
         }
-        self.delays(&mut page);
+        self.work.write(&mut page);
         if let Some(figures) = cluster {
             self.cluster.write(figures, &mut page);
         }
         page.text
-    }
-
-    fn delays(&self, page: &mut Page) {
-        page.histogram(
-            "first_chunk_seconds",
-            "Time from a request to the first chunk of the agent's answer.",
-            &DELAYS,
-            &self.delays,
-        );
     }
 }
 
@@ -246,21 +231,39 @@ struct Page {
 }
 
 impl Page {
-    /// The bounds are in milliseconds.
-    fn histogram(&mut self, name: &str, help: &str, bounds: &[u64], times: &Histogram) {
+    /// One histogram for each value of a label, or one without.
+    fn histograms<'h>(
+        &mut self,
+        (name, help): (&str, &str),
+        buckets: &Buckets,
+        label: &str,
+        all: impl IntoIterator<Item = (&'h str, &'h Histogram)>,
+    ) {
         self.head(name, "histogram", help);
-        let mut count = 0;
-        for (index, bucket) in times.buckets[..=bounds.len()].iter().enumerate() {
-            count += bucket.load(Relaxed);
-            let limit = bounds.get(index).map_or_else(
-                || "+Inf".to_owned(),
-                |millis| Duration::from_millis(*millis).as_secs_f64().to_string(),
-            );
-            self.line(&format!("{name}_bucket{{le=\"{limit}\"}}"), count);
+        for (value, histogram) in all {
+            let of = match label {
+                "" => String::new(),
+                label => format!("{label}=\"{value}\""),
+            };
+            let (comma, braces) = match of.is_empty() {
+                true => ("", String::new()),
+                false => (",", format!("{{{of}}}")),
+            };
+            let mut count = 0;
+            for (bound, more) in histogram.counts(buckets) {
+                count += more;
+                self.line(
+                    &format!("{name}_bucket{{{of}{comma}le=\"{bound}\"}}"),
+                    count,
+                );
+            }
+            self.line(&format!("{name}_sum{braces}"), histogram.sum(buckets));
+            self.line(&format!("{name}_count{braces}"), count);
         }
-        let sum = Duration::from_millis(times.millis.load(Relaxed)).as_secs_f64();
-        self.line(&format!("{name}_sum"), sum);
-        self.line(&format!("{name}_count"), count);
+    }
+
+    fn histogram(&mut self, name: &str, help: &str, buckets: &Buckets, histogram: &Histogram) {
+        self.histograms((name, help), buckets, "", [("", histogram)]);
     }
 
     fn counter(&mut self, name: &str, help: &str, value: &AtomicU64) {
@@ -298,30 +301,5 @@ impl Page {
 
     fn line(&mut self, name: &str, value: impl std::fmt::Display) {
         let _ = writeln!(self.text, "adk_bridge_{name} {value}");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn delays_fall_into_their_buckets() {
-        let metrics = Metrics::default();
-        for millis in [0, 10, 11, 30_000, 30_001, 90_000] {
-            metrics.first_chunk(Duration::from_millis(millis));
-        }
-        let text = metrics.text(0, 0, None);
-        for line in [
-            "adk_bridge_first_chunk_seconds_bucket{le=\"0.01\"} 2",
-            "adk_bridge_first_chunk_seconds_bucket{le=\"0.025\"} 3",
-            "adk_bridge_first_chunk_seconds_bucket{le=\"10\"} 3",
-            "adk_bridge_first_chunk_seconds_bucket{le=\"30\"} 4",
-            "adk_bridge_first_chunk_seconds_bucket{le=\"+Inf\"} 6",
-            "adk_bridge_first_chunk_seconds_sum 150.022",
-            "adk_bridge_first_chunk_seconds_count 6",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} in {text}");
-        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 
-use crate::config::Files as FilesConfig;
+use crate::config::{Files as FilesConfig, LogFormat};
 use crate::files::{Copied, Files};
 use crate::store::postgres::{PostgresConfig, PostgresStore};
 use crate::store::transfer::{Transferred, directory_of, transfer};
@@ -24,7 +24,7 @@ pub fn run(
     files: Option<&str>,
     files_from: Option<&str>,
 ) -> anyhow::Result<ExitCode> {
-    telemetry::set_up();
+    telemetry::set_up(LogFormat::Text);
     let named = to.map(str::to_owned);
     let Some(to) = named.or_else(|| std::env::var(TARGET_VARIABLE).ok()) else {
         bail!(

@@ -9,7 +9,7 @@ use tower::ServiceBuilder;
 
 use crate::credentials::{AUTHORIZE, CALLBACK};
 use crate::metrics::ForwardedKind as Kind;
-use crate::telemetry::RequestLine;
+use crate::telemetry::{RequestLine, in_trace};
 use crate::transport::access::Privacy;
 use crate::transport::error_body::ErrorForm;
 use crate::transport::{
@@ -149,7 +149,12 @@ pub fn router(app: App) -> Router {
 /// What happens to every request. One middleware: each of its own would clone and box all that is inside it, for every
 /// request.
 async fn around_all(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let line = RequestLine::begin(&request);
+    let tracer = &app.chats().shared().tracer;
+    let line = RequestLine::begin(&mut request, tracer);
+    in_trace(line.trace().clone(), answer(app, request, next, line)).await
+}
+
+async fn answer(app: App, mut request: Request, next: Next, line: RequestLine) -> Response {
     let form = ErrorForm::of_answer_to(&request);
     let privacy = Privacy::of_answer_to(&request);
     let checked = access::require_one_host(&request);

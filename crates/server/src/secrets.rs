@@ -9,6 +9,7 @@ use url::Url;
 
 use crate::agent_kinds::{adk, gemini, openai};
 use crate::config::{Agent, Config};
+use crate::telemetry::secrets_of_environment;
 
 /// The environment's credentials for buckets: a server may quote them in an error.
 const BUCKET_VARIABLES: [&str; 3] = [
@@ -68,6 +69,7 @@ fn secrets_of(config: &Config) -> Vec<String> {
         let variables = BUCKET_VARIABLES.iter();
         secrets.extend(variables.filter_map(|variable| std::env::var(variable).ok()));
     }
+    secrets.extend(secrets_of_environment());
     // As they look inside of JSON.
     let escaped: Vec<String> = (secrets.iter())
         .filter_map(|secret| serde_json::to_string(secret).ok())

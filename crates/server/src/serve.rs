@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-use crate::config::{Config, Overrides};
+use crate::config::{Config, LogFormat, Overrides};
 use crate::server::Server;
 use crate::transport::page;
 use crate::{allocator, shutdown, telemetry};
@@ -18,10 +18,10 @@ const DEFAULT_FILE: &str = "adk-bridge.toml";
 const MAX_BLOCKING: usize = 64;
 
 pub fn run(file: Option<&Path>, overrides: &Overrides) -> anyhow::Result<ExitCode> {
-    telemetry::set_up();
     let default = PathBuf::from(DEFAULT_FILE);
     let file = file.or_else(|| default.is_file().then_some(default.as_path()));
     let config = Config::load(file, overrides)?;
+    telemetry::set_up(config.log.format);
     allocator::give_back();
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -52,10 +52,23 @@ pub(crate) fn announce(address: SocketAddr) -> std::io::Result<()> {
     out.flush()
 }
 
-/// What the person who starts the server needs to know.
+/// What the person who starts the server needs to know; a log of JSON has it as lines of its own.
 fn banner(server: &Server) {
+    let lines = banner_lines(server);
+    match server.config().log.format {
+        LogFormat::Text => lines.iter().for_each(|line| eprintln!("{line}")),
+        LogFormat::Json => {
+            for line in lines {
+                let words: Vec<&str> = line.split_whitespace().collect();
+                tracing::info!("{}", words.join(" "));
+            }
+        }
+    }
+}
+
+fn banner_lines(server: &Server) -> Vec<String> {
     let config = server.config();
-    eprintln!("adk-bridge {}", env!("CARGO_PKG_VERSION"));
+    let mut lines = vec![format!("adk-bridge {}", env!("CARGO_PKG_VERSION"))];
     let agents = server.agents();
     for agent in &agents {
         let id = match agents.as_slice() {
@@ -63,34 +76,43 @@ fn banner(server: &Server) {
             _ => format!("{}: ", agent.id),
         };
         match &agent.model {
-            Some(model) => eprintln!("  agent      {id}{}, model {model}", agent.name),
-            None => eprintln!("  agent      {id}{:?}, kind {}", agent.name, agent.kind),
+            Some(model) => lines.push(format!("  agent      {id}{}, model {model}", agent.name)),
+            None => lines.push(format!(
+                "  agent      {id}{:?}, kind {}",
+                agent.name, agent.kind
+            )),
         }
         if let Some(traits) = &agent.server {
             let prefix = traits.prefix().map(|prefix| format!(", below /{prefix}"));
-            eprintln!("  server     {id}{traits}{}", prefix.unwrap_or_default());
+            lines.push(format!(
+                "  server     {id}{traits}{}",
+                prefix.unwrap_or_default()
+            ));
             for limitation in &agent.limitations {
-                eprintln!("             it cannot {limitation}");
+                lines.push(format!("             it cannot {limitation}"));
             }
         } else if agent.kind == "adk" {
-            eprintln!("  server     {id}not there yet");
+            lines.push(format!("  server     {id}not there yet"));
         }
     }
     for note in server.agent_notes() {
-        eprintln!("  attention  {note}");
+        lines.push(format!("  attention  {note}"));
     }
-    eprintln!("  data       {}", server.data_dir().display());
+    lines.push(format!("  data       {}", server.data_dir().display()));
     if page::is_built() {
-        eprintln!("  page       http://{}/", server.address());
+        lines.push(format!("  page       http://{}/", server.address()));
     } else {
-        eprintln!("  page       not in this build; `cargo xtask run` builds it");
+        lines.push("  page       not in this build; `cargo xtask run` builds it".to_owned());
     }
     match config.auth.api_keys.len() {
-        0 => eprintln!("  keys       none: this machine only"),
-        keys => eprintln!("  keys       {keys}"),
+        0 => lines.push("  keys       none: this machine only".to_owned()),
+        keys => lines.push(format!("  keys       {keys}")),
     }
     let open = server.reopened();
     if open > 0 {
-        eprintln!("  resuming   {open} replies that a restart interrupted");
+        lines.push(format!(
+            "  resuming   {open} replies that a restart interrupted"
+        ));
     }
+    lines
 }

@@ -45,6 +45,7 @@ use crate::sockets::{SharedTickets, Sockets};
 use crate::store::postgres::{PostgresConfig, PostgresStore};
 use crate::store::sqlite::{DATABASE, SqliteStore};
 use crate::store::{DataDir, Store, StoreError};
+use crate::telemetry::{Tracer, TracerError};
 use crate::transport::App;
 use crate::{secrets, shutdown};
 
@@ -134,6 +135,8 @@ pub enum StartError {
     Database(#[source] StoreError),
     #[error(transparent)]
     Cluster(#[from] JoinError),
+    #[error(transparent)]
+    Tracer(#[from] TracerError),
     #[error("cannot listen on {address}")]
     Listen {
         address: SocketAddr,
@@ -241,6 +244,7 @@ impl Server {
             Err(_) => tracing::warn!("some connections did not end in time and are closed"),
         }
         self.mcp.stop().await;
+        chats.shared().tracer.shut_down().await;
         drop(self.cluster);
         if let Some(cluster) = cluster {
             cluster.leave().await;
@@ -337,6 +341,12 @@ impl ServerBuilder {
         };
         config.check_address(authenticator.requires_credentials())?;
         secrets::keep(&config);
+        let metrics: Arc<Metrics> = Arc::default();
+        let tracer = Tracer::from_environment(
+            config.telemetry.content,
+            config.cluster.name.as_deref(),
+            metrics.span_exports().clone(),
+        )?;
         let drafts = match self.agents.is_empty() {
             true => agent_list::drafts(&self.kinds, &config).await?,
             false => agent_list::drafts_of(self.agents, &config),
@@ -384,7 +394,6 @@ impl ServerBuilder {
             source,
         })?;
         config.server.listen = address;
-        let metrics: Arc<Metrics> = Arc::default();
         let cluster = match ownership {
             Some(ownership) => Some(join(&config, &*store, ownership, &metrics).await?),
             None => None,
@@ -398,6 +407,7 @@ impl ServerBuilder {
             files: Arc::new(files),
             addresses: Arc::new(addresses),
             metrics,
+            tracer,
             cluster,
             capacity: Capacity {
                 admission: Admission::new(allowed(&config, &*authenticator, shares.turns)),

@@ -54,7 +54,8 @@ async fn metrics_count_what_happened() {
         ("tool_runs_total{event=\"started\"}", 1.0),
         ("tool_runs_total{event=\"finished\"}", 1.0),
         ("agent_failures_total", 1.0),
-        ("first_chunk_seconds_count", 2.0),
+        ("first_chunk_seconds_count{agent=\"demo\"}", 2.0),
+        ("store_seconds_count{operation=\"begin\"}", 3.0),
         ("readers", 0.0),
     ] {
         assert_eq!(value(name), expected, "{name}");

@@ -96,10 +96,17 @@ impl Bridge {
 
     /// Simulates a crash and a restart with the same data and configuration.
     pub fn kill_and_restart(&mut self) {
+        self.kill_and_restart_with(|_| {});
+    }
+
+    /// The same, with a change of the command, which is not remembered.
+    pub fn kill_and_restart_with(&mut self, change: impl FnOnce(&mut Command)) {
         self.process.kill();
         let config = self.directory.path().join("test.toml");
         let toml = std::fs::read_to_string(config).unwrap();
-        self.process = start(&mut command(&self.directory, &toml), &self.directory);
+        let mut command = command(&self.directory, &toml);
+        change(&mut command);
+        self.process = start(&mut command, &self.directory);
         self.address = self.process.address();
     }
 

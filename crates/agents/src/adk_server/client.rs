@@ -62,10 +62,7 @@ pub(super) struct AdkClient {
     headers: HeaderMap,
     /// The token of every request.
     tokens: Option<Arc<Tokens>>,
-    /// On whose behalf it asks, where users bring their own tokens.
-    user: Option<UserId>,
-    /// The trace that its requests belong to.
-    trace: TraceContext,
+    caller: Caller,
     /// Where artifacts are asked for, if that is a method of an engine.
     pub(super) artifact_method: Option<Url>,
     /// Whether the connection of a run is left to it: a server that closes it when the run fails, without saying so before,
@@ -77,6 +74,15 @@ pub(super) struct AdkClient {
     found: Arc<Mutex<Option<ServerTraits>>>,
     /// Held while that is found out, so that it is asked for once.
     finding: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// Whose requests these are.
+#[derive(Debug, Clone, Default)]
+struct Caller {
+    /// On whose behalf they ask, where users bring their own tokens.
+    user: Option<UserId>,
+    /// The trace that they belong to.
+    trace: TraceContext,
 }
 
 /// An answer that shows what a server is.
@@ -153,8 +159,7 @@ impl AdkClient {
             app: settings.app,
             headers,
             tokens: settings.tokens,
-            user: None,
-            trace: TraceContext::default(),
+            caller: Caller::default(),
             artifact_method: None,
             closes_after_runs: false,
             only_speaks: Arc::default(),
@@ -169,8 +174,10 @@ impl AdkClient {
             return self.clone();
         }
         Arc::new(Self {
-            user: self.user_tokens().map(|_| user.clone()),
-            trace: trace.clone(),
+            caller: Caller {
+                user: self.user_tokens().map(|_| user.clone()),
+                trace: trace.clone(),
+            },
             ..(**self).clone()
         })
     }
@@ -349,7 +356,7 @@ impl AdkClient {
         match &self.tokens {
             None => Ok(None),
             Some(tokens) => {
-                let token = tokens.token(self.user.as_ref()).await;
+                let token = tokens.token(self.caller.user.as_ref()).await;
                 token.map_err(TokenError::into_agent_error)
             }
         }
@@ -358,7 +365,7 @@ impl AdkClient {
     /// Another token than one that was refused, if there is one.
     pub(super) async fn instead_of(&self, refused: Option<&Token>) -> Option<Token> {
         let tokens = self.tokens.as_ref()?;
-        tokens.instead_of(refused?, self.user.as_ref()).await
+        tokens.instead_of(refused?, self.caller.user.as_ref()).await
     }
 
     /// The handshake of `/run_live`.
@@ -407,7 +414,7 @@ impl AdkClient {
         if let (Some(tokens), Some(token)) = (&self.tokens, token) {
             tokens.put(token, request.headers_mut());
         }
-        self.trace.put(request.headers_mut());
+        self.caller.trace.put(request.headers_mut());
         Ok(request)
     }
 
@@ -497,7 +504,7 @@ impl AdkClient {
 
     /// Adds what is not the same in every request: the token, and the trace.
     fn with_own_headers(&self, request: RequestBuilder, token: Option<&Token>) -> RequestBuilder {
-        let mut headers = self.trace.headers();
+        let mut headers = self.caller.trace.headers();
         if let (Some(tokens), Some(token)) = (&self.tokens, token) {
             tokens.put(token, &mut headers);
         }

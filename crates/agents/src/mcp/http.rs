@@ -11,8 +11,8 @@ use futures_util::{Stream, StreamExt as _};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{RequestBuilder, Response, StatusCode, Url};
 use rmcp::model::{
-    ClientJsonRpcMessage, ConstString as _, GetMeta as _, JsonRpcMessage, ProgressNotificationMethod,
-    ServerJsonRpcMessage, ServerNotification,
+    ClientJsonRpcMessage, ConstString as _, GetMeta as _, JsonRpcMessage,
+    ProgressNotificationMethod, ServerJsonRpcMessage, ServerNotification,
 };
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,

@@ -13,6 +13,7 @@ use adk_bridge_agents::agent::{
     SessionRequest, Starting,
 };
 use adk_bridge_agents::error::{AgentError, shortened};
+use adk_bridge_agents::trace_context::TraceContext;
 use adk_bridge_protocol::credentials::line_without_credentials;
 use adk_bridge_protocol::event::{Content, Event};
 use adk_bridge_protocol::history;
@@ -286,6 +287,7 @@ impl AgentRuns {
             input,
             handed_in: for_run,
             store: Arc::new(self.session_store(before, said)),
+            trace: self.context.trace().current(),
         })
     }
 
@@ -346,7 +348,8 @@ impl AgentRuns {
                 request.input = NewInput::Message(content);
                 room = Some(taken);
             }
-            let run = context.agent().start(AgentRequest::Session(request)).await;
+            let request = AgentRequest::Session(request);
+            let run = context.trace().start_run(&context.served(), request).await;
             drop(room);
             run
         }))
@@ -386,8 +389,9 @@ fn ask_with_history<'m>(
         chat,
         contents: history::contents(messages),
         tools: &tools.specs(),
+        trace: TraceContext::default(),
     });
-    context.agent().start(request)
+    context.trace().start_run(&context.served(), request)
 }
 
 /// The user's last message as a content, with its files, and the room that they take.

@@ -11,6 +11,7 @@ use super::Shared;
 use super::error::ChatError;
 use super::readers::Readers;
 use super::toolbox::Toolbox;
+use super::trace::ChatTrace;
 use super::unread::UnreadAnswers;
 use crate::agent_list::ServedAgent;
 use crate::cluster::{Epoch, Owned};
@@ -34,6 +35,7 @@ pub(super) struct ChatContext {
     user: Arc<UserId>,
     chat_id: Arc<ChatId>,
     agent: Arc<RwLock<AgentOfChat>>,
+    trace: ChatTrace,
     page_tools: Arc<RwLock<Option<PageTools>>>,
 }
 
@@ -78,6 +80,7 @@ impl ChatContext {
             ),
         };
         Self {
+            trace: ChatTrace::new(shared.tracer.clone()),
             shared,
             store,
             files,
@@ -95,6 +98,11 @@ impl ChatContext {
     /// The agent of the chat.
     pub(super) fn agent(&self) -> Arc<dyn Agent> {
         self.served().agent().clone()
+    }
+
+    /// The trace that its turns belong to.
+    pub(super) fn trace(&self) -> &ChatTrace {
+        &self.trace
     }
 
     /// The tools of the chat's agent, and those of its page.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adk_bridge_agents::tool::ToolCall;
+use adk_bridge_agents::trace_context::TraceContext;
 use adk_bridge_protocol::approval::Refusal;
 use adk_bridge_protocol::calls::Outcome;
 use adk_bridge_protocol::chunk::Sdk;
@@ -38,6 +39,7 @@ use super::turn::{TurnRecord, step_of};
 use crate::failpoint::failpoint;
 use crate::files::FileError;
 use crate::files::address::Base;
+use crate::metrics::StoreOperation;
 use crate::store::{AuditEntry, CommittedSize, Opening, StoreChatState, StoreError, WriteProblem};
 
 /// How often a streaming message is stored, so that a crash keeps the partial answer.
@@ -330,7 +332,7 @@ impl ReplyEngine {
         let says = |effect: &Effect| matches!(effect, Effect::Frames(_));
         let effects = batch.effects();
         if effects.peek().any(says) {
-            self.turn.chunk_sent(&self.context);
+            self.turn.chunk_sent();
         }
         effects.defer();
         result
@@ -363,6 +365,7 @@ impl ReplyEngine {
         let entries = self.audit_entries(&commit.audit, at);
         failpoint("before", step);
         let (store, chat) = (&self.context.store, self.context.chat());
+        let _timed = self.context.metrics.store(StoreOperation::Begin);
         store
             .begin(chat, opening, &commit.record, &entries, at)
             .await
@@ -410,6 +413,7 @@ impl ReplyEngine {
                 }
                 Effect::End => {
                     self.end_turn();
+                    self.context.trace().keep(&self.context).await;
                     return Ok(Some(Action::TurnEnded));
                 }
                 Effect::Ask(ask) => return Ok(Some(Action::Ask(ask))),
@@ -428,7 +432,11 @@ impl ReplyEngine {
     pub(super) fn begins_turn(&mut self) -> bool {
         let begins = !self.turn.is_open() && self.has_open_turn();
         if begins {
-            self.turn.begin(&self.context);
+            let reply = self
+                .current
+                .as_ref()
+                .map(|driver| &driver.reply().message().id);
+            self.turn.begin(&self.context, reply);
         }
         begins
     }
@@ -486,7 +494,9 @@ impl ReplyEngine {
             return Ok(());
         };
         let (store, chat) = (&self.context.store, self.context.chat());
+        let timed = self.context.metrics.store(StoreOperation::Checkpoint);
         store.checkpoint(chat, &record).await?;
+        drop(timed);
         self.checkpoint.note_stored(&record.message, &self.context);
         Ok(())
     }
@@ -551,7 +561,9 @@ impl ReplyEngine {
         self.checkpoint.set_due(Instant::now() + CHECKPOINT);
         failpoint("before", step);
         let (store, chat) = (&self.context.store, self.context.chat());
+        let timed = self.context.metrics.store(StoreOperation::Commit);
         let stored = store.commit(chat, &commit.record, &entries, at).await;
+        drop(timed);
         let stored = stored.map_err(|error| self.context.abandoned(&error, "the chat"))?;
         self.committed = Some(stored);
         if commit.record.ended.is_none() {
@@ -567,6 +579,7 @@ impl ReplyEngine {
     fn audit_entries(&self, audit: &[Audit], at: Timestamp) -> Vec<AuditEntry> {
         for row in audit {
             self.context.metrics.audited(row.kind);
+            self.context.trace().audited(row, at);
         }
         let is_refusal = |row: &&Audit| row.kind == AuditKind::AnswerRefused;
         let refused = audit.iter().filter(is_refusal).count();
@@ -580,12 +593,11 @@ impl ReplyEngine {
             return;
         };
         self.readers.end(driver.reply());
-        let ended = driver.reply().ended();
         // A chat at rest keeps no buffers.
         if driver.effects().peek().next().is_none() {
             driver.shrink();
         }
-        self.turn.end(ended, &self.context);
+        self.turn.end(driver.reply(), &self.context);
         failpoint("after", "frames");
     }
 
@@ -652,7 +664,9 @@ impl ReplyEngine {
             input: call.input.clone(),
             state: Arc::new(StoreChatState::new(store, chat)),
             user_link: link.clone(),
+            trace: TraceContext::default(),
         };
+        let (tool, run) = self.context.trace().tool(tool, run);
         let limit = self.context.settings.tool_timeout;
         self.tools.start(tool, run, &link, limit);
     }

@@ -30,6 +30,7 @@ use super::request::ChatRequest;
 use super::unread::UnreadAnswer;
 use crate::budget::{BudgetError, Tally, TallyEntry};
 use crate::files::address::Base;
+use crate::telemetry::RequestTrace;
 
 /// How much may wait for a socket's writer: the answers to all requests that it may have under way, and turns that the
 /// server starts.
@@ -190,6 +191,7 @@ pub struct LiveClient {
     base: Base,
     /// The agent that it named, if it did.
     agent: Option<String>,
+    trace: RequestTrace,
     out: mpsc::Sender<Outgoing>,
     /// Whether it reads the turn that is open.
     reads: bool,
@@ -215,6 +217,7 @@ impl LiveClient {
             sdk,
             base,
             agent: None,
+            trace: RequestTrace::default(),
             out,
             reads: false,
             is_asked: false,
@@ -227,6 +230,16 @@ impl LiveClient {
     #[must_use]
     pub fn for_agent(self, agent: Option<String>) -> Self {
         Self { agent, ..self }
+    }
+
+    /// As a part of this trace.
+    #[must_use]
+    pub fn in_trace(self, trace: RequestTrace) -> Self {
+        Self { trace, ..self }
+    }
+
+    pub(super) fn trace(&self) -> &RequestTrace {
+        &self.trace
     }
 
     pub(super) fn agent(&self) -> Option<&str> {

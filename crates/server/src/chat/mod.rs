@@ -28,6 +28,7 @@ mod task;
 mod tool_result;
 mod tool_runs;
 pub mod toolbox;
+mod trace;
 mod turn;
 mod unread;
 mod user_answers;
@@ -42,6 +43,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use adk_bridge_agents::agent::{ChatKey, DeletedChat, MemoryModel};
+use adk_bridge_agents::trace_context::TraceContext;
 use adk_bridge_protocol::event::REQUEST_CREDENTIAL;
 use adk_bridge_protocol::id::{CallId, ChatId, UserId};
 use adk_bridge_protocol::message::{Message, Role};
@@ -72,6 +74,7 @@ use crate::store::{
     AuditRow, Chat, ChatCursor, ChatRef, FileRow, ListedChat, MAX_LISTED, Store, StoreError,
     title_from,
 };
+use crate::telemetry::{Tracer, in_trace};
 use command::Left;
 use live::{LiveAsk, LiveCommand};
 use loaded::LoadedMemory;
@@ -100,6 +103,7 @@ pub struct Shared {
     pub credentials: Arc<Credentials>,
     pub checkpoints: Arc<Checkpoints>,
     pub metrics: Arc<Metrics>,
+    pub tracer: Tracer,
     pub capacity: Capacity,
     pub settings: ChatSettings,
     /// The other replicas, if there may be any.
@@ -212,6 +216,8 @@ impl Chats {
                 Ok(task) => task,
                 Err(error) => return Err(Box::new((error, command))),
             };
+            let waiting = task.max_capacity() - task.capacity();
+            self.shared.metrics.command_queued(waiting);
             match task.send(command).await {
                 Ok(()) => return Ok(()),
                 // The task was just ending; the next one takes the command.
@@ -312,7 +318,8 @@ impl Chats {
         let (sender, mut commands) = mpsc::channel(COMMANDS);
         tasks.insert(key.clone(), sender.clone());
         let chats = self.clone();
-        tokio::spawn(async move {
+        // What it logs belongs to the trace of its turn.
+        tokio::spawn(in_trace(TraceContext::default(), async move {
             let (user, chat_id) = key;
             let shared = chats.shared.clone();
             let (mut left, mine) = (Left::default(), owned.clone());
@@ -326,7 +333,7 @@ impl Chats {
             chats
                 .task_ended(user, chat_id, left.commands, commands)
                 .await;
-        });
+        }));
         sender
     }
 
@@ -721,6 +728,7 @@ mod tests {
             agents,
             files: Arc::new(files),
             metrics: Arc::default(),
+            tracer: Tracer::default(),
             capacity: Capacity {
                 admission: Admission::new(AdmissionLimits {
                     turns: 10,

@@ -19,6 +19,7 @@ use super::error::RequestError;
 use super::new_id;
 use crate::budget::Hold;
 use crate::files::address::Base;
+use crate::telemetry::RequestTrace;
 
 /// The longest accepted id of a chat, a message or a call; those of stock clients have 16 to 40 characters.
 pub const MAX_ID_BYTES: usize = 200;
@@ -42,6 +43,7 @@ pub struct ChatRequest {
     pub list: MessageList,
     pub seen: SeenMessages,
     pub handed_in: HandedInFields,
+    pub trace: RequestTrace,
     /// Answers in older messages of the user, as copies of the messages that they answer.
     pub(super) answered: Vec<Message>,
     pub(super) size: RequestSize,
@@ -159,6 +161,7 @@ impl ChatRequest {
             list,
             seen: SeenMessages::default(),
             handed_in: asked.handed_in.clone(),
+            trace: RequestTrace::default(),
             answered: Vec::new(),
             size: RequestSize::default(),
         })

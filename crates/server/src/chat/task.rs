@@ -384,6 +384,7 @@ impl Task {
     /// Feeds all pieces that are ready from the agent's socket, and sends their chunks in one write. What follows from
     /// them is done once for all of them, which costs as much as for one.
     async fn pieces(&mut self, first: Bytes) {
+        let came = Instant::now();
         let hurried = self.runs.is_hurried();
         let (mut piece, mut joined) = (first, 0);
         let mut after = loop {
@@ -402,6 +403,7 @@ impl Task {
             }
         };
         self.perform().await;
+        self.engine.turn().passed_on(came.elapsed());
         if !self.runs.is_active() {
             // The reply has ended before its run, whose end does not matter any more.
             after = None;

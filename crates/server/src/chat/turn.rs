@@ -1,17 +1,20 @@
 //! The turn of a chat, for the log, the metrics and the audit: which one, where it came from, how long it takes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use adk_bridge_protocol::dialect::Dialect;
+use adk_bridge_protocol::id::MessageId;
 use adk_bridge_protocol::outbox::{Audit, AuditKind, Commit};
-use adk_bridge_protocol::reply::EndReason;
+use adk_bridge_protocol::reply::Reply;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::context::ChatContext;
 use super::live::RequestOrigin;
 use super::task::new_id;
-use crate::metrics::result_of;
+use super::trace::TurnSpan;
+use crate::metrics::{AgentMetrics, result_of};
 use crate::store::AuditEntry;
 use adk_bridge_protocol::time::Timestamp;
 
@@ -35,6 +38,8 @@ struct Origin {
 /// What is measured of an open turn.
 struct Clock {
     began: Instant,
+    /// What is counted of the agent that answers.
+    agent: Arc<AgentMetrics>,
     /// Whether a first chunk has been sent.
     has_spoken: bool,
 }
@@ -72,28 +77,49 @@ impl TurnRecord {
         self.clock.is_some()
     }
 
-    pub(super) fn begin(&mut self, context: &ChatContext) {
+    /// `reply`: the message that the turn is a part of.
+    pub(super) fn begin(&mut self, context: &ChatContext, reply: Option<&MessageId>) {
         context.metrics.turn_started();
+        let served = context.served();
+        context.trace().turn_begins(&TurnSpan {
+            served: &served,
+            chat: context.chat_id(),
+            reply,
+            turn: &self.id,
+            transport: self.origin.transport,
+        });
         self.clock = Some(Clock {
             began: self.arrived.take().unwrap_or_else(Instant::now),
+            agent: context.metrics.agent(served.id()),
             has_spoken: false,
         });
     }
 
     /// Notes that chunks are sent; the first of a turn is measured.
-    pub(super) fn chunk_sent(&mut self, context: &ChatContext) {
+    pub(super) fn chunk_sent(&mut self) {
         if let Some(clock) = self.clock.as_mut().filter(|clock| !clock.has_spoken) {
             clock.has_spoken = true;
-            context.metrics.first_chunk(clock.began.elapsed());
+            clock.agent.first_chunk(clock.began.elapsed());
         }
     }
 
-    pub(super) fn end(&mut self, ended: Option<EndReason>, context: &ChatContext) {
+    /// Counts how long a piece of the agent's answer was on its way through the bridge.
+    pub(super) fn passed_on(&self, after: Duration) {
+        if let Some(clock) = &self.clock {
+            clock.agent.passed_on(after);
+        }
+    }
+
+    pub(super) fn end(&mut self, reply: &Reply, context: &ChatContext) {
+        let (message, ended) = (reply.message(), reply.ended());
         // A turn that began and ended with the same input.
         if self.clock.is_none() {
-            self.begin(context);
+            self.begin(context, Some(&message.id));
         }
         context.metrics.turn_ended(ended);
+        if let (Some(clock), Some(_)) = (&self.clock, ended) {
+            clock.agent.reply_ended(message.metadata.as_ref());
+        }
         let (chat, turn, result) = (context.chat_id().as_str(), &self.id, result_of(ended));
         let millis = self
             .clock
@@ -106,6 +132,7 @@ impl TurnRecord {
             millis,
             "the turn {turn} of chat {chat} ended: {result}"
         );
+        context.trace().turn_ended(ended);
     }
 
     /// Forgets a turn that could not be stored.

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::{ForwardingMetrics, Histogram, Page};
+use super::histogram::{Buckets, Histogram};
+use super::{ForwardingMetrics, Page};
 
-/// Upper bounds of the buckets for take-overs, in milliseconds: a lease, and what comes after it.
-const TAKEOVERS: [u64; 9] = [
-    1_000, 2_000, 3_000, 5_000, 6_000, 7_000, 10_000, 30_000, 60_000,
-];
+/// A lease, and what comes after it.
+const TAKEOVERS: Buckets = Buckets::times(&[
+    1_000_000, 2_000_000, 3_000_000, 5_000_000, 6_000_000, 7_000_000, 10_000_000, 30_000_000,
+    60_000_000,
+]);
 const OWNER_CHANGES: [&str; 2] = ["request", "takeover"];
 const LET_GO: [&str; 2] = ["store", "lease"];
 
@@ -63,7 +65,7 @@ impl ClusterMetrics {
 
     /// The time from the last sign of life of a dead owner until the chat has another.
     pub fn taken_over(&self, after: Duration) {
-        self.takeovers.count(after, &TAKEOVERS);
+        self.takeovers.time(after, &TAKEOVERS);
     }
 
     /// Counts a write that the store has refused because the chat has another owner.

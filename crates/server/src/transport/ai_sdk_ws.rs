@@ -49,6 +49,7 @@ use crate::files::address::Base;
 use crate::forwarding::Forwarding;
 use crate::parsing;
 use crate::sockets::Place;
+use crate::telemetry::{RequestTrace, in_trace};
 use elsewhere::{Answered, Lanes, Pieces};
 
 /// How many requests of one socket may be in progress; the client has one for each chat on its page.
@@ -81,10 +82,14 @@ pub async fn open(
         chat: None,
         base: &base.clone(),
     };
+    let trace = RequestTrace::of(&request);
     let serve = move |socket, identity: Identity, place| {
         let user = identity.user.clone();
-        let lanes = forwarding.map(|it| Lanes::new(it, identity, base.clone(), agent.as_deref()));
-        serve(chats, user, (base, agent), (socket, lanes), place)
+        let from = (base.clone(), trace.context.clone());
+        let lanes = forwarding.map(|it| Lanes::new(it, identity, from, agent.as_deref()));
+        let context = trace.context.clone();
+        let opened = Opened { base, agent, trace };
+        in_trace(context, serve(chats, user, opened, (socket, lanes), place))
     };
     upgrades.open(request, wanted, serve).await
 }
@@ -92,7 +97,7 @@ pub async fn open(
 async fn serve(
     chats: Chats,
     user: UserId,
-    (base, agent): (Base, Option<String>),
+    opened: Opened,
     (mut socket, lanes): (Socket, Option<Lanes>),
     mut place: Place,
 ) {
@@ -101,8 +106,7 @@ async fn serve(
     let mut connection = Connection {
         chats,
         user,
-        base,
-        agent,
+        opened,
         id,
         socket: &mut socket,
         lanes,
@@ -127,13 +131,19 @@ async fn serve(
     }
 }
 
-struct Connection<'s> {
-    chats: Chats,
-    user: UserId,
+/// What a handshake says of all requests of its connection.
+struct Opened {
     /// What the URLs of files begin with for its page.
     base: Base,
     /// The agent of the address that it was opened with.
     agent: Option<String>,
+    trace: RequestTrace,
+}
+
+struct Connection<'s> {
+    chats: Chats,
+    user: UserId,
+    opened: Opened,
     id: Uuid,
     socket: &'s mut Socket,
     /// Present in a cluster.
@@ -228,7 +238,7 @@ impl Connection<'_> {
             Err(refusal) => return self.error(&request_id, &refusal.to_string()).await,
         };
         match frame {
-            ClientFrame::Send(send) => match request_of(&send, self.agent.as_deref()) {
+            ClientFrame::Send(send) => match request_of(&send, self.opened.agent.as_deref()) {
                 Ok(request) => self.post(send, request, waiting).await,
                 Err(error) => self.error(&request_id, &error.message).await,
             },
@@ -246,7 +256,8 @@ impl Connection<'_> {
         mut request: ChatRequest,
         waiting: TallyEntry,
     ) -> Result<(), SocketEnd> {
-        request.base = self.base.clone();
+        request.base = self.opened.base.clone();
+        request.trace = self.opened.trace.clone();
         request.seen.had = self.written.so_far();
         let (sender, answer) = oneshot::channel();
         let (chat_id, sdk) = (request.chat_id.clone(), request.sdk);
@@ -290,7 +301,7 @@ impl Connection<'_> {
         let command = Command::Resume {
             dialect,
             sdk,
-            base: self.base.clone(),
+            base: self.opened.base.clone(),
             answer: sender,
         };
         match self.command(&chat_id, command).await {

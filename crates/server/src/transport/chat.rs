@@ -29,6 +29,7 @@ use crate::chat::{Chats, Command};
 use crate::connections::WrittenMessages;
 use crate::files::address::Base;
 use crate::parsing;
+use crate::telemetry::RequestTrace;
 
 /// The query parameters of a GET.
 #[derive(Debug, Default, Deserialize)]
@@ -74,6 +75,7 @@ pub(super) async fn answer_post(
     parse: impl FnOnce(&[u8]) -> Result<ChatRequest, RequestError> + Send + 'static,
 ) -> Result<Response, AppError> {
     let headers = request.headers().clone();
+    let trace = RequestTrace::of(&request);
     // Before the body is read: it may be large.
     chats.shared().capacity.admission.check_refused(user)?;
     check_json(&headers)?;
@@ -82,6 +84,7 @@ pub(super) async fn answer_post(
     let WholeBody(body) = WholeBody::from_request(request, intake).await?;
     let mut request = read_body(body, parse).await?;
     request.base = base;
+    request.trace = trace;
     request.seen.had = had;
     if request.finds_chat
         && let Some(chat_id) = chats.that_waits_for(user, request.last()).await?

@@ -254,7 +254,12 @@ impl Upgrades {
                 base: wanted.base.clone(),
             };
             match forwarding
-                .open(&owner, &without_ticket(&parts.uri), forwarded)
+                .open(
+                    &owner,
+                    &without_ticket(&parts.uri),
+                    &parts.headers,
+                    forwarded,
+                )
                 .await
             {
                 Hopped::Done(Ok(stream)) => {

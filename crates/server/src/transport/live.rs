@@ -62,6 +62,7 @@ use crate::files::address::Base;
 use crate::forwarding::Farewell;
 use crate::parsing;
 use crate::sockets::Place;
+use crate::telemetry::{RequestTrace, in_trace};
 use meter::Meter;
 use stream::{Event, Stream, Streams};
 
@@ -111,19 +112,24 @@ pub async fn open(
         base: &base.clone(),
     };
     let (named, agent) = (params.chat.clone(), params.agent);
-    let serve = move |socket, identity: Identity, place| async move {
-        let client = Client {
-            id: Uuid::new_v4(),
-            user: identity.user,
-            is_named: named.is_some(),
-            is_original: original.is_some(),
-            chat_id: named.unwrap_or_else(|| new_id("chat").into()),
-            dialect,
-            sdk,
-            agent,
-            base,
-        };
-        serve(chats, &config.live, client, socket, place).await;
+    let trace = RequestTrace::of(&request);
+    let context = trace.context.clone();
+    let serve = move |socket, identity: Identity, place| {
+        in_trace(context, async move {
+            let client = Client {
+                id: Uuid::new_v4(),
+                user: identity.user,
+                is_named: named.is_some(),
+                is_original: original.is_some(),
+                chat_id: named.unwrap_or_else(|| new_id("chat").into()),
+                dialect,
+                sdk,
+                agent,
+                base,
+                trace,
+            };
+            serve(chats, &config.live, client, socket, place).await;
+        })
     };
     upgrades.open(request, wanted, serve).await
 }
@@ -149,6 +155,8 @@ struct Client {
     agent: Option<String>,
     /// What the URLs of files begin with for it.
     base: Base,
+    /// That of the handshake: no frame has one.
+    trace: RequestTrace,
 }
 
 impl Client {
@@ -219,7 +227,8 @@ async fn attach(chats: &Chats, client: &Client) -> Result<mpsc::Receiver<Outgoin
         client.base.clone(),
         out,
     )
-    .for_agent(client.agent.clone());
+    .for_agent(client.agent.clone())
+    .in_trace(client.trace.clone());
     let attached = chats.ask(&client.user, &client.chat_id, |answer| {
         let client = live;
         Command::Live(LiveCommand::Attach { client, answer })
@@ -481,6 +490,7 @@ impl Connection<'_> {
         };
         let mut request = ChatRequest::of(&fields, self.client.dialect)?;
         request.base = self.client.base.clone();
+        request.trace = self.client.trace.clone();
         request.seen.had = self.written.so_far();
         if self.client.is_original {
             adk_stream_protocol::complete(&mut request, MessageList::Whole);

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use adk_bridge_testkit::Bridge;
 use adk_bridge_testkit::stand_in::{ReceivedRequest, StandIn};
+use adk_bridge_testkit::{Bridge, JSON, asking};
 
 use crate::{call, until_available};
 
@@ -65,6 +65,47 @@ fn calls(server: &StandIn) -> usize {
         .iter()
         .filter(|it| it.body["method"] == "tools/call")
         .count()
+}
+
+/// The trace of a request is in the message, for the server, and in the header, for what is in between.
+#[tokio::test]
+async fn a_call_names_the_trace_that_it_belongs_to() {
+    let server = StandIn::start(|request| {
+        server(request, |request| {
+            json_answer(request, json!({"content": []}))
+        })
+    })
+    .await;
+    let bridge = bridge(&server);
+    until_available(&bridge).await;
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let headers = [JSON, ("traceparent", parent), ("tracestate", "a=1")];
+    let body = asking("c", "call mine__say {}").to_string();
+    let answer = bridge.send("POST", "/api/chat", &headers, body).await;
+    assert_eq!(answer.status, 200);
+    let (calls, others): (Vec<_>, Vec<_>) =
+        (server.asked("").into_iter()).partition(|asked| asked.body["method"] == "tools/call");
+    assert_eq!(calls.len(), 1);
+    let meta = &calls[0].body["params"]["_meta"];
+    assert_eq!(
+        (&meta["traceparent"], &meta["tracestate"]),
+        (&json!(parent), &json!("a=1"))
+    );
+    for line in [
+        format!("traceparent: {parent}"),
+        "tracestate: a=1".to_owned(),
+    ] {
+        assert!(
+            calls[0].head.lines().any(|found| found == line),
+            "{}",
+            calls[0].head
+        );
+    }
+    assert!(
+        others
+            .iter()
+            .all(|asked| !asked.head.contains("traceparent"))
+    );
 }
 
 #[tokio::test]

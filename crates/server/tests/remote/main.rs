@@ -5,6 +5,7 @@
 //! | `apps` | apps of an ADK server that come and go as agents |
 //! | `hostile` | recordings gone wrong in every way that a seeded generator finds, and answers that are none |
 //! | `gemini` | the same of Gemini: answers that are none |
+//! | `collector`, `traces` | a collector of spans, and the trace that leads from a page to a tool |
 //! | `credentials` | logins that a user grants, and every other way in which they end |
 //! | `openai` | a model behind chat completions: tools, questions, and answers that are none |
 //! | `decided` | what an agent is sent when a user decides one of two questions and sends a new message |
@@ -30,6 +31,7 @@ use adk_bridge_testkit as support;
 use adk_bridge_testkit::stand_in;
 
 mod apps;
+mod collector;
 mod credentials;
 mod decided;
 mod engine;
@@ -47,5 +49,6 @@ mod shown;
 mod silence;
 mod streaming;
 mod tokens;
+mod traces;
 mod user_tokens;
 mod widgets;

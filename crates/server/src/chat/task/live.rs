@@ -57,6 +57,7 @@ impl Task {
     /// Makes a connection the live client, which begins with what it may have missed.
     async fn attach_live_client(&mut self, mut client: LiveClient) {
         self.live.close(Close::TAKEN_OVER);
+        self.context.trace().request_came(client.trace());
         if let Some(voice) = &mut self.voice {
             voice.listened_to(true);
         }

@@ -14,6 +14,7 @@ use crate::chat::command::Command;
 use crate::chat::error::ChatError;
 use crate::chat::live::{LiveAsk, LiveCommand};
 use crate::chat::loaded::NoRoom;
+use crate::metrics::StoreOperation;
 use crate::store::{Entity, HistorySize, MessageState, StoreError};
 
 /// How long a live client waits for its chat before it is refused.
@@ -190,6 +191,7 @@ impl Task {
 
     async fn read(&mut self) -> Result<(), StoreError> {
         let (store, chat) = (&self.context.store, self.context.chat());
+        let _timed = self.context.metrics.store(StoreOperation::Load);
         let mut messages = store.messages(chat).await?;
         self.conversation.note_stored(&messages);
         let mut open = store.open_replies_of(chat).await?;
@@ -221,6 +223,9 @@ impl Task {
             // Clients may repeat old answers at any time, and the record has them.
             let record = store.reply(chat, &last.message.id).await?;
             reply = Some(record.map_or_else(|| finished_reply(last.message), Reply::restore));
+        }
+        if reply.as_ref().is_some_and(|reply| reply.ended().is_none()) {
+            self.context.trace().load(&self.context).await;
         }
         self.load_declared_tools().await?;
         let interrupted = reply.as_ref().and_then(Reply::asking_step).is_some();

@@ -52,6 +52,7 @@ impl Task {
         // Who was cut off is back.
         self.lifetime.readers_are_back();
         self.engine.note_base(&request.base);
+        self.context.trace().request_came(&request.trace);
         if let Err(refusal) = self.choose_agent(request.agent.as_deref()).await {
             return self.deliver(answer, Err(refusal), false);
         }

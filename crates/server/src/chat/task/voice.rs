@@ -197,6 +197,9 @@ impl Task {
             connection: client.map(LiveClient::connection),
         };
         let dialect = client.map_or(Dialect::Native, LiveClient::dialect);
+        if let Some(client) = client {
+            self.context.trace().request_came(client.trace());
+        }
         self.engine.turn().request_arrived();
         self.engine.turn().name(origin, dialect);
         let begin = |voice: &mut Box<VoiceSession>| voice.begin_utterance(new_id("msg").into());
@@ -337,7 +340,7 @@ impl Task {
                         &setup,
                         &messages,
                         &tools.specs(),
-                        room,
+                        (room, context.trace().current()),
                     );
                 }
             }

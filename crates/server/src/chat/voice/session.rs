@@ -9,6 +9,7 @@ use adk_bridge_agents::live::{
     LiveRequest, LiveSetup, Read,
 };
 use adk_bridge_agents::tool::ToolSpec;
+use adk_bridge_agents::trace_context::TraceContext;
 use adk_bridge_protocol::calls::Call;
 use adk_bridge_protocol::event::Content;
 use adk_bridge_protocol::history;
@@ -172,7 +173,7 @@ impl VoiceSession {
         setup: &Setup,
         messages: &[Message],
         tools: &[ToolSpec],
-        room: Option<FileRoom>,
+        (room, trace): (Option<FileRoom>, TraceContext),
     ) {
         let contents = history::contents(messages);
         let all = contents.len();
@@ -186,6 +187,7 @@ impl VoiceSession {
             activity: setup.activity,
             tools,
             handle: from.map(|from| from.handle.as_str()),
+            trace,
         }));
         let opening = Box::pin(async move {
             let opened = opening.await;

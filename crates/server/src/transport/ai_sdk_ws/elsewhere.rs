@@ -25,6 +25,7 @@ use crate::chat::readers::Answer;
 use crate::files::address::Base;
 use crate::forwarding::{Forwarded, Forwarding, Hop, PassedOn};
 use crate::metrics::ForwardedKind;
+use crate::telemetry::TraceContext;
 use crate::transport::error::AppError;
 use crate::transport::{forward, percent};
 
@@ -115,6 +116,8 @@ impl OwnerAnswer {
 pub(super) struct Lanes {
     forwarding: Arc<Forwarding>,
     forwarded: Forwarded,
+    /// The trace that its requests belong to.
+    trace: TraceContext,
     /// What the paths of its chats begin with: the agent of the address that the socket was opened with is in it.
     prefix: String,
     busy: HashMap<ChatId, mpsc::UnboundedSender<Errand>>,
@@ -132,7 +135,7 @@ impl Lanes {
     pub(super) fn new(
         forwarding: Arc<Forwarding>,
         identity: Identity,
-        base: Base,
+        (base, trace): (Base, TraceContext),
         agent: Option<&str>,
     ) -> Self {
         let prefix = match agent {
@@ -145,6 +148,7 @@ impl Lanes {
                 identity: Some(identity),
                 base,
             },
+            trace,
             prefix,
             busy: HashMap::new(),
         }
@@ -207,7 +211,13 @@ impl Lanes {
         let _ = lane.send(errand);
         self.busy.insert(chat_id.clone(), lane);
         let (forwarding, forwarded) = (self.forwarding.clone(), self.forwarded.clone());
-        tokio::spawn(run(forwarding, forwarded, chat_id.clone(), errands));
+        let trace = self.trace.clone();
+        tokio::spawn(run(
+            forwarding,
+            (forwarded, trace),
+            chat_id.clone(),
+            errands,
+        ));
         answered
     }
 }
@@ -215,12 +225,12 @@ impl Lanes {
 /// Runs errands until none waits.
 async fn run(
     forwarding: Arc<Forwarding>,
-    forwarded: Forwarded,
+    (forwarded, trace): (Forwarded, TraceContext),
     chat_id: ChatId,
     mut errands: mpsc::UnboundedReceiver<Errand>,
 ) {
     while let Some(errand) = next(&mut errands) {
-        let answer = pass_on(&forwarding, &forwarded, &chat_id, &errand).await;
+        let answer = pass_on(&forwarding, (&forwarded, &trace), &chat_id, &errand).await;
         // The socket may be gone.
         let _ = errand.answer.send(answer);
     }
@@ -235,7 +245,7 @@ fn next(errands: &mut mpsc::UnboundedReceiver<Errand>) -> Option<Errand> {
 
 async fn pass_on(
     forwarding: &Arc<Forwarding>,
-    forwarded: &Forwarded,
+    (forwarded, trace): (&Forwarded, &TraceContext),
     chat_id: &ChatId,
     errand: &Errand,
 ) -> Answered {
@@ -249,7 +259,7 @@ async fn pass_on(
     let hop = Hop {
         method: &method,
         path: &errand.path,
-        headers: &headers(),
+        headers: &headers(trace),
         body: errand.body.clone(),
         forwarded: forwarded.clone(),
     };
@@ -289,10 +299,13 @@ fn body_of(send: &Send, sdk: u8) -> Bytes {
     fields.text().to_owned().into()
 }
 
-fn headers() -> HeaderMap {
+fn headers(trace: &TraceContext) -> HeaderMap {
     let json = HeaderValue::from_static("application/json");
     let accepted = HeaderValue::from_static("text/event-stream, application/json");
-    HeaderMap::from_iter([(header::CONTENT_TYPE, json), (header::ACCEPT, accepted)])
+    let own = [(header::CONTENT_TYPE, json), (header::ACCEPT, accepted)];
+    let mut headers = HeaderMap::from_iter(own);
+    trace.put(&mut headers);
+    headers
 }
 
 #[cfg(test)]
