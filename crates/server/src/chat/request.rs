@@ -38,15 +38,21 @@ pub struct ChatRequest {
     pub sdk: Sdk,
     /// The agent that it is for: by default that of the chat, or of the server.
     pub agent: Option<String>,
-    /// What the URLs of files begin with for this client.
-    pub base: Base,
+    pub from: RequestSource,
     pub list: MessageList,
     pub seen: SeenMessages,
     pub handed_in: HandedInFields,
-    pub trace: RequestTrace,
     /// Answers in older messages of the user, as copies of the messages that they answer.
     pub(super) answered: Vec<Message>,
     pub(super) size: RequestSize,
+}
+
+/// Where a request comes from.
+#[derive(Debug, Clone, Default)]
+pub struct RequestSource {
+    /// What the URLs of files begin with for this client.
+    pub base: Base,
+    pub trace: RequestTrace,
 }
 
 /// What is known about the messages that a client has.
@@ -157,11 +163,10 @@ impl ChatRequest {
             dialect: named_dialect(dialect.as_deref(), unnamed)?,
             sdk: sdk_of(asked.sdk.map(shallow).as_ref(), Sdk::default())?,
             agent,
-            base: Base::default(),
+            from: RequestSource::default(),
             list,
             seen: SeenMessages::default(),
             handed_in: asked.handed_in.clone(),
-            trace: RequestTrace::default(),
             answered: Vec::new(),
             size: RequestSize::default(),
         })

@@ -256,8 +256,8 @@ impl Connection<'_> {
         mut request: ChatRequest,
         waiting: TallyEntry,
     ) -> Result<(), SocketEnd> {
-        request.base = self.opened.base.clone();
-        request.trace = self.opened.trace.clone();
+        request.from.base.clone_from(&self.opened.base);
+        request.from.trace.clone_from(&self.opened.trace);
         request.seen.had = self.written.so_far();
         let (sender, answer) = oneshot::channel();
         let (chat_id, sdk) = (request.chat_id.clone(), request.sdk);

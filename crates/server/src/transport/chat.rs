@@ -24,7 +24,7 @@ use crate::auth::{Identity, is_forwarded};
 use crate::chat::error::RequestError;
 use crate::chat::live::{AnswerTo, RequestOrigin};
 use crate::chat::readers::Answer;
-use crate::chat::request::{ChatRequest, check_id, dialect_of, read_json, sdk_of};
+use crate::chat::request::{ChatRequest, RequestSource, check_id, dialect_of, read_json, sdk_of};
 use crate::chat::{Chats, Command};
 use crate::connections::WrittenMessages;
 use crate::files::address::Base;
@@ -83,8 +83,7 @@ pub(super) async fn answer_post(
     let had = written.so_far();
     let WholeBody(body) = WholeBody::from_request(request, intake).await?;
     let mut request = read_body(body, parse).await?;
-    request.base = base;
-    request.trace = trace;
+    request.from = RequestSource { base, trace };
     request.seen.had = had;
     if request.finds_chat
         && let Some(chat_id) = chats.that_waits_for(user, request.last()).await?

@@ -489,8 +489,8 @@ impl Connection<'_> {
             ..RequestFields::default()
         };
         let mut request = ChatRequest::of(&fields, self.client.dialect)?;
-        request.base = self.client.base.clone();
-        request.trace = self.client.trace.clone();
+        request.from.base.clone_from(&self.client.base);
+        request.from.trace.clone_from(&self.client.trace);
         request.seen.had = self.written.so_far();
         if self.client.is_original {
             adk_stream_protocol::complete(&mut request, MessageList::Whole);

@@ -51,8 +51,8 @@ impl Task {
         self.engine.turn().request_arrived();
         // Who was cut off is back.
         self.lifetime.readers_are_back();
-        self.engine.note_base(&request.base);
-        self.context.trace().request_came(&request.trace);
+        self.engine.note_base(&request.from.base);
+        self.context.trace().request_came(&request.from.trace);
         if let Err(refusal) = self.choose_agent(request.agent.as_deref()).await {
             return self.deliver(answer, Err(refusal), false);
         }
@@ -122,7 +122,7 @@ impl Task {
         let streamed = streamed.filter(|_| self.engine.has_open_turn());
         self.conversation.note_request(request, streamed);
         let (addresses, files) = (&self.context.addresses, &self.context.files);
-        let base = request.base.in_dialect(request.dialect);
+        let base = request.from.base.in_dialect(request.dialect);
         attachments::keep_addresses(addresses, &base, &mut request.messages);
         if let Some(theirs) = request.messages.last_mut()
             && let Some(ours) = self.conversation.find(&theirs.id)
@@ -519,7 +519,7 @@ fn options(request: &ChatRequest) -> ReaderOptions<'_> {
     ReaderOptions {
         dialect: request.dialect,
         sdk: request.sdk,
-        base: &request.base,
+        base: &request.from.base,
     }
 }
 
