@@ -288,6 +288,11 @@ impl Chunk<'_> {
         })
     }
 
+    /// The JSON Schema of every chunk that [`Self::parse`] reads.
+    pub fn json_schema() -> Value {
+        schema::as_json_schema()
+    }
+
     /// Returns the first version that knows this type of chunk.
     pub fn since(&self) -> Sdk {
         self.needs().map_or(Sdk::OLDEST, Feature::since)

@@ -16,6 +16,7 @@
 //! | [`agent_list`] | the agents of a server, each with its tools and rules |
 //! | [`mcp`] | the MCP servers, whose tools agents are offered |
 //! | [`router`] | all endpoints on one page |
+//! | [`openapi`] | what every endpoint takes and answers, as a document and as a page |
 //! | [`connections`] | how clients are connected |
 //! | [`auth`] | who asks, and from where they may |
 //! | [`known_users`] | what their requests tell of them: claims and tokens |
@@ -61,6 +62,7 @@ pub mod mcp;
 pub mod metrics;
 pub mod migrate_store;
 mod nonce;
+pub mod openapi;
 pub mod parsing;
 pub mod router;
 pub mod secrets;

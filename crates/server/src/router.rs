@@ -1,14 +1,16 @@
-//! All endpoints in one place.
+//! All endpoints in one place, each with its description.
 
-use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
+use axum::{Extension, Router};
 use tower::ServiceBuilder;
 
 use crate::credentials::{AUTHORIZE, CALLBACK};
 use crate::metrics::ForwardedKind as Kind;
+use crate::openapi::{
+    self, Check, Description, Endpoint, Routes, get, hold_to_description, operations as does, post,
+};
 use crate::telemetry::{RequestLine, in_trace};
 use crate::transport::access::Privacy;
 use crate::transport::error_body::ErrorForm;
@@ -32,118 +34,160 @@ pub fn router(app: App) -> Router {
             access::check_origin,
         ))
         .option_layer(cors);
+    let description = Description::new(&app);
+    let described = Extension(description.clone());
 
-    let owned = |kind, route| forward::by_owner(&app, kind, route);
+    let owned = |kind, endpoint: Endpoint| {
+        endpoint.checked(Check::Owner, |methods| {
+            forward::by_owner(&app, kind, methods)
+        })
+    };
     let compat = match app.config().server.original_dialect() {
-        Some(_) => Router::new()
+        Some(_) => Routes::new()
             .route(
                 "/stream",
-                owned(Kind::Chat, post(adk_stream_protocol::stream)),
+                owned(
+                    Kind::Chat,
+                    post(adk_stream_protocol::stream, does::compat::stream()),
+                ),
             )
-            .route("/clear-sessions", post(adk_stream_protocol::clear_sessions)),
-        None => Router::new(),
+            .route(
+                "/clear-sessions",
+                post(
+                    adk_stream_protocol::clear_sessions,
+                    does::compat::clear_sessions(),
+                ),
+            ),
+        None => Routes::new(),
     };
 
-    let api = Router::new()
+    let resume = owned(Kind::Resume, get(chat::resume, does::chat::resume()));
+    let stop = owned(Kind::Stop, post(chat::stop, does::chat::stop()));
+    let tool_output = owned(
+        Kind::Answer,
+        post(chat::tool_output, does::chat::tool_output()),
+    );
+    let api = Routes::new()
         // Chat. Front ends with `trailingSlash` add a slash to the paths of the AI SDK.
-        .route(
-            "/api/chat/{id}/stream",
-            owned(Kind::Resume, get(chat::resume)),
-        )
-        .route(
-            "/api/chat/{id}/stream/",
-            owned(Kind::Resume, get(chat::resume)),
-        )
-        .route("/api/chat/{id}/stop", owned(Kind::Stop, post(chat::stop)))
-        .route(
-            "/api/chat/{id}/tool-output",
-            owned(Kind::Answer, post(chat::tool_output)),
-        )
+        .route("/api/chat/{id}/stream", resume.clone())
+        .route("/api/chat/{id}/stream/", resume.clone())
+        .route("/api/chat/{id}/stop", stop.clone())
+        .route("/api/chat/{id}/tool-output", tool_output.clone())
         // The same for front ends that name their agent by an address.
-        .route(
-            "/api/agents/{agent}/chat/{id}/stream",
-            owned(Kind::Resume, get(chat::resume)),
-        )
-        .route(
-            "/api/agents/{agent}/chat/{id}/stream/",
-            owned(Kind::Resume, get(chat::resume)),
-        )
-        .route(
-            "/api/agents/{agent}/chat/{id}/stop",
-            owned(Kind::Stop, post(chat::stop)),
-        )
-        .route(
-            "/api/agents/{agent}/chat/{id}/tool-output",
-            owned(Kind::Answer, owned(Kind::Answer, post(chat::tool_output))),
-        )
+        .route("/api/agents/{agent}/chat/{id}/stream", resume.clone())
+        .route("/api/agents/{agent}/chat/{id}/stream/", resume)
+        .route("/api/agents/{agent}/chat/{id}/stop", stop)
+        .route("/api/agents/{agent}/chat/{id}/tool-output", tool_output)
         // Stored data.
-        .route("/api/chats", get(chats::list))
+        .route("/api/chats", get(chats::list, does::chats::list()))
         .route(
             "/api/chats/{id}",
             owned(
                 Kind::Stored,
-                get(chats::messages)
-                    .patch(chats::rename)
-                    .delete(chats::delete),
+                get(chats::messages, does::chats::messages())
+                    .patch(chats::rename, does::chats::rename())
+                    .delete(chats::delete, does::chats::delete()),
             ),
         )
-        .route("/api/audit", get(chats::audit))
-        .route("/api/agent", get(agents::default))
-        .route("/api/agents", get(agents::list))
-        .route("/api/agents/{agent}", get(agents::one))
+        .route("/api/audit", get(chats::audit, does::chats::audit()))
+        .route("/api/agent", get(agents::default, does::agents::default()))
+        .route("/api/agents", get(agents::list, does::agents::list()))
+        .route("/api/agents/{agent}", get(agents::one, does::agents::one()))
         .route(
             "/api/files",
             // The handler has its own limit.
-            post(files::upload).layer(DefaultBodyLimit::disable()),
+            post(files::upload, does::files::upload())
+                .layered(|methods| methods.layer(DefaultBodyLimit::disable())),
         )
-        .route("/api/ticket", post(handshake::ticket))
+        .route(
+            "/api/ticket",
+            post(handshake::ticket, does::sockets::ticket()),
+        )
         .route(
             "/api/credentials/{call}",
-            owned(Kind::Answer, post(credentials::give)),
+            owned(
+                Kind::Answer,
+                post(credentials::give, does::credentials::give()),
+            ),
         )
         // Counters.
-        .route("/metrics", get(chats::metrics))
+        .route("/metrics", get(chats::metrics, does::chats::metrics()))
         .merge(compat)
-        .layer(authenticate.clone())
+        .checked(Check::User, |routes| routes.layer(authenticate.clone()))
         // Needs a key or a signed URL.
         .route(
             "/api/files/{id}",
-            get(files::download).layer(check_source.clone()),
+            get(files::download, does::files::download())
+                .checked(Check::Source, |methods| methods.layer(check_source.clone())),
         )
-        .layer(shared.clone());
+        // For programs and people of everyone who reaches the server.
+        .route(
+            "/api/openapi.json",
+            get(openapi::json, does::page::description()).checked(Check::Source, |methods| {
+                methods.layer(described.clone()).layer(check_source.clone())
+            }),
+        )
+        .checked(Check::Origin, |routes| routes.layer(shared.clone()));
 
     // The AI SDK's documentation uses the same path for requests and for the WebSocket.
-    let chat = owned(Kind::Chat, post(chat::post))
-        .layer(authenticate)
-        .layer(shared)
-        .get(ai_sdk_ws::open);
+    let socket = || does::sockets::ai_sdk();
+    let chat = owned(Kind::Chat, post(chat::post, does::chat::post()))
+        .checked(Check::User, |methods| methods.layer(authenticate))
+        .checked(Check::Origin, |methods| methods.layer(shared))
+        .get(ai_sdk_ws::open, socket());
 
-    let page = Router::new()
+    let page = Routes::new()
         // A browser opens them without a key: the token in their address is one.
-        .route(AUTHORIZE, get(credentials::authorize))
-        .route(CALLBACK, owned(Kind::Answer, get(credentials::callback)))
-        .route("/", get(page::index))
-        .route("/assets/{*path}", get(page::asset))
-        .route("/app-frame.html", get(page::app_frame))
-        .layer(check_source);
+        .route(
+            AUTHORIZE,
+            get(credentials::authorize, does::credentials::authorize()),
+        )
+        .route(
+            CALLBACK,
+            owned(
+                Kind::Answer,
+                get(credentials::callback, does::credentials::callback()),
+            ),
+        )
+        .route("/", get(page::index, does::page::index()))
+        .route("/assets/{*path}", get(page::asset, does::page::asset()))
+        .route(
+            "/app-frame.html",
+            get(page::app_frame, does::page::app_frame()),
+        )
+        .route(
+            "/api/docs",
+            get(openapi::page, does::page::docs()).layered(|methods| methods.layer(described)),
+        )
+        .checked(Check::Source, |routes| routes.layer(check_source));
 
-    Router::new()
+    let routes = Routes::new()
         .merge(api)
         .route("/api/chat", chat.clone())
         .route("/api/chat/", chat.clone())
         .route("/api/agents/{agent}/chat", chat.clone())
         .route("/api/agents/{agent}/chat/", chat)
         // WebSockets, which browsers open with a ticket.
-        .route("/live", get(live::open))
-        .route("/api/chat/ws", get(ai_sdk_ws::open))
-        .route("/api/agents/{agent}/chat/ws", get(ai_sdk_ws::open))
+        .route("/live", get(live::open, does::sockets::live()))
+        .route("/api/chat/ws", get(ai_sdk_ws::open, socket()))
+        .route(
+            "/api/agents/{agent}/chat/ws",
+            get(ai_sdk_ws::open, socket()),
+        )
         // For everyone: the page, and whether the server is alive.
         .merge(page)
-        .route("/health", get(page::health))
-        .route("/ready", get(page::ready))
+        .route("/health", get(page::health, does::page::health()))
+        .route("/ready", get(page::ready, does::page::ready()));
+
+    let router = description
+        .of(routes)
         .fallback(page::not_found)
-        .layer(from_fn_with_state(app.clone(), around_all))
-        .with_state(app)
+        .layer(from_fn_with_state(app.clone(), around_all));
+    match cfg!(debug_assertions) {
+        true => router.layer(from_fn_with_state(description, hold_to_description)),
+        false => router,
+    }
+    .with_state(app)
 }
 
 /// What happens to every request. One middleware: each of its own would clone and box all that is inside it, for every

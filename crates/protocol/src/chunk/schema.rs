@@ -1,14 +1,75 @@
 //! The schemas of the newest clients for chunks, as one table.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::ChunkError;
+
+/// Every type with its fields; `!` marks required ones.
+const TYPES: &[(&str, &str)] = &[
+    ("start", "messageId messageMetadata"),
+    ("finish", "finishReason messageMetadata"),
+    ("abort", "reason"),
+    ("error", "errorText!"),
+    ("message-metadata", "messageMetadata!"),
+    ("start-step", ""),
+    ("finish-step", ""),
+    ("reset-step", ""),
+    ("text-start", "id! providerMetadata"),
+    ("reasoning-start", "id! providerMetadata"),
+    ("reasoning-end", "id! providerMetadata"),
+    ("text-delta", "id! delta! providerMetadata"),
+    ("reasoning-delta", "id! delta! providerMetadata"),
+    ("text-end", "id! providerMetadata citations"),
+    (
+        "tool-input-start",
+        "toolCallId! toolName! inputEncoding providerExecuted providerMetadata toolMetadata dynamic title",
+    ),
+    ("tool-input-delta", "toolCallId! inputTextDelta!"),
+    (
+        "tool-input-available",
+        "toolCallId! toolName! input! providerExecuted providerMetadata toolMetadata dynamic title",
+    ),
+    (
+        "tool-input-error",
+        "toolCallId! toolName! input! errorText! providerExecuted providerMetadata toolMetadata dynamic title",
+    ),
+    (
+        "tool-approval-request",
+        "approvalId! toolCallId! approvalDescriptor inputSchemaInput signature reason isAutomatic",
+    ),
+    (
+        "tool-approval-response",
+        "approvalId! approved! reason providerExecuted providerMetadata",
+    ),
+    (
+        "tool-output-available",
+        "toolCallId! output! providerExecuted providerMetadata toolMetadata dynamic preliminary",
+    ),
+    (
+        "tool-output-error",
+        "toolCallId! errorText! providerExecuted providerMetadata toolMetadata dynamic",
+    ),
+    ("tool-output-denied", "toolCallId!"),
+    ("source-url", "sourceId! url! title providerMetadata"),
+    (
+        "source-document",
+        "sourceId! mediaType! title! filename providerMetadata",
+    ),
+    ("file", "url! mediaType! providerMetadata"),
+    ("reasoning-file", "url! mediaType! providerMetadata"),
+    ("custom", "kind! providerMetadata"),
+    ("steering-message", "id! parts!"),
+];
+/// The fields of every type that begins with [`DATA`].
+const DATA_FIELDS: &str = "id data! transient";
+/// What the types of data parts begin with.
+const DATA: &str = "data-";
 
 pub(super) fn check(kind: &str, object: &Map<String, Value>) -> Result<(), ChunkError> {
     let fields = fields(kind).ok_or_else(|| ChunkError::UnknownType(kind.to_owned()))?;
     for field in fields.split_ascii_whitespace() {
         let name = field.trim_end_matches('!');
-        let (expected, fits) = rule(name);
+        let (expected, fits, _) = rule(name);
         let good = match object.get(name) {
             Some(value) => fits(value),
             None => name.len() == field.len(),
@@ -24,73 +85,97 @@ pub(super) fn check(kind: &str, object: &Map<String, Value>) -> Result<(), Chunk
     Ok(())
 }
 
-/// The fields of a type; `!` marks required ones.
 fn fields(kind: &str) -> Option<&'static str> {
-    Some(match kind {
-        "start" => "messageId messageMetadata",
-        "finish" => "finishReason messageMetadata",
-        "abort" => "reason",
-        "error" => "errorText!",
-        "message-metadata" => "messageMetadata!",
-        "start-step" | "finish-step" | "reset-step" => "",
-        "text-start" | "reasoning-start" | "reasoning-end" => "id! providerMetadata",
-        "text-delta" | "reasoning-delta" => "id! delta! providerMetadata",
-        "text-end" => "id! providerMetadata citations",
-        "tool-input-start" => {
-            "toolCallId! toolName! inputEncoding providerExecuted providerMetadata toolMetadata dynamic title"
-        }
-        "tool-input-delta" => "toolCallId! inputTextDelta!",
-        "tool-input-available" => {
-            "toolCallId! toolName! input! providerExecuted providerMetadata toolMetadata dynamic title"
-        }
-        "tool-input-error" => {
-            "toolCallId! toolName! input! errorText! providerExecuted providerMetadata toolMetadata dynamic title"
-        }
-        "tool-approval-request" => {
-            "approvalId! toolCallId! approvalDescriptor inputSchemaInput signature reason isAutomatic"
-        }
-        "tool-approval-response" => {
-            "approvalId! approved! reason providerExecuted providerMetadata"
-        }
-        "tool-output-available" => {
-            "toolCallId! output! providerExecuted providerMetadata toolMetadata dynamic preliminary"
-        }
-        "tool-output-error" => {
-            "toolCallId! errorText! providerExecuted providerMetadata toolMetadata dynamic"
-        }
-        "tool-output-denied" => "toolCallId!",
-        "source-url" => "sourceId! url! title providerMetadata",
-        "source-document" => "sourceId! mediaType! title! filename providerMetadata",
-        "file" | "reasoning-file" => "url! mediaType! providerMetadata",
-        "custom" => "kind! providerMetadata",
-        "steering-message" => "id! parts!",
-        _ if kind.starts_with("data-") => "id data! transient",
-        _ => return None,
-    })
+    if kind.starts_with(DATA) {
+        return Some(DATA_FIELDS);
+    }
+    let known = TYPES.iter().find(|(known, _)| *known == kind);
+    known.map(|(_, fields)| *fields)
 }
 
-type Rule = (&'static str, fn(&Value) -> bool);
+/// The JSON Schema of all of them. Extensions of citations and parts are left open: they are what an agent sends.
+pub(super) fn as_json_schema() -> Value {
+    let kinds = TYPES.iter().map(|(kind, fields)| {
+        let of_type = json!({"const": kind});
+        object_schema(kind, of_type, fields)
+    });
+    let of_data = json!({"type": "string", "pattern": format!("^{DATA}")});
+    let data = object_schema("data-NAME", of_data, DATA_FIELDS);
+    let all: Vec<Value> = kinds.chain([data]).collect();
+    json!({ "oneOf": all })
+}
+
+fn object_schema(title: &str, of_type: Value, fields: &str) -> Value {
+    let mut properties = Map::from_iter([("type".to_owned(), of_type)]);
+    let mut required = vec!["type"];
+    for field in fields.split_ascii_whitespace() {
+        let name = field.trim_end_matches('!');
+        if name.len() < field.len() {
+            required.push(name);
+        }
+        let (_, _, schema) = rule(name);
+        properties.insert(name.to_owned(), schema());
+    }
+    json!({"title": title, "type": "object", "properties": properties, "required": required})
+}
+
+/// What a field must be, in words, as a check and as a JSON Schema.
+type Rule = (&'static str, fn(&Value) -> bool, fn() -> Value);
 
 /// The name of a field decides its type, whichever chunk it is in.
 fn rule(name: &str) -> Rule {
     match name {
         "input" | "output" | "data" | "messageMetadata" | "approvalDescriptor"
-        | "inputSchemaInput" => ("there (`null` for nothing)", |_| true),
+        | "inputSchemaInput" => ("there (`null` for nothing)", |_| true, || json!({})),
         "providerExecuted" | "dynamic" | "preliminary" | "transient" | "approved"
-        | "isAutomatic" => ("a boolean", Value::is_boolean),
-        "toolMetadata" => ("an object", Value::is_object),
-        "providerMetadata" => ("an object of objects", is_provider_metadata),
-        "inputEncoding" => ("`json` or `text`", |value| {
-            matches!(value.as_str(), Some("json" | "text"))
-        }),
-        "finishReason" => ("a finish reason of the AI SDK", is_finish_reason),
-        "citations" => ("an array of citations", |value| each(value, is_citation)),
-        "parts" => ("an array of text and file parts", |value| {
-            each(value, is_steering_part)
-        }),
-        _ => ("a string", Value::is_string),
+        | "isAutomatic" => (
+            "a boolean",
+            Value::is_boolean,
+            || json!({"type": "boolean"}),
+        ),
+        "toolMetadata" => ("an object", Value::is_object, || json!({"type": "object"})),
+        "providerMetadata" => (
+            "an object of objects",
+            is_provider_metadata,
+            || json!({"type": "object", "additionalProperties": {"type": "object"}}),
+        ),
+        "inputEncoding" => (
+            "`json` or `text`",
+            |value| matches!(value.as_str(), Some("json" | "text")),
+            || json!({"enum": ["json", "text"]}),
+        ),
+        "finishReason" => (
+            "a finish reason of the AI SDK",
+            is_finish_reason,
+            || json!({"enum": FINISH_REASONS}),
+        ),
+        "citations" => (
+            "an array of citations",
+            |value| each(value, is_citation),
+            || json!({"type": "array", "items": {"type": "object", "required": ["source"]}}),
+        ),
+        "parts" => (
+            "an array of text and file parts",
+            |value| each(value, is_steering_part),
+            || {
+                let kinds = json!({"type": {"enum": ["text", "file"]}});
+                let part = json!({"type": "object", "properties": kinds, "required": ["type"]});
+                json!({"type": "array", "items": part})
+            },
+        ),
+        _ => ("a string", Value::is_string, || json!({"type": "string"})),
     }
 }
+
+const FINISH_REASONS: [&str; 7] = [
+    "stop",
+    "length",
+    "content-filter",
+    "tool-calls",
+    "error",
+    "other",
+    "interrupted",
+];
 
 fn is_provider_metadata(value: &Value) -> bool {
     value
@@ -99,16 +184,9 @@ fn is_provider_metadata(value: &Value) -> bool {
 }
 
 fn is_finish_reason(value: &Value) -> bool {
-    const WORDS: [&str; 7] = [
-        "stop",
-        "length",
-        "content-filter",
-        "tool-calls",
-        "error",
-        "other",
-        "interrupted",
-    ];
-    value.as_str().is_some_and(|word| WORDS.contains(&word))
+    value
+        .as_str()
+        .is_some_and(|word| FINISH_REASONS.contains(&word))
 }
 
 fn is_citation(value: &Value) -> bool {

@@ -5,12 +5,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use adk_bridge_protocol::time::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{MAX_CLOCK_DIFFERENCE, Peer};
 
 /// How the cluster looks from one replica. Anyone may ask for it, so addresses are only in the log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ClusterState {
     pub replica: String,
     /// Whether its lease is held.

@@ -4,6 +4,7 @@
 
 use adk_bridge_protocol::credentials::{asked, config_of};
 use adk_bridge_protocol::json_text::Json;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use url::Url;
@@ -35,7 +36,7 @@ enum Kind {
 }
 
 /// What a user types in.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum GivenSecret {
     #[serde(rename_all = "camelCase")]

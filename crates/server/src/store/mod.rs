@@ -35,6 +35,7 @@ use adk_bridge_protocol::message::{Growth, Message};
 use adk_bridge_protocol::outbox::Audit;
 use adk_bridge_protocol::reply::Record;
 use adk_bridge_protocol::time::Timestamp;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -456,18 +457,24 @@ impl Default for AuditPage {
 }
 
 /// One row of the audit, as it is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRow {
     pub id: u64,
+    /// Milliseconds since 1970.
+    #[schemars(with = "u64")]
     pub at: Timestamp,
+    #[schemars(with = "String")]
     pub chat_id: ChatId,
     pub turn_id: Option<String>,
     pub connection_id: Option<String>,
     pub kind: String,
+    #[schemars(with = "Option<String>")]
     pub tool_call_id: Option<CallId>,
     pub tool_name: Option<String>,
+    #[schemars(with = "Option<String>")]
     pub approval_id: Option<ApprovalId>,
+    #[schemars(with = "String")]
     pub user: UserId,
     pub transport: Option<String>,
     pub dialect: Option<String>,

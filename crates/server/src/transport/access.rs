@@ -44,6 +44,11 @@ impl Access {
         }
     }
 
+    /// Whether requests must bring credentials.
+    pub fn requires_credentials(&self) -> bool {
+        self.authenticator.requires_credentials()
+    }
+
     /// Refuses a WebSocket from a source that is not allowed.
     pub(super) fn check_socket(&self, request: &Request) -> Result<(), SourceError> {
         if is_checked(request) {

@@ -10,7 +10,8 @@ use adk_bridge_protocol::time::Timestamp;
 use axum::Json as JsonBody;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::body::Intake;
 use super::chat::answer_post;
@@ -41,12 +42,20 @@ pub async fn stream(
     answer_post((&chats, &intake), &user, base, request, parse).await
 }
 
+/// What the front end is answered.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Cleared {
+    #[schemars(extend("const" = "success"))]
+    status: &'static str,
+    message: &'static str,
+}
+
 /// `POST /clear-sessions`: deletes all chats of the user.
 pub async fn clear_sessions(
     State(chats): State<Chats>,
     State(forwarding): State<Option<Arc<Forwarding>>>,
     identity: Identity,
-) -> Result<JsonBody<Value>, AppError> {
+) -> Result<JsonBody<Cleared>, AppError> {
     let user = &identity.user;
     loop {
         let page = chats.list(user, None::<(Timestamp, _)>).await?;
@@ -65,9 +74,10 @@ pub async fn clear_sessions(
             break;
         }
     }
-    Ok(JsonBody(
-        json!({"status": "success", "message": "all chats of this user were deleted"}),
-    ))
+    Ok(JsonBody(Cleared {
+        status: "success",
+        message: "all chats of this user were deleted",
+    }))
 }
 
 fn parse(body: &[u8], dialect: Dialect) -> Result<ChatRequest, RequestError> {

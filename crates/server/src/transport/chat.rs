@@ -13,13 +13,14 @@ use axum::extract::{FromRequest as _, Path, Query, Request, State};
 use axum::http::{Extensions, HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::body::{Intake, WholeBody, read_body};
 use super::error::AppError;
 use super::error_body::accepts;
-use super::{percent, text};
+use super::{percent, schemas, text};
 use crate::auth::{Identity, is_forwarded};
 use crate::chat::error::RequestError;
 use crate::chat::live::{AnswerTo, RequestOrigin};
@@ -32,10 +33,14 @@ use crate::parsing;
 use crate::telemetry::RequestTrace;
 
 /// The query parameters of a GET.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct View {
+    /// The form of messages; `native` by default.
+    #[schemars(with = "Option<schemas::DialectName>", example = &"native")]
     pub dialect: Option<String>,
+    /// The version of the AI SDK of the front end, for streams.
+    #[schemars(with = "Option<schemas::SdkName>", example = 7)]
     pub sdk: Option<Value>,
 }
 
@@ -167,18 +172,23 @@ pub async fn tool_output(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// What a call of a client tool came to: one of `output` and `errorText`.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolOutputBody {
+    #[schemars(with = "String", length(min = 1, max = 200))]
+    tool_call_id: CallId,
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<Value>")]
+    output: Option<Json>,
+    error_text: Option<String>,
+}
+
+fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(from).map(Some)
+}
+
 fn output_of(body: &[u8]) -> Result<(CallId, Outcome), AppError> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct ToolOutputBody {
-        tool_call_id: CallId,
-        #[serde(default, deserialize_with = "present")]
-        output: Option<Json>,
-        error_text: Option<String>,
-    }
-    fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Json>, D::Error> {
-        Json::deserialize(from).map(Some)
-    }
     let given: ToolOutputBody = read_json(body, |error| {
         AppError::unprocessable(
             "bad_output",

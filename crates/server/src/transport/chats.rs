@@ -13,13 +13,13 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use super::body::{WholeBody, read_body};
 use super::chat::{View, check_json};
 use super::error::AppError;
-use super::{forward, percent};
+use super::{forward, percent, schemas};
 use crate::auth::Identity;
 use crate::budget::{Budget, Hold};
 use crate::chat::request::{dialect_of, read_json};
@@ -31,15 +31,21 @@ const JSON: [(header::HeaderName, &str); 1] = [(header::CONTENT_TYPE, "applicati
 /// The end of a chat's JSON, whose last field is its messages.
 const END: &str = "]}";
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct OfChat {
+    /// The id of the chat. It is required.
+    #[schemars(with = "String", length(min = 1, max = 200), example = &"chat-1")]
     pub chat: Option<ChatId>,
 }
 
 /// The last chat of the page before.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct Page {
+    /// The id of the last chat of the page before.
+    #[schemars(with = "Option<String>")]
     before: Option<ChatId>,
+    /// The `updatedAt` of that chat; required with `before`.
+    #[schemars(with = "Option<u64>")]
     at: Option<String>,
 }
 
@@ -66,22 +72,41 @@ pub async fn list(
         // Nothing in it is more than ASCII.
         headers.extend(link.parse().ok().map(|link| (LINK, link)));
     }
-    let rows: Vec<Value> = page
+    let rows: Vec<ChatSummary> = page
         .chats
         .into_iter()
-        .map(|listed| {
-            json!({
-                "id": listed.chat.id,
-                "title": listed.chat.title,
-                "createdAt": listed.chat.created,
-                "updatedAt": listed.chat.updated,
-                "agent": chats.agent_shown(&listed.chat),
-                "pendingApprovals": listed.waiting,
-                "pendingOutputs": listed.owed,
-            })
+        .map(|listed| ChatSummary {
+            agent: chats.agent_shown(&listed.chat),
+            id: listed.chat.id,
+            title: listed.chat.title,
+            created_at: listed.chat.created,
+            updated_at: listed.chat.updated,
+            pending_approvals: listed.waiting,
+            pending_outputs: listed.owed,
         })
         .collect();
     Ok((headers, held_json(unread.hold(&user), &rows)?))
+}
+
+/// A chat in the list of its user.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChatSummary {
+    #[schemars(with = "String")]
+    id: ChatId,
+    /// Absent until the user has written something.
+    title: Option<String>,
+    /// Milliseconds since 1970.
+    #[schemars(with = "u64")]
+    created_at: Timestamp,
+    #[schemars(with = "u64")]
+    updated_at: Timestamp,
+    /// The id of its agent; absent before its first message.
+    agent: Option<String>,
+    /// How many approvals wait for an answer.
+    pending_approvals: u64,
+    /// The names of client tools whose outputs are missing.
+    pending_outputs: Vec<String>,
 }
 
 fn half_a_page() -> AppError {
@@ -123,14 +148,20 @@ pub async fn messages(
 }
 
 /// A chat with its messages, which are serialised directly: a tree of values would be many times as large.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "StoredChat")]
 #[serde(rename_all = "camelCase")]
-struct StoredChat<'a> {
+pub struct StoredChat<'a> {
+    #[schemars(with = "String")]
     id: &'a ChatId,
     title: Option<&'a str>,
+    /// Milliseconds since 1970.
+    #[schemars(with = "u64")]
     created_at: Timestamp,
+    #[schemars(with = "u64")]
     updated_at: Timestamp,
     agent: Option<String>,
+    #[schemars(with = "Vec<schemas::Message>")]
     messages: &'a [Message],
 }
 
@@ -194,6 +225,13 @@ pub async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
+#[derive(Deserialize, JsonSchema)]
+pub struct TitleBody {
+    /// One line; more than 60 characters are cut.
+    #[schemars(length(min = 1))]
+    title: String,
+}
+
 /// Gives a chat another title.
 pub async fn rename(
     State(chats): State<Chats>,
@@ -202,10 +240,6 @@ pub async fn rename(
     headers: HeaderMap,
     WholeBody(body): WholeBody,
 ) -> Result<StatusCode, AppError> {
-    #[derive(Deserialize)]
-    struct TitleBody {
-        title: String,
-    }
     check_json(&headers)?;
     let read = |body: &[u8]| {
         read_json(body, |error| {
@@ -221,10 +255,15 @@ pub async fn rename(
 }
 
 /// Which rows of which audit.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub struct OfAudit {
+    /// The id of the chat. It is required.
+    #[schemars(with = "String", length(min = 1), example = &"chat-1")]
     chat: Option<ChatId>,
+    /// The `id` of the last row of the page before.
     after: Option<u64>,
+    /// How many rows there may be on the page.
+    #[schemars(range(min = 1))]
     limit: Option<u32>,
 }
 

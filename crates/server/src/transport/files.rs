@@ -11,7 +11,8 @@ use axum::extract::{
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::access::Access;
 use super::body::{Intake, whole};
@@ -29,6 +30,17 @@ const FORM_BYTES: usize = 16 * 1024;
 /// Browsers may keep it forever: other content has another id.
 const CACHE: &str = "private, max-age=31536000, immutable";
 
+/// A file that was taken.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredFile {
+    id: String,
+    /// Signed: for anyone who has it, and for messages.
+    url: String,
+    media_type: String,
+    bytes: u64,
+}
+
 /// Takes a file: the body itself, or the file of a form.
 pub async fn upload(
     State(chats): State<Chats>,
@@ -37,7 +49,7 @@ pub async fn upload(
     base: Base,
     Query(OfChat { chat }): Query<OfChat>,
     request: Request,
-) -> Result<(StatusCode, Json<Value>), AppError> {
+) -> Result<(StatusCode, Json<StoredFile>), AppError> {
     let chat = chat.ok_or_else(|| {
         AppError::unprocessable("missing_field", "name the chat: /api/files?chat=ID")
     })?;
@@ -51,12 +63,12 @@ pub async fn upload(
     let row = chats
         .save_file(&user, &chat, described, sent.content)
         .await?;
-    let answer = json!({
-        "id": row.id,
-        "url": chats.shared().addresses.signed(&base, &row.id, now()),
-        "mediaType": row.media_type,
-        "bytes": row.bytes,
-    });
+    let answer = StoredFile {
+        url: chats.shared().addresses.signed(&base, &row.id, now()),
+        id: row.id,
+        media_type: row.media_type,
+        bytes: row.bytes,
+    };
     Ok((StatusCode::CREATED, Json(answer)))
 }
 

@@ -19,7 +19,8 @@ use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
@@ -52,15 +53,23 @@ const PARTING: Duration = Duration::from_millis(500);
 /// What a client sends with its request to open a WebSocket, before base64.
 const NONCE_BYTES: usize = 16;
 
+/// Opens one WebSocket, as `?ticket=`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Ticket {
+    ticket: String,
+    expires_in_ms: u64,
+}
+
 /// `POST /api/ticket`: browsers cannot send a key with a WebSocket.
 pub async fn ticket(
     State(sockets): State<Arc<Sockets>>,
     identity: Identity,
 ) -> Result<Response, AppError> {
-    let body = json!({
-        "ticket": sockets.ticket(identity)?,
-        "expiresInMs": u64::try_from(TICKET_LIFE.as_millis()).unwrap_or(u64::MAX),
-    });
+    let body = Ticket {
+        ticket: sockets.ticket(identity)?,
+        expires_in_ms: u64::try_from(TICKET_LIFE.as_millis()).unwrap_or(u64::MAX),
+    };
     // No cache may keep a ticket.
     let no_store = [(header::CACHE_CONTROL, "no-store")];
     Ok((no_store, Json(body)).into_response())

@@ -21,6 +21,7 @@ mod incoming;
 pub mod live;
 pub mod page;
 mod percent;
+pub mod schemas;
 mod socket;
 mod state;
 mod text;

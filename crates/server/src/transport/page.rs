@@ -8,11 +8,12 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse as _, Response};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::error::AppError;
 use crate::chat::{Chats, Ready};
-use crate::cluster::PROBE;
+use crate::cluster::{ClusterState, PROBE};
 use crate::config::Config;
 
 pub use embedded::is_built;
@@ -76,7 +77,7 @@ pub async fn asset(request: Request) -> Result<Response, AppError> {
 
 /// Whether the process answers; other replicas look whether it is the one that they mean.
 pub async fn health(State(chats): State<Chats>, headers: HeaderMap) -> Response {
-    let mut response = Json(json!({"status": "ok"})).into_response();
+    let mut response = Json(Health { status: "ok" }).into_response();
     let word = headers.get(PROBE).and_then(|word| word.to_str().ok());
     if let (Some(cluster), Some(word)) = (&chats.shared().cluster, word)
         && let Some(answer) = cluster.answer_probe(word)
@@ -87,35 +88,55 @@ pub async fn health(State(chats): State<Chats>, headers: HeaderMap) -> Response 
     response
 }
 
+/// What `/ready` says of a server that is; lists without an entry are left out.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Readiness {
+    #[schemars(extend("const" = "ready"))]
+    status: &'static str,
+    /// `unavailable` if the bucket of `files.url` does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("const" = "unavailable"))]
+    files: Option<&'static str>,
+    /// The agents whose servers cannot be reached.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unreachable: Vec<String>,
+    /// The agents whose server does not list their app.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    missing_apps: Vec<String>,
+    /// The agents that the bridge has no token for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    without_token: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cluster: Option<ClusterState>,
+    /// The MCP servers that are not available.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unavailable_tools: Vec<String>,
+}
+
 /// Whether requests can be served, that is, stored.
-pub async fn ready(State(chats): State<Chats>) -> Result<Json<Value>, AppError> {
+pub async fn ready(State(chats): State<Chats>) -> Result<Json<Readiness>, AppError> {
     let Ready {
         has_files,
         without_token,
     } = chats.ready().await?;
-    let mut ready = json!({"status": "ready"});
-    if !has_files {
-        ready["files"] = json!("unavailable");
-    }
-    let away = chats.shared().agents.unreachable();
-    if !away.is_empty() {
-        ready["unreachable"] = json!(away);
-    }
-    let missing = chats.shared().agents.missing_apps();
-    if !missing.is_empty() {
-        ready["missingApps"] = json!(missing);
-    }
-    if !without_token.is_empty() {
-        ready["withoutToken"] = json!(without_token);
-    }
-    if let Some(cluster) = chats.cluster_state() {
-        ready["cluster"] = json!(cluster);
-    }
-    let without = chats.shared().agents.without_tools();
-    if !without.is_empty() {
-        ready["unavailableTools"] = json!(without);
-    }
-    Ok(Json(ready))
+    let agents = &chats.shared().agents;
+    Ok(Json(Readiness {
+        status: "ready",
+        files: (!has_files).then_some("unavailable"),
+        unreachable: agents.unreachable(),
+        missing_apps: agents.missing_apps(),
+        without_token,
+        cluster: chats.cluster_state(),
+        unavailable_tools: agents.without_tools(),
+    }))
+}
+
+/// What `/health` says as long as the process answers.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Health {
+    #[schemars(extend("const" = "ok"))]
+    status: &'static str,
 }
 
 pub async fn not_found() -> AppError {

@@ -1,0 +1,10 @@
+//! What each endpoint does, in one file for each file of handlers in `transport/`.
+
+pub mod agents;
+pub mod chat;
+pub mod chats;
+pub mod compat;
+pub mod credentials;
+pub mod files;
+pub mod page;
+pub mod sockets;
