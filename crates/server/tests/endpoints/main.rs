@@ -8,6 +8,7 @@
 //! | `bad_input` | what is refused, with which code |
 //! | `compat` | the front end of adk-stream-protocol |
 //! | `crowd` | limits: of connections, turns, files, wrong answers and wrong keys; and a log that nobody can forge |
+//! | `described` | the description of the API: every route, every code, and a page that shows it |
 //! | `full` | chats and users that have as much as they may have |
 //! | `forms` | the forms in which requests are taken |
 //! | `mutated` | requests gone wrong in every way that a seeded generator finds |
@@ -30,6 +31,7 @@ mod agents;
 mod bad_input;
 mod compat;
 mod crowd;
+mod described;
 mod forms;
 mod full;
 mod held;
