@@ -11,6 +11,7 @@
 //! | `described` | the description of the API: every route, every code, and a page that shows it |
 //! | `full` | chats and users that have as much as they may have |
 //! | `forms` | the forms in which requests are taken |
+//! | `hostile` | four users who attack each other, over every endpoint and both sockets |
 //! | `mutated` | requests gone wrong in every way that a seeded generator finds |
 //! | `page_tools` | tools that pages declare in their requests |
 //! | `security` | keys, users, origins, hosts, and what is refused at start |
@@ -35,6 +36,7 @@ mod described;
 mod forms;
 mod full;
 mod held;
+mod hostile;
 mod late;
 mod mutated;
 mod page_tools;

@@ -190,7 +190,7 @@ fn request(random: &mut Random, chat: &str) -> Value {
 }
 
 /// Puts something odd in place of any value in the tree, or takes it away, or doubles it.
-fn mutate_value(value: &mut Value, random: &mut Random) {
+pub(crate) fn mutate_value(value: &mut Value, random: &mut Random) {
     let descend = !random.one_in(4);
     match value {
         Value::Object(fields) if descend && !fields.is_empty() => {
@@ -220,7 +220,7 @@ fn mutate_value(value: &mut Value, random: &mut Random) {
     }
 }
 
-fn odd_value(random: &mut Random) -> Value {
+pub(crate) fn odd_value(random: &mut Random) -> Value {
     let depth = 20 + random.below(150);
     match random.below(16) {
         0 => Value::Null,
@@ -242,7 +242,7 @@ fn odd_value(random: &mut Random) -> Value {
     }
 }
 
-fn mutate_text(body: &mut Vec<u8>, random: &mut Random) {
+pub(crate) fn mutate_text(body: &mut Vec<u8>, random: &mut Random) {
     if body.is_empty() {
         return;
     }
@@ -331,7 +331,7 @@ fn path(random: &mut Random, chat: &str) -> String {
     }
 }
 
-fn header(random: &mut Random) -> (String, Vec<u8>) {
+pub(crate) fn header(random: &mut Random) -> (String, Vec<u8>) {
     let (name, value) = match random.below(9) {
         0 => (
             "content-type",
