@@ -23,6 +23,7 @@ pub(crate) enum Need {
     S3,
     Haproxy,
     Valgrind,
+    OpenApi,
 }
 
 /// Everything that can be set up, in order.
@@ -39,6 +40,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need::S3,
     Need::Haproxy,
     Need::Valgrind,
+    Need::OpenApi,
 ];
 
 /// Where npm packages are asked for: the checks that are written in JavaScript, the library and the page.
@@ -91,6 +93,7 @@ impl Need {
             Self::S3 => "s3-server",
             Self::Haproxy => "haproxy",
             Self::Valgrind => "valgrind",
+            Self::OpenApi => "openapi",
         }
     }
 
@@ -108,6 +111,7 @@ impl Need {
             Self::S3 => "set up a Python environment with an S3 server",
             Self::Haproxy => "set up haproxy, which replicas are put behind",
             Self::Valgrind => "set up valgrind, which counts instructions",
+            Self::OpenApi => "set up a Python environment with schemathesis",
         }
     }
 }
@@ -140,6 +144,10 @@ impl Machine {
             Need::Mcp => {
                 let venv = workspace.mcp_venv();
                 self.python(workspace, &venv, "requirements-mcp.txt", &[], log)
+            }
+            Need::OpenApi => {
+                let venv = workspace.openapi_venv();
+                self.python(workspace, &venv, "requirements-openapi.txt", &[], log)
             }
             Need::Chromium => self.chromium(log),
             Need::Espeak => self.espeak(log),

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::process::{self, Log};
 use crate::report::Verdict;
 use crate::setup::Need;
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, python_of};
 
 /// One check: programs that are run one after the other until one fails.
 ///
@@ -437,6 +437,17 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Report,
     },
     Check {
+        name: "openapi",
+        what: "the description of the API is valid, and the real binary is as it says, whatever schemathesis sends",
+        needs: &[Need::OpenApi],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["pytest-openapi", "python/test_openapi.py"],
+        ],
+        tally: Tally::Report,
+    },
+    Check {
         name: "adk-live",
         what: "voice conversations with a real ADK server, whose model is the scripted Gemini",
         needs: &[Need::Python],
@@ -541,6 +552,7 @@ fn command(words: &[&str], report: &Path, workspace: &Workspace) -> Command {
         "node-test" => node_test(report, workspace),
         "pytest" => pytest(&workspace.python(), report, workspace),
         "pytest-newest-client" => pytest(&workspace.newest_client_python(), report, workspace),
+        "pytest-openapi" => pytest(&python_of(&workspace.openapi_venv()), report, workspace),
         other => Command::new(fill(other, workspace)),
     };
     command

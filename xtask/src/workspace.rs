@@ -59,6 +59,11 @@ impl Workspace {
         self.target.join("venv-mcp")
     }
 
+    /// The virtual environment with what judges the description of the API.
+    pub(crate) fn openapi_venv(&self) -> PathBuf {
+        self.target.join("venv-openapi")
+    }
+
     /// The virtual environment with an S3 server.
     pub(crate) fn s3_venv(&self) -> PathBuf {
         self.target.join("venv-s3")

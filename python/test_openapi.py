@@ -1,0 +1,126 @@
+"""The description of the API: that it is valid, and that a real bridge is as it says, whatever schemathesis sends."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from checks import true
+from openapi_streams import check_stream, validator
+
+HERE = Path(__file__).parent
+KEY = "a-key-of-alice-0123456789"
+KEYS = f'[[auth.api_keys]]\nkey = "{KEY}"\nuser = "alice"\n'
+COMPAT = '[server]\ncompat = ["adk-stream-protocol"]\n'
+# The same requests every time, whose failures come again.
+SEED = 40
+# For each operation, in each phase; more of them find nothing new for minutes.
+EXAMPLES = 10
+# Other addresses of the same handlers, which are looked at once.
+ALIASES = ["--exclude-operation-id-regex", "(OfAgent|WithSlash|[0-9])$"]
+# What is not an error of the server is judged by what the description says. It says nothing of what JSON Schema cannot express,
+# such as which ids there are, so a request that fits is not always taken; and unknown fields are ignored, so one that does not
+# fit is not always refused.
+CHECKS = [
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "unsupported_method",
+    "allow_header_conformance",
+    "streams_are_of_chunks",
+]
+
+
+@contextlib.contextmanager
+def bridge(request, directory, toml):
+    """A bridge with the demo's agent; its log is shown if something fails."""
+    config, log = directory / "bridge.toml", directory / "log"
+    config.write_text(toml)
+    command = [request.config.getoption("--bridge"), "serve", "--listen", "127.0.0.1:0", "--config", str(config)]
+    command += ["--data-dir", str(directory / "data")]
+    environment = {**os.environ, "ADK_BRIDGE__DEMO__PACE": "0ms"}
+    with log.open("w") as written, subprocess.Popen(
+        command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=written, text=True
+    ) as program:
+        try:
+            line = program.stdout.readline().strip()
+            true(line.startswith("listening on "), log.read_text())
+            yield line.removeprefix("listening on ").rstrip("/")
+            true(program.poll() is None, log.read_text())
+            true("panicked" not in log.read_text(), log.read_text())
+        finally:
+            program.kill()
+
+
+def read(url):
+    with urllib.request.urlopen(f"{url}/api/openapi.json") as answer:
+        return json.load(answer)
+
+
+@pytest.mark.parametrize("toml", ["", KEYS, KEYS + COMPAT], ids=["open", "keys", "compat"])
+def test_the_document_is_valid(request, tmp_path, toml):
+    with bridge(request, tmp_path, toml) as url:
+        document = read(url)
+    OpenAPIV31SpecValidator(document).validate()
+
+
+def test_every_example_fits_its_schema(request, tmp_path):
+    with bridge(request, tmp_path, KEYS + COMPAT) as url:
+        document = read(url)
+    seen = 0
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            bodies = list(operation["responses"].values())
+            bodies += [operation["requestBody"]] if "requestBody" in operation else []
+            medias = [media for body in bodies for media in body.get("content", {}).values()]
+            for media in medias:
+                if "x-itemSchema" in media:
+                    data = media["x-itemSchema"]["properties"]["data"]["contentSchema"]
+                    for example in media["examples"].values():
+                        seen += 1
+                        check_stream(validator(document, data), example["value"])
+                    continue
+                judge = validator(document, media["schema"])
+                examples = [example["value"] for example in media.get("examples", {}).values()]
+                for example in examples + ([media["example"]] if "example" in media else []):
+                    seen += 1
+                    problems = [problem.message for problem in judge.iter_errors(example)]
+                    true(not problems, f"{method} {path}: {problems} in {example}")
+            for parameter in operation.get("parameters", []):
+                if "example" in parameter:
+                    seen += 1
+                    judge = validator(document, parameter["schema"])
+                    problems = [problem.message for problem in judge.iter_errors(parameter["example"])]
+                    true(not problems, f"{method} {path}: {problems} in {parameter}")
+    true(seen > 200, f"{seen} examples")
+
+
+@pytest.mark.parametrize(
+    "toml, headers, more, checks",
+    [
+        (COMPAT, [], ALIASES, []),
+        (KEYS, ["--header", f"Authorization: Bearer {KEY}"], [], ["ignored_auth"]),
+        (KEYS, [], ALIASES, []),
+    ],
+    ids=["open", "with-a-key", "without-its-key"],
+)
+def test_the_bridge_is_as_described(request, tmp_path, toml, headers, more, checks):
+    # Limits of users are other tests' matter; here they would hide what is behind them.
+    limits = "[limits]\nwrong_keys_per_minute = 1000000\n"
+    with bridge(request, tmp_path, toml + limits) as url:
+        command = [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/api/openapi.json", "--url", url]
+        command += [f"--checks={','.join(CHECKS + checks)}", "--phases=examples,coverage,fuzzing", *headers, *more]
+        command += [f"--seed={SEED}", f"--max-examples={EXAMPLES}", "--generation-deterministic"]
+        command += ["--no-color", "--continue-on-failure", "--no-shrink", "--request-timeout=30", "--warnings=off"]
+        environment = {**os.environ, "SCHEMATHESIS_HOOKS": "openapi_streams", "PYTHONPATH": str(HERE)}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        print(done.stdout[-30000:], done.stderr[-3000:])
+        true(done.returncode == 0, "schemathesis found what the description does not say")
