@@ -107,11 +107,10 @@ pub const NO_FILE: &[Refusal] = &[refusal(404, "not_found", "no such file")];
 pub const NO_PAGE: &[Refusal] = &[refusal(404, "not_found", "no such page")];
 
 /// The store is asked.
-pub const READS: &[Refusal] = &[refusal(
-    503,
-    "unavailable",
-    "the store is not available: try again after `Retry-After`",
-)];
+pub const READS: &[Refusal] = &[
+    refusal(503, "unavailable", "try again after `Retry-After`"),
+    refusal(503, "locked", "another process has locked the database"),
+];
 
 /// The store is written to.
 pub const WRITES: &[Refusal] = &[
@@ -126,6 +125,9 @@ pub const AGENT: &[Refusal] = &[
     refusal(404, "unknown_agent", "no agent has this id"),
     refusal(503, "no_agent", "there is no agent yet"),
 ];
+
+/// The agent of a chat that is asked has to be there.
+pub const NO_AGENT: &[Refusal] = &[refusal(503, "no_agent", "there is no agent yet")];
 
 /// The chat has to be that of the agent.
 pub const OWN_AGENT: &[Refusal] = &[

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use crate::openapi::operation::{Content, Group, Operation};
 use crate::openapi::refusals::{
-    AGENT, BODY, JSON, NO_CALL, NO_CHAT, OWN_AGENT, Refusal, STORAGE, TOO_LARGE, TOO_MANY, WRITES,
-    only,
+    AGENT, BODY, JSON, NO_AGENT, NO_CALL, NO_CHAT, OWN_AGENT, Refusal, STORAGE, TOO_LARGE,
+    TOO_MANY, WRITES, only,
 };
 use crate::transport::chat::{ToolOutputBody, View};
 use crate::transport::schemas::{ChatRequest, Chunk};
@@ -150,6 +150,7 @@ pub fn resume() -> Operation {
             &only(422, "bad_dialect", "the dialect is not known"),
             &only(422, "bad_sdk", "the version of the AI SDK is not served"),
             NO_CHAT,
+            NO_AGENT,
             TOO_MANY,
             WRITES,
         ])
@@ -161,6 +162,7 @@ pub fn stop() -> Operation {
         .refuses(&[
             &only(422, "bad_id", "the id is empty or too long"),
             NO_CHAT,
+            NO_AGENT,
             TOO_MANY,
             WRITES,
         ])
@@ -206,6 +208,7 @@ pub fn tool_output() -> Operation {
             "the agent of the chat is not there any more",
         ),
         NO_CALL,
+        NO_AGENT,
         TOO_LARGE,
         JSON,
         BODY,

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::credentials::GivenSecret;
 use crate::openapi::operation::{Content, Group, Operation};
-use crate::openapi::refusals::{BODY, JSON, NO_CALL, Refusal, TOO_LARGE, WRITES, only};
+use crate::openapi::refusals::{BODY, JSON, NO_AGENT, NO_CALL, Refusal, TOO_LARGE, WRITES, only};
 
 const MEANING: &str = "Credentials";
 const PAGE: &str = "<!doctype html><title>Access granted</title>";
@@ -77,7 +77,7 @@ pub fn authorize() -> Operation {
         .query::<OfLink>()
         .answers(303, "To the provider.", vec![])
         .with_header("location", "The page of the provider.")
-        .refuses(&[&UNKNOWN, CLOSED, NO_CALL, WRITES])
+        .refuses(&[&UNKNOWN, CLOSED, NO_CALL, NO_AGENT, WRITES])
         .refuses_with_pages()
 }
 
@@ -91,7 +91,7 @@ pub fn callback() -> Operation {
     .meaning(MEANING)
     .query::<OfCallback>()
     .answers(200, "The agent goes on.", vec![page])
-    .refuses(&[&UNKNOWN, CLOSED, NO_CALL, WRITES])
+    .refuses(&[&UNKNOWN, CLOSED, NO_CALL, NO_AGENT, WRITES])
     .refuses_with_pages()
 }
 
@@ -119,6 +119,7 @@ pub fn give() -> Operation {
         &only(422, "bad_id", "the id of the call is empty or too long"),
         CLOSED,
         NO_CALL,
+        NO_AGENT,
         TOO_LARGE,
         JSON,
         BODY,
