@@ -93,7 +93,7 @@ impl Need {
             Self::S3 => "s3-server",
             Self::Haproxy => "haproxy",
             Self::Valgrind => "valgrind",
-            Self::OpenApi => "openapi",
+            Self::OpenApi => "schemathesis",
         }
     }
 

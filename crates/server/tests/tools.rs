@@ -25,6 +25,7 @@ use adk_bridge::files::address::Addresses;
 use adk_bridge::known_users::KnownUsers;
 use adk_bridge::store::DataDir;
 use adk_bridge::store::sqlite::SqliteStore;
+use adk_bridge::telemetry::Tracer;
 use adk_bridge_agents::gemini::{Gemini, Settings};
 use adk_bridge_agents::tool::{ServerTool, ToolCall, ToolSpec};
 use adk_bridge_demo::scripted_gemini::{Options, serve};
@@ -164,6 +165,7 @@ async fn chats(directory: &std::path::Path, fault: Fault, tool_timeout: Duration
         files: Arc::new(files),
         addresses: Arc::new(addresses),
         metrics: Arc::default(),
+        tracer: Tracer::default(),
         capacity: Capacity {
             admission: Admission::new(AdmissionLimits {
                 turns: 100,

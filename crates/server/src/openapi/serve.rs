@@ -125,7 +125,7 @@ impl Description {
         };
         let mut kinds = known.contents.iter().map(|content| content.media_type);
         let fits = kinds.any(|known| known == kind || known == "*/*");
-        (!fits && !(known.contents.is_empty() && kind.is_empty())).then(|| {
+        (!fits && (!known.contents.is_empty() || !kind.is_empty())).then(|| {
             format!("{place} is answered with {status} as {kind:?}, which its description lacks")
         })
     }

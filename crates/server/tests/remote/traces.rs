@@ -166,11 +166,11 @@ async fn one_trace_leads_from_the_page_through_the_adk_server_to_the_tool() {
         match given.is_empty() {
             true => {
                 assert_eq!(answering.parent, asking.id);
-                assert_eq!(answering.links, [answer.id.clone()]);
+                assert_eq!(answering.links, std::slice::from_ref(&answer.id));
             }
             false => {
                 assert_eq!(answering.parent, answer.id);
-                assert_eq!(answering.links, [asking.id.clone()]);
+                assert_eq!(answering.links, std::slice::from_ref(&asking.id));
             }
         }
         assert!(
