@@ -191,6 +191,13 @@ impl Tokens {
         }
     }
 
+    /// Forgets the token of a user.
+    pub fn forget(&self, user: &UserId) {
+        if let Holder::Users(users) = &self.holder {
+            users.forget(user);
+        }
+    }
+
     /// What to do about a token that the agent refuses.
     pub fn advice(&self) -> &'static str {
         match self.holder {

@@ -20,6 +20,7 @@ use adk_bridge_agents::agent::{Agent, AgentInfo, AgentRequest, MemoryModel, Star
 use adk_bridge_agents::error::{AgentError, AgentErrorKind};
 use adk_bridge_agents::token::Tokens;
 use adk_bridge_agents::tool::ToolSpec;
+use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::reply::Limits;
 use axum::http::HeaderMap;
 use futures_util::future::join_all;
@@ -368,6 +369,11 @@ impl Agents {
         self.each_with_user_tokens(|tokens| {
             tokens.note(&identity.user, identity.token(), identity.token_headers());
         });
+    }
+
+    /// Forgets the own token of a user.
+    pub(crate) fn forget_tokens(&self, user: &UserId) {
+        self.each_with_user_tokens(|tokens| tokens.forget(user));
     }
 
     /// Those headers of a request that have tokens for agents.

@@ -106,6 +106,12 @@ impl Identity {
         }
     }
 
+    /// Whether the user may do what concerns others: erase them, and read everybody's audit. The local user is the only one
+    /// that there is.
+    pub fn is_admin(&self) -> bool {
+        self.via == LocalUser::VIA
+    }
+
     pub fn claims(&self) -> &Claims {
         &self.claims
     }

@@ -1,5 +1,6 @@
 //! Configuration: a TOML file, then environment variables `ADK_BRIDGE__SECTION__KEY`, then the command line.
 
+mod audit;
 mod check;
 mod cluster;
 mod files;
@@ -7,6 +8,7 @@ mod limits;
 mod list;
 mod log;
 mod mcp;
+mod retention;
 mod session_state;
 mod span;
 mod store;
@@ -26,12 +28,14 @@ use figment::providers::{Env, Format as _, Serialized, Toml};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use audit::Audit;
 pub use check::check_id;
 pub use cluster::Cluster;
 pub use files::{Files, FilesPlace, Provider};
 pub use limits::Limits;
 pub use log::{Log, LogFormat, Telemetry};
 pub use mcp::{Mcp, McpApproval};
+pub use retention::Retention;
 pub use session_state::SessionState;
 pub use span::Span;
 pub use store::Store;
@@ -59,6 +63,8 @@ pub struct Config {
     pub store: Store,
     pub cluster: Cluster,
     pub files: Files,
+    pub audit: Audit,
+    pub retention: Retention,
     pub limits: Limits,
     pub log: Log,
     pub telemetry: Telemetry,
@@ -437,6 +443,18 @@ fn without_secrets(error: figment::Error) -> ConfigError {
                 .to_owned(),
         };
     }
+    if let [section, key] = error.path.as_slice()
+        && key == "key"
+        && matches!(section.as_str(), "audit" | "cluster")
+    {
+        return ConfigError::Value {
+            key: match section.as_str() {
+                "audit" => "audit.key",
+                _ => "cluster.key",
+            },
+            problem: "write a text of at least 16 characters".to_owned(),
+        };
+    }
     if error.path.first().is_some_and(|section| section == "auth") {
         return ConfigError::Value {
             key: "auth.api_keys",
@@ -587,6 +605,14 @@ mod tests {
         let cases = [
             ("[server]\nlistn = \"127.0.0.1:80\"", "listn"),
             ("[approval]\ntimeout = \"soon\"", "approval.timeout"),
+            ("[audit]\nkey = 12345678901234567890", "audit.key"),
+            ("[audit]\nkey = \"short\"", "audit.key"),
+            (
+                "[audit]\nkey_env = \"NO_SUCH_VARIABLE_OF_A_TEST\"",
+                "audit.key_env",
+            ),
+            ("[retention]\nchats = \"0d\"", "retention.chats"),
+            ("[retention]\naudit = 90", "retention.audit"),
             ("[agent]\nmax_steps = 0", "agent.max_steps"),
             ("[agent]\nid = \"a b\"", "agent.id"),
             ("[agent]\nname = \" \"", "agent.name"),

@@ -13,6 +13,7 @@ mod media;
 mod tidy;
 mod usage;
 
+use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub use copying::Copied;
 pub use usage::Quota;
 
 use crate::config::{ConfigError, Files as FilesConfig, FilesPlace};
-use crate::store::{ChatRef, DataDir, Entity, PriorContents, Store, StoreError};
+use crate::store::{ChatRef, DataDir, Entity, OldFiles, PriorContents, Store, StoreError};
 use bucket::Bucket;
 use content::{ContentStore, Incoming};
 use directory::Directory;
@@ -433,6 +434,29 @@ impl Files {
             tracing::warn!(%error, "deleted files stay recorded until the next start");
         }
         Ok(())
+    }
+
+    /// Deletes files that are older than a time, at most `limit`. Returns how many.
+    pub async fn delete_old(
+        &self,
+        before: Timestamp,
+        which: OldFiles,
+        limit: u32,
+    ) -> Result<u64, StoreError> {
+        let deleted = self.store.delete_old_files(before, which, limit).await?;
+        let users: HashMap<&str, &UserId> = (deleted.iter())
+            .map(|file| (&*file.id, &file.user))
+            .collect();
+        let ids = deleted.iter().map(|file| file.id.clone()).collect();
+        let mut gone = Vec::with_capacity(deleted.len());
+        for removed in self.content.remove(ids).await {
+            if let Some(user) = users.get(&*removed.id) {
+                self.usage.remove(user, removed.bytes);
+            }
+            gone.push(removed.id);
+        }
+        self.store.forget_deleted_files(&gone).await?;
+        Ok(deleted.len() as u64)
     }
 
     /// Whether files can be stored, found out by trying.

@@ -172,6 +172,11 @@ impl Forwarding {
         self.cluster.me()
     }
 
+    /// The other replicas that live.
+    pub fn peers(&self) -> Vec<Peer> {
+        self.cluster.peers()
+    }
+
     /// The replica that serves a chat, if it is not this one.
     pub async fn elsewhere(
         &self,

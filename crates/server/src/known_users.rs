@@ -60,6 +60,12 @@ impl KnownUsers {
         known.insert(identity.user.clone(), (claims, now));
     }
 
+    /// Forgets what the requests of a user brought.
+    pub fn forget(&self, user: &UserId) {
+        self.agents.forget_tokens(user);
+        self.known().remove(user);
+    }
+
     /// The claims of a user who has asked lately, as far as any agent needs them.
     pub fn claims(&self, user: &UserId) -> Option<Claims> {
         self.known().get(user).map(|(claims, _)| claims.clone())
@@ -102,6 +108,8 @@ mod tests {
         assert_eq!(mail("ann"), Some("ann@x".into()));
         assert_eq!(users.claims(&"bob".into()), Some(Claims::default()));
         assert_eq!(users.claims(&"eve".into()), None);
+        users.forget(&"bob".into());
+        assert_eq!(users.claims(&"bob".into()), None);
         for number in 0..MAX_USERS {
             ask(&number.to_string(), &[]);
         }

@@ -20,6 +20,7 @@
 //! | [`connections`] | how clients are connected |
 //! | [`auth`] | who asks, and from where they may |
 //! | [`known_users`] | what their requests tell of them: claims and tokens |
+//! | [`audit`] | the audit as evidence: chains, seals, what `adk-bridge audit` finds |
 //! | [`admission`] | what may begin, for one user and for all |
 //! | [`transport`] | requests in, answers out |
 //! | [`chat`] | one task per chat: the reply, the agent's run, tools, readers |
@@ -32,6 +33,7 @@
 //! | [`credentials`] | what users grant to agents, sealed as long as it is needed |
 //! | `nonce` | what may be used once |
 //! | [`parsing`] | how much JSON is read at once |
+//! | [`retention`] | what is deleted because of its age |
 //! | [`metrics`], [`telemetry`] | what is counted, logged and traced |
 //! | [`secrets`] | what is shown to nobody |
 //! | [`config`], [`error`] | what can be set; what is refused |
@@ -45,6 +47,7 @@ pub mod admission;
 pub mod agent_kinds;
 pub mod agent_list;
 pub mod allocator;
+pub mod audit;
 pub mod auth;
 pub mod budget;
 pub mod chat;
@@ -64,6 +67,7 @@ pub mod migrate_store;
 mod nonce;
 pub mod openapi;
 pub mod parsing;
+pub mod retention;
 pub mod router;
 pub mod secrets;
 pub mod serve;

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use adk_bridge::audit::seal::SealMark;
 use adk_bridge::config::{Overrides, Span};
-use adk_bridge::{allocator, fake_gemini, migrate_store, serve, translate};
+use adk_bridge::{allocator, audit, fake_gemini, migrate_store, serve, translate};
 use adk_bridge_protocol::dialect::Dialect;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 /// Lets any AI SDK front end talk to Google ADK agents.
 #[derive(Debug, Parser)]
@@ -69,6 +70,9 @@ enum Command {
         #[arg(long, value_name = "WHERE", requires = "files")]
         files_from: Option<String>,
     },
+    /// Checks or exports the audit, whether or not a bridge is running.
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Serves a scripted Gemini that Google's own clients can talk to.
     FakeGemini {
         /// The address to listen on; port 0 picks one.
@@ -81,6 +85,70 @@ enum Command {
         #[arg(long, default_value = "10m")]
         live_limit: Span,
     },
+}
+
+/// Where the audit is; by default what the configuration says.
+#[derive(Debug, Args)]
+struct AuditSource {
+    /// A data directory, a SQLite database, an export, or postgres://USER@HOST/DATABASE.
+    from: Option<String>,
+    /// The configuration file; by default adk-bridge.toml, if it exists and the audit is not named.
+    #[arg(long)]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum AuditCommand {
+    /// Finds the first row that was changed, is missing, or was put in.
+    ///
+    /// The exit status is 3 if there is one, and 1 if the audit cannot be read. ADK_BRIDGE__AUDIT__KEY, or audit.key of the
+    /// configuration, is the key that signed the seals.
+    Verify {
+        #[command(flatten)]
+        source: AuditSource,
+        /// A seal that was noted elsewhere, as the log or an earlier check showed it: shows that the end was not cut off, and
+        /// that the audit was not rebuilt.
+        #[arg(long, value_name = "NUMBER:HASH")]
+        seal: Option<SealMark>,
+        /// An environment variable with a key that signed seals; it can be repeated, for keys of before.
+        #[arg(long, value_name = "VARIABLE")]
+        key_env: Vec<String>,
+    },
+    /// Writes the audit as JSON lines, which can be checked as well.
+    Export {
+        #[command(flatten)]
+        source: AuditSource,
+        /// Only the rows after the one with this id.
+        #[arg(long, default_value_t = 0, value_name = "ID")]
+        after: u64,
+        /// The file to write; by default standard output.
+        #[arg(long)]
+        output: Option<PathBuf>,
+    },
+}
+
+impl AuditSource {
+    fn asked(&self) -> audit::command::Asked<'_> {
+        audit::command::Asked {
+            from: self.from.as_deref(),
+            config: self.config.as_deref(),
+        }
+    }
+}
+
+fn audit_command(command: &AuditCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        AuditCommand::Verify {
+            source,
+            seal,
+            key_env,
+        } => audit::command::verify(&source.asked(), seal.clone(), key_env),
+        AuditCommand::Export {
+            source,
+            after,
+            output,
+        } => audit::command::export(&source.asked(), *after, output.as_deref()),
+    }
 }
 
 fn main() -> ExitCode {
@@ -115,6 +183,7 @@ fn main() -> ExitCode {
             files.as_deref(),
             files_from.as_deref(),
         ),
+        Command::Audit(command) => audit_command(&command),
         Command::FakeGemini {
             listen,
             pace,

@@ -30,6 +30,7 @@ const RESULTS: [&str; 7] = [
     "interrupted",
 ];
 const APPROVALS: [&str; 5] = ["requested", "approved", "denied", "expired", "superseded"];
+const REMOVED: [&str; 4] = ["chats", "files", "recordings", "audit_rows"];
 const TOOL_RUNS: [&str; 4] = ["started", "finished", "failed", "unknown"];
 
 /// The counters of one server since its start.
@@ -43,10 +44,26 @@ pub struct Metrics {
     refused_answers: AtomicU64,
     tool_runs: [AtomicU64; TOOL_RUNS.len()],
     agent_failures: AtomicU64,
-    readers: AtomicU64,
-    sockets: AtomicU64,
+    clients: Clients,
+    removed: [AtomicU64; REMOVED.len()],
     work: WorkMetrics,
     cluster: ClusterMetrics,
+}
+
+/// How many there are at the moment.
+#[derive(Debug, Default)]
+struct Clients {
+    readers: AtomicU64,
+    sockets: AtomicU64,
+}
+
+/// What is deleted because it is too old.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removed {
+    Chats,
+    Files,
+    Recordings,
+    AuditRows,
 }
 
 /// The label for how a turn ended; a turn that waits for its client has not ended its reply.
@@ -104,19 +121,24 @@ impl Metrics {
     }
 
     pub fn reader_came(&self) {
-        self.readers.fetch_add(1, Relaxed);
+        self.clients.readers.fetch_add(1, Relaxed);
     }
 
     pub fn reader_went(&self) {
-        self.readers.fetch_sub(1, Relaxed);
+        self.clients.readers.fetch_sub(1, Relaxed);
     }
 
     pub fn socket_opened(&self) {
-        self.sockets.fetch_add(1, Relaxed);
+        self.clients.sockets.fetch_add(1, Relaxed);
     }
 
     pub fn socket_closed(&self) {
-        self.sockets.fetch_sub(1, Relaxed);
+        self.clients.sockets.fetch_sub(1, Relaxed);
+    }
+
+    /// Counts what was too old.
+    pub fn removed(&self, what: Removed, how_many: u64) {
+        self.removed[what as usize].fetch_add(how_many, Relaxed);
     }
 
     /// What is counted of one agent.
@@ -198,9 +220,20 @@ impl Metrics {
         page.gauge(
             "readers",
             "Clients that are reading a turn.",
-            self.readers.load(Relaxed),
+            self.clients.readers.load(Relaxed),
         );
-        page.gauge("sockets", "Open WebSockets.", self.sockets.load(Relaxed));
+        page.gauge(
+            "sockets",
+            "Open WebSockets.",
+            self.clients.sockets.load(Relaxed),
+        );
+        page.counters(
+            "retention_deleted_total",
+            "What was deleted because of its age.",
+            "what",
+            &REMOVED,
+            &self.removed,
+        );
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let tasks = runtime.metrics().num_alive_tasks();
             page.gauge("tasks", "Tasks of the async runtime.", tasks as u64);

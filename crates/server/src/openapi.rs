@@ -18,5 +18,5 @@ mod routes;
 mod serve;
 
 pub use refusals::Check;
-pub use routes::{Endpoint, Routes, get, post};
+pub use routes::{Endpoint, Routes, delete, get, post};
 pub use serve::{Description, hold_to_description, json, page};

@@ -9,14 +9,15 @@ use tower::ServiceBuilder;
 use crate::credentials::{AUTHORIZE, CALLBACK};
 use crate::metrics::ForwardedKind as Kind;
 use crate::openapi::{
-    self, Check, Description, Endpoint, Routes, get, hold_to_description, operations as does, post,
+    self, Check, Description, Endpoint, Routes, delete, get, hold_to_description,
+    operations as does, post,
 };
 use crate::telemetry::{RequestLine, in_trace};
 use crate::transport::access::Privacy;
 use crate::transport::error_body::ErrorForm;
 use crate::transport::{
     App, access, adk_stream_protocol, agents, ai_sdk_ws, chat, chats, cors, credentials, files,
-    forward, handshake, live, page,
+    forward, handshake, live, page, users,
 };
 
 /// The endpoints that report the state of the server: they are answered however many connections are in use.
@@ -90,6 +91,12 @@ pub fn router(app: App) -> Router {
             ),
         )
         .route("/api/audit", get(chats::audit, does::chats::audit()))
+        .route("/api/audit/export", get(users::audit, does::users::audit()))
+        .route("/api/export", get(users::export, does::users::export()))
+        .route(
+            "/api/users/{id}",
+            delete(users::erase, does::users::erase()),
+        )
         .route("/api/agent", get(agents::default, does::agents::default()))
         .route("/api/agents", get(agents::list, does::agents::list()))
         .route("/api/agents/{agent}", get(agents::one, does::agents::one()))

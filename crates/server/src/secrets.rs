@@ -32,6 +32,7 @@ fn secrets_of(config: &Config) -> Vec<String> {
     let keys = config.auth.api_keys.iter();
     secrets.extend(keys.map(|key| key.key.clone()));
     secrets.extend(config.cluster.shared_key());
+    secrets.extend(config.audit.signing_key());
     for agent in config.each_agent() {
         let variable = match agent.kind.as_str() {
             "openai" => openai::key_variable(agent),

@@ -12,7 +12,7 @@ use crate::transport::page;
 use crate::{allocator, shutdown, telemetry};
 
 /// The file that is read if none is named and it exists.
-const DEFAULT_FILE: &str = "adk-bridge.toml";
+pub(crate) const DEFAULT_FILE: &str = "adk-bridge.toml";
 
 /// Threads for files and large JSON. Each reserves a stack and, while it works, memory; further work is queued.
 const MAX_BLOCKING: usize = 64;

@@ -24,6 +24,8 @@ use tokio::time::{Instant, timeout_at};
 use crate::admission::{Admission, AdmissionLimits};
 use crate::agent_kinds::{AgentKinds, Constructed};
 use crate::agent_list::{self, Assembly};
+use crate::audit::seal::SealKey;
+use crate::audit::{SealTask, Sealing};
 use crate::auth::{self, Authenticator};
 use crate::budget;
 use crate::chat::loaded::LoadedMemory;
@@ -40,6 +42,7 @@ use crate::forwarding::Forwarding;
 use crate::known_users::KnownUsers;
 use crate::mcp::McpServers;
 use crate::metrics::Metrics;
+use crate::retention::{Retention, RetentionTask};
 use crate::router::{INFORMING, router};
 use crate::sockets::{SharedTickets, Sockets};
 use crate::store::postgres::{PostgresConfig, PostgresStore};
@@ -78,6 +81,8 @@ pub struct Server {
     reopened: usize,
     mcp: Arc<McpServers>,
     cluster: ClusterTasks,
+    seals: SealTask,
+    retention: RetentionTask,
     _watch: AgentWatch,
     _upkeep: FilesUpkeep,
 }
@@ -220,6 +225,7 @@ impl Server {
         ));
         stop.await;
         tracing::info!("the server is shutting down");
+        drop(self.retention);
         let cluster = chats.shared().cluster.clone();
         if let Some(cluster) = &cluster {
             cluster.drain();
@@ -249,6 +255,7 @@ impl Server {
         if let Some(cluster) = cluster {
             cluster.leave().await;
         }
+        self.seals.end().await;
         if let Some(store) = self.store {
             store.close().await?;
         }
@@ -425,6 +432,11 @@ impl ServerBuilder {
         let reopened = chats.boot().await?;
         let watch = AgentWatch::begin(&chats);
         let upkeep = FilesUpkeep::begin(&chats);
+        let key = config.audit.signing_key();
+        let key = key.as_deref().map(SealKey::new);
+        let seals = Sealing::new(store.clone(), key).begin();
+        let sealing = seals.sealing().clone();
+        let retention = Retention::new(chats.clone(), sealing, config.retention).begin();
         let connections = Bounds {
             in_use: shares.connections,
             per_user: (authenticator.requires_credentials())
@@ -452,6 +464,8 @@ impl ServerBuilder {
             reopened,
             mcp,
             cluster,
+            seals,
+            retention,
             _watch: watch,
             _upkeep: upkeep,
         })

@@ -7,12 +7,16 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "data/audit.rs"]
+mod audit;
 #[path = "data/databases.rs"]
 mod databases;
 #[path = "data/disk.rs"]
 mod disk;
 #[path = "data/growth.rs"]
 mod growth;
+#[path = "data/retention.rs"]
+mod retention;
 #[path = "data/version_before.rs"]
 mod version_before;
 

@@ -18,12 +18,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use adk_bridge::audit::{Sealing, seal_all};
 use adk_bridge::store::postgres::{PostgresConfig, PostgresStore};
 use adk_bridge::store::sqlite::SqliteStore;
 use adk_bridge::store::{AuditPage, ChatRef, Cut, DataDir, FileRow, Opening, Store, StoreError};
 use adk_bridge_protocol::id::{ChatId, MessageId, UserId};
 use adk_bridge_protocol::outbox::AuditKind;
-use adk_bridge_testkit::postgres::Postgres;
+use adk_bridge_testkit::postgres::{Postgres, database_of};
 use adk_bridge_testkit::process::binary;
 use serde_json::json;
 use store_suite::{asking, at, audit, call, finished, record, user};
@@ -60,6 +61,8 @@ async fn a_store_arrives_whole() {
     assert!(killed >= 8, "it was killed {killed} times");
     let store = postgres(&url).await.unwrap();
     assert_same(&everything(&*store).await, &before);
+    let holds = verified(&url);
+    assert_eq!(holds.status.code(), Some(0), "{holds:?}");
     // The source is as it was, and a second run finds nothing to do.
     assert_same(&everything(&*sqlite(source.path()).await).await, &before);
     let again = migrate(source.path(), &url, None);
@@ -95,6 +98,69 @@ async fn a_store_arrives_whole() {
         matches!(refused, Err(StoreError::Conflict(_))),
         "{refused:?}"
     );
+}
+
+/// What `adk-bridge audit verify` says of a database.
+fn verified(url: &str) -> Output {
+    let mut command = Command::new(binary());
+    command.args(["audit", "verify", url]).output().unwrap()
+}
+
+/// The chains and seals of the source go on in PostgreSQL, and what is done to them there is found.
+#[tokio::test]
+async fn the_audit_can_be_verified_where_it_arrives() {
+    let source = TempDir::new().unwrap();
+    let server = Postgres::start();
+    let url = server.database();
+    fill(source.path()).await;
+    let from = sqlite(source.path()).await;
+    let sealing = Sealing::new(from.clone(), None);
+    seal_all(&sealing, at(1)).await.unwrap();
+    from.close().await.unwrap();
+    drop((from, sealing));
+    assert!(migrate(source.path(), &url, None).status.success());
+    let store = postgres(&url).await.unwrap();
+    let user_id = UserId::from(USERS[2]);
+    let chat = ChatRef {
+        user: &user_id,
+        id: &ChatId::literal("talk"),
+    };
+    for reason in ["later", "nul\0"] {
+        let row = [audit(AuditKind::ToolStarted, reason)];
+        store.append_audit(chat, &row).await.unwrap();
+    }
+    seal_all(&Sealing::new(store.clone(), None), at(2))
+        .await
+        .unwrap();
+    let holds = verified(&url);
+    let said = String::from_utf8(holds.stdout).unwrap();
+    assert_eq!(holds.status.code(), Some(0), "{said}");
+    assert!(said.contains("seals   2"), "{said}");
+    let last = store.audit(chat, AuditPage::default()).await.unwrap();
+    let last = last.last().unwrap().id;
+    for (done, problem) in [
+        (
+            format!("UPDATE adk_bridge.audit SET kind = 'tool.failed' WHERE id = {last}"),
+            format!("row {last} was changed"),
+        ),
+        (
+            format!("DELETE FROM adk_bridge.audit WHERE id = {last}"),
+            format!("row {last} is missing"),
+        ),
+    ] {
+        // The bridge's user cannot do it.
+        let refused = format!(
+            "DO $$ BEGIN {done}; RAISE 'not refused'; EXCEPTION WHEN raise_exception THEN
+                 IF SQLERRM <> 'the audit is append-only' THEN RAISE; END IF; END $$"
+        );
+        server.sql(database_of(&url), &refused);
+        let forced = format!("SET session_replication_role = replica; {done}");
+        server.sql(database_of(&url), &forced);
+        let found = verified(&url);
+        let said = String::from_utf8(found.stdout).unwrap();
+        assert_eq!(found.status.code(), Some(3), "{said}");
+        assert!(said.contains(&problem), "{problem}: {said}");
+    }
 }
 
 #[tokio::test]

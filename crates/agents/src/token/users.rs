@@ -61,6 +61,10 @@ impl UserTokens {
         }
     }
 
+    pub(super) fn forget(&self, user: &UserId) {
+        self.held().remove(user);
+    }
+
     fn note_at(&self, user: &UserId, token: Token, now: Instant) {
         let mut held = self.held();
         if let Some(same) = held.get_mut(user).filter(|it| it.token == token) {

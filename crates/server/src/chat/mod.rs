@@ -10,6 +10,7 @@ mod conversation;
 mod declared_tools;
 mod engine;
 pub mod error;
+mod expiring;
 mod holds;
 mod inlining;
 mod late_answers;
@@ -32,6 +33,7 @@ mod trace;
 mod turn;
 mod unread;
 mod user_answers;
+pub mod user_data;
 mod voice;
 mod waiting;
 
@@ -63,6 +65,7 @@ pub use task::new_id;
 
 use crate::admission::{Admission, TurnStart};
 use crate::agent_list::{Agents, ServedAgent};
+use crate::audit::{self, Exported};
 use crate::budget::Budget;
 use crate::cluster::{Cluster, Owned};
 use crate::credentials::{Credentials, Login, Question};
@@ -85,6 +88,9 @@ use task::Task;
 
 /// How many requests may wait for one chat; only a broken client sends more.
 const COMMANDS: usize = 32;
+
+/// How many rows of the audit lose their text at once: others write in between.
+const ERASED_AT_ONCE: u32 = 1_000;
 
 /// Some chats of a user, most recently changed first.
 pub struct ChatPage {
@@ -512,6 +518,12 @@ impl Chats {
             return Err(error);
         }
         let chat = ChatRef { user, id: chat_id };
+        self.delete_stored(chat, &self.shared.files).await
+    }
+
+    /// Deletes a chat that has no task.
+    async fn delete_stored(&self, chat: ChatRef<'_>, files: &Files) -> Result<(), ChatError> {
+        let ChatRef { user, id: chat_id } = chat;
         let agent = self.agent_of(chat).await?;
         match &agent {
             // The chat is gone for its user even if the agent cannot be reached.
@@ -534,11 +546,47 @@ impl Chats {
                 tracing::warn!(chat = %chat_id, "the agent of the deleted chat {chat_id} is not there, and keeps what it has of it");
             }
         }
-        self.shared.files.delete_chat(chat).await?;
+        files.delete_chat(chat).await?;
         if let Some(agent) = agent {
             agent.tools().forget(user, chat_id).await;
         }
         Ok(())
+    }
+
+    /// Forgets what requests brought of a user, and is held in memory.
+    pub fn forget_user(&self, user: &UserId) {
+        self.shared.users.forget(user);
+    }
+
+    /// Erases what a user wrote into the audit, whose rows stay. Returns how many rows had something.
+    pub async fn erase_reasons(&self, user: &UserId) -> Result<u64, ChatError> {
+        let mut erased = 0;
+        loop {
+            match self
+                .shared
+                .store
+                .erase_reasons(user, ERASED_AT_ONCE)
+                .await?
+            {
+                0 => return Ok(erased),
+                some => erased += some,
+            }
+        }
+    }
+
+    /// The audit of a user, as JSON lines.
+    pub fn own_audit(&self, user: &UserId) -> Exported {
+        Exported::of_user(self.shared.store.clone(), user.clone(), now())
+    }
+
+    /// Everybody's audit after a row, as JSON lines.
+    pub fn whole_audit(&self, after: u64) -> Exported {
+        audit::whole_audit(self.shared.store.clone(), after, now())
+    }
+
+    /// How many bytes of files and messages a user has.
+    pub async fn stored_bytes_of(&self, user: &UserId) -> Result<u64, ChatError> {
+        Ok(self.shared.store.stored_bytes_of(user).await?)
     }
 
     /// The agent of a stored chat, if it is there.

@@ -65,7 +65,7 @@ impl TriedChats {
 
 impl Claims {
     /// Begins a claim; it goes on when its gate is free.
-    fn begin(&self, user: &UserId, chat_id: &ChatId) -> UnderWay<'_> {
+    pub(super) fn begin(&self, user: &UserId, chat_id: &ChatId) -> UnderWay<'_> {
         let key = (user.clone(), chat_id.clone());
         let gate = self.lock().entry(key.clone()).or_default().clone();
         UnderWay {
@@ -82,10 +82,17 @@ impl Claims {
 }
 
 /// A claim that is under way. Dropped, also unfinished, it leaves nothing behind.
-struct UnderWay<'c> {
+pub(super) struct UnderWay<'c> {
     claims: &'c Claims,
     key: (UserId, ChatId),
     gate: Gate,
+}
+
+impl UnderWay<'_> {
+    /// Passed by one claim of a chat at a time.
+    pub(super) fn gate(&self) -> &Gate {
+        &self.gate
+    }
 }
 
 impl Drop for UnderWay<'_> {

@@ -135,6 +135,8 @@ impl Config {
             return bad("live.max_video_bytes_per_second", "must be greater than 0");
         }
         self.store.check()?;
+        self.audit.check()?;
+        self.retention.check()?;
         super::cluster::check(self)?;
         super::mcp::check(&self.tools)?;
         self.check_agents()?;

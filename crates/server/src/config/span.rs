@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// `"5m"`, `"2s"`, `"300ms"`.
+/// `"90d"`, `"1h"`, `"5m"`, `"2s"`, `"300ms"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(pub Duration);
 
@@ -21,6 +21,7 @@ impl std::str::FromStr for Span {
             "s" => 1_000,
             "m" => 60_000,
             "h" => 3_600_000,
+            "d" => 86_400_000,
             _ => return Err(problem()),
         };
         number
@@ -56,6 +57,7 @@ mod tests {
             ("300ms", 300),
             ("0ms", 0),
             ("1h", 3_600_000),
+            ("90d", 7_776_000_000),
         ] {
             assert_eq!(
                 text.parse::<Span>().map(|span| span.0.as_millis()),
@@ -70,7 +72,7 @@ mod tests {
             "-1s",
             "1.5s",
             "99999999999999999999s",
-            "5d",
+            "5w",
         ] {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }

@@ -8,3 +8,4 @@ pub mod credentials;
 pub mod files;
 pub mod page;
 pub mod sockets;
+pub mod users;

@@ -37,6 +37,17 @@ where
     }
 }
 
+pub fn delete<H, T>(handler: H, operation: Operation) -> Endpoint
+where
+    H: Handler<T, App>,
+    T: 'static,
+{
+    Endpoint {
+        methods: routing::delete(handler),
+        operations: vec![(Method::DELETE, operation)],
+    }
+}
+
 /// More methods of the same path.
 macro_rules! methods {
     ($($name:ident: $method:ident),* $(,)?) => {

@@ -68,6 +68,11 @@ pub enum StoreError {
     /// The operator has named a database of another program.
     #[error("{} is not a database of adk-bridge; name another one", database.display())]
     NotOurs { database: PathBuf },
+    /// The operator has named a database of an older version.
+    #[error(
+        "the audit in {} is not chained yet: start the bridge of this version with it once", database.display()
+    )]
+    NotChained { database: PathBuf },
     /// The operator has not finished moving a store here.
     #[error(
         "a store is being moved to {} and is not there yet; run adk-bridge migrate-store again until it has finished",

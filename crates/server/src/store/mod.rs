@@ -29,6 +29,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use adk_bridge_protocol::id::{ApprovalId, CallId, ChatId, MessageId, UserId};
 use adk_bridge_protocol::message::{Growth, Message};
@@ -36,10 +37,15 @@ use adk_bridge_protocol::outbox::Audit;
 use adk_bridge_protocol::reply::Record;
 use adk_bridge_protocol::time::Timestamp;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::audit::AuditTrail;
+use crate::audit::chain::ChainedRow;
+use crate::audit::seal::Seal;
 use crate::cluster::Epoch;
+
+pub(crate) use postgres::stored as escaped;
 
 pub use chat_state::StoreChatState;
 pub use data_dir::DataDir;
@@ -64,7 +70,7 @@ pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + S
 pub type Change<'a> = Box<dyn FnOnce(Option<Value>) -> (Option<Value>, Value) + Send + 'a>;
 
 /// What survives a restart.
-pub trait Store: Send + Sync {
+pub trait Store: AuditTrail {
     /// Creates a chat, or finds it if the user has it already.
     fn create_chat<'a>(&'a self, chat: ChatRef<'a>, now: Timestamp) -> Pending<'a, Chat>;
 
@@ -182,6 +188,24 @@ pub trait Store: Send + Sync {
     /// Whether the audit of a chat already has a refusal for the same call, approval and reason.
     fn has_refused<'a>(&'a self, chat: ChatRef<'a>, audit: &'a Audit) -> Pending<'a, bool>;
 
+    /// The audit of a user, chat by chat: the rows after one of a chat, at most `limit`.
+    fn audit_of_user<'a>(
+        &'a self,
+        user: &'a UserId,
+        after: Option<(&'a ChatId, u64)>,
+        limit: u32,
+    ) -> Pending<'a, Vec<ChainedRow>>;
+
+    /// Adds a seal, unless there is one with its number. Returns whether it was added.
+    fn add_seal<'a>(&'a self, seal: &'a Seal) -> Pending<'a, bool>;
+
+    /// Removes rows of the audit that the newest seal gives up, at most `limit`, and then the seals over them. Returns how
+    /// many rows were removed.
+    fn remove_audit(&self, limit: u32) -> Pending<'_, u64>;
+
+    /// Erases the reasons in the audit of a user, which are free text, at most `limit`. Returns how many were erased.
+    fn erase_reasons<'a>(&'a self, user: &'a UserId, limit: u32) -> Pending<'a, u64>;
+
     /// One value of the chat's state.
     fn state<'a>(&'a self, chat: ChatRef<'a>, key: &'a str) -> Pending<'a, Option<Value>>;
 
@@ -214,6 +238,29 @@ pub trait Store: Send + Sync {
 
     /// The secret with this name. If there is none yet, `fresh` becomes it.
     fn secret<'a>(&'a self, name: &'a str, fresh: &'a [u8]) -> Pending<'a, Vec<u8>>;
+
+    /// The files of a user after an id, in the order of their ids; at most `limit`.
+    fn files_of_user<'a>(
+        &'a self,
+        user: &'a UserId,
+        after: &'a str,
+        limit: u32,
+    ) -> Pending<'a, Vec<FileRow>>;
+
+    /// Chats that have not changed since a time and have no reply that has not ended: those after a row, at most `limit`.
+    fn old_chats(&self, before: Timestamp, after: u64, limit: u32) -> Pending<'_, Vec<OldChat>>;
+
+    /// Forgets files that are older than a time, at most `limit`. Their content must be deleted; they are remembered as
+    /// [`Store::deleted_files`] until it is.
+    fn delete_old_files(
+        &self,
+        before: Timestamp,
+        which: OldFiles,
+        limit: u32,
+    ) -> Pending<'_, Vec<DeletedFile>>;
+
+    /// Takes a job that one of several processes does, for a while. Returns false if another one has taken it.
+    fn begin_job<'a>(&'a self, name: &'a str, hold: Duration) -> Pending<'a, bool>;
 
     /// The ids of all files of all users.
     fn file_ids(&self) -> Pending<'_, Vec<String>>;
@@ -457,7 +504,7 @@ impl Default for AuditPage {
 }
 
 /// One row of the audit, as it is shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditRow {
     pub id: u64,
@@ -481,8 +528,32 @@ pub struct AuditRow {
     pub reason: Option<String>,
     pub input_hash: Option<String>,
     /// The name of the replica, in a cluster.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica: Option<String>,
+}
+
+/// A chat that has not changed for long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OldChat {
+    /// Where the next ones are looked for.
+    pub row: u64,
+    pub user: UserId,
+    pub chat_id: ChatId,
+}
+
+/// Which files are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OldFiles {
+    All,
+    /// What was spoken: a WAV file that nobody has named.
+    Recordings,
+}
+
+/// A file whose row is gone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeletedFile {
+    pub user: UserId,
+    pub id: String,
 }
 
 /// An event of a remote agent, as it came.

@@ -89,6 +89,15 @@ impl Access {
     }
 }
 
+/// Refuses everybody but administrators.
+pub fn require_admin(identity: &Identity) -> Result<(), AppError> {
+    if identity.is_admin() {
+        return Ok(());
+    }
+    let message = "only an administrator may do this";
+    Err(AppError::forbidden("forbidden", message))
+}
+
 /// Refuses a request that does not name exactly one host: a proxy and this server could read different ones.
 pub fn require_one_host(request: &Request) -> Result<(), AppError> {
     let hosts = request.headers().get_all(header::HOST).iter().count();

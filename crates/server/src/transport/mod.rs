@@ -25,5 +25,6 @@ pub mod schemas;
 mod socket;
 mod state;
 mod text;
+pub mod users;
 
 pub use state::App;

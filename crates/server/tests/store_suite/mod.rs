@@ -10,6 +10,7 @@
 
 pub(crate) mod branches;
 pub(crate) mod chats;
+pub(crate) mod evidence;
 pub(crate) mod records;
 pub(crate) mod replies;
 pub(crate) mod sizes;
@@ -72,6 +73,11 @@ macro_rules! store_suite {
                 are_counted_with_every_change
                 of_each_user_are_known_at_start
                 of_pages_are_bounded
+            }
+            evidence {
+                is_chained_and_sealed
+                is_given_up_by_age
+                loses_what_people_wrote
             }
             records {
                 audit_is_shown_oldest_first

@@ -10,7 +10,9 @@ use sqlx::postgres::PgRow;
 use super::PostgresStore;
 use super::text::{loaded, stored};
 use crate::store::encoded::{from_sql, to_sql};
-use crate::store::{Chat, ChatCursor, ChatRef, Entity, ListedChat, MAX_LISTED, StoreError};
+use crate::store::{
+    Chat, ChatCursor, ChatRef, Entity, ListedChat, MAX_LISTED, OldChat, StoreError,
+};
 
 pub(super) async fn create(
     store: &PostgresStore,
@@ -82,6 +84,33 @@ pub(super) async fn list(
         })
     };
     rows.await?.iter().map(listed).collect()
+}
+
+pub(super) async fn old(
+    store: &PostgresStore,
+    before: Timestamp,
+    after: u64,
+    limit: u32,
+) -> Result<Vec<OldChat>, StoreError> {
+    let rows = store.read(|| {
+        sqlx::query(
+            "SELECT c.key, c.user_id, c.id FROM adk_bridge.chats c
+             WHERE c.key > $1 AND c.updated_at < $2
+               AND NOT EXISTS (SELECT 1 FROM adk_bridge.messages m WHERE m.chat = c.key AND m.open)
+             ORDER BY c.key LIMIT $3",
+        )
+        .bind(to_sql(after))
+        .bind(to_sql(before.as_millis()))
+        .bind(i64::from(limit))
+    });
+    let old = |row: &PgRow| {
+        Ok(OldChat {
+            row: from_sql(row.try_get(0)?),
+            user: loaded(row.try_get(1)?).into(),
+            chat_id: loaded(row.try_get(2)?).into(),
+        })
+    };
+    rows.await?.iter().map(old).collect()
 }
 
 pub(super) async fn set_title(

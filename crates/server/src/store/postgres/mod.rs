@@ -13,6 +13,7 @@ mod migrations;
 mod ownership;
 mod records;
 mod replies;
+mod seals;
 mod text;
 mod tool_state;
 
@@ -35,15 +36,19 @@ use uuid::Uuid;
 use super::encoded;
 use super::{
     AuditEntry, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatOverview, ChatRef,
-    CommittedSize, Cut, FileRow, GrownReply, HistorySize, Identity, ListedChat, MessagePage,
-    OpenReply, Opening, OutlineEntry, Pending, Store, StoreError, StoredEvent, StoredMessage,
+    CommittedSize, Cut, DeletedFile, FileRow, GrownReply, HistorySize, Identity, ListedChat,
+    MessagePage, OldChat, OldFiles, OpenReply, Opening, OutlineEntry, Pending, Store, StoreError,
+    StoredEvent, StoredMessage,
 };
+use crate::audit::chain::ChainedRow;
+use crate::audit::seal::Seal;
+use crate::audit::{AuditState, AuditTrail};
 use crate::cluster::Epoch;
 use crate::parsing::{self, Room};
 use connection::{Connections, Intent};
 
 pub(super) use connection::Statement;
-pub(super) use text::stored;
+pub(crate) use text::stored;
 
 /// How long a test write waits: a health check needs a quick answer.
 const TRY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -114,6 +119,22 @@ impl PostgresStore {
     pub(super) async fn open_unfinished(config: PostgresConfig<'_>) -> Result<Self, StoreError> {
         let (options, place) = options(config.url)?;
         migrations::apply(&options, &place).await?;
+        Self::connect(config, options, place).await
+    }
+
+    /// The same for whoever only reads the audit: the schema stays as it is.
+    pub async fn open_audit(config: PostgresConfig<'_>) -> Result<Self, StoreError> {
+        let (options, place) = options(config.url)?;
+        let store = Self::connect(config, options, place).await?;
+        seals::check_known(&store).await?;
+        Ok(store)
+    }
+
+    async fn connect(
+        config: PostgresConfig<'_>,
+        options: PgConnectOptions,
+        place: String,
+    ) -> Result<Self, StoreError> {
         let prepares = match config.prepared_statements {
             Some(given) => given,
             None => {
@@ -344,6 +365,27 @@ impl Store for PostgresStore {
         Box::pin(records::has_refused(self, chat, audit))
     }
 
+    fn audit_of_user<'a>(
+        &'a self,
+        user: &'a UserId,
+        after: Option<(&'a ChatId, u64)>,
+        limit: u32,
+    ) -> Pending<'a, Vec<ChainedRow>> {
+        Box::pin(seals::of_user(self, user, after, limit))
+    }
+
+    fn add_seal<'a>(&'a self, seal: &'a Seal) -> Pending<'a, bool> {
+        Box::pin(seals::add(self, seal))
+    }
+
+    fn remove_audit(&self, limit: u32) -> Pending<'_, u64> {
+        Box::pin(seals::remove_rows(self, limit))
+    }
+
+    fn erase_reasons<'a>(&'a self, user: &'a UserId, limit: u32) -> Pending<'a, u64> {
+        Box::pin(seals::erase_reasons(self, user, limit))
+    }
+
     fn state<'a>(&'a self, chat: ChatRef<'a>, key: &'a str) -> Pending<'a, Option<Value>> {
         Box::pin(tool_state::get(self, chat, key))
     }
@@ -387,6 +429,32 @@ impl Store for PostgresStore {
 
     fn secret<'a>(&'a self, name: &'a str, fresh: &'a [u8]) -> Pending<'a, Vec<u8>> {
         Box::pin(records::secret(self, name, fresh))
+    }
+
+    fn files_of_user<'a>(
+        &'a self,
+        user: &'a UserId,
+        after: &'a str,
+        limit: u32,
+    ) -> Pending<'a, Vec<FileRow>> {
+        Box::pin(records::files_of_user(self, user, after, limit))
+    }
+
+    fn old_chats(&self, before: Timestamp, after: u64, limit: u32) -> Pending<'_, Vec<OldChat>> {
+        Box::pin(chats::old(self, before, after, limit))
+    }
+
+    fn delete_old_files(
+        &self,
+        before: Timestamp,
+        which: OldFiles,
+        limit: u32,
+    ) -> Pending<'_, Vec<DeletedFile>> {
+        Box::pin(records::delete_old_files(self, before, which, limit))
+    }
+
+    fn begin_job<'a>(&'a self, name: &'a str, hold: Duration) -> Pending<'a, bool> {
+        Box::pin(records::begin_job(self, name, hold))
     }
 
     fn file_ids(&self) -> Pending<'_, Vec<String>> {
@@ -451,6 +519,24 @@ impl Store for PostgresStore {
             self.shared.heartbeats.close().await;
             Ok(())
         })
+    }
+}
+
+impl AuditTrail for PostgresStore {
+    fn audit_state(&self) -> Pending<'_, AuditState> {
+        Box::pin(seals::state(self))
+    }
+
+    fn audit_end(&self) -> Pending<'_, u64> {
+        Box::pin(seals::end(self))
+    }
+
+    fn audit_rows(&self, after: u64, limit: u32) -> Pending<'_, Vec<ChainedRow>> {
+        Box::pin(seals::all(self, after, limit))
+    }
+
+    fn audit_seals(&self, after: u64, limit: u32) -> Pending<'_, Vec<Seal>> {
+        Box::pin(seals::list(self, after, limit))
     }
 }
 

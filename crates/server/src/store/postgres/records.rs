@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 
 use adk_bridge_protocol::id::{ApprovalId, CallId, MessageId, UserId};
 use adk_bridge_protocol::outbox::Audit;
@@ -16,8 +17,8 @@ use super::text::{loaded, stored};
 use super::{PostgresStore, write_name};
 use crate::store::encoded::{fits, from_sql, to_sql};
 use crate::store::{
-    AuditEntry, AuditPage, AuditRow, ChatRef, Entity, FileRow, MAX_AUDIT_ROWS, StoreError,
-    StoredEvent,
+    AuditEntry, AuditPage, AuditRow, ChatRef, DeletedFile, Entity, FileRow, MAX_AUDIT_ROWS,
+    OldFiles, StoreError, StoredEvent,
 };
 
 /// Rows of the audit, as columns.
@@ -94,7 +95,7 @@ pub(super) async fn audit(
     rows.iter().map(audit_row).collect()
 }
 
-fn audit_row(row: &PgRow) -> Result<AuditRow, StoreError> {
+pub(super) fn audit_row(row: &PgRow) -> Result<AuditRow, StoreError> {
     let text = |column: &str| -> Result<Option<String>, StoreError> {
         let text: Option<String> = row.try_get(column)?;
         Ok(text.map(loaded))
@@ -240,19 +241,76 @@ pub(super) async fn file(
         .bind(stored(id))
         .bind(user.map(|user| stored(user.as_str())))
     });
-    let found = |row: &PgRow| {
-        let name: Option<String> = row.try_get("name")?;
-        Ok(FileRow {
-            id: loaded(row.try_get("id")?),
-            chat_id: loaded(row.try_get("chat_id")?).into(),
-            user: loaded(row.try_get("user_id")?).into(),
-            media_type: loaded(row.try_get("media_type")?),
-            bytes: from_sql(row.try_get("bytes")?),
-            name: name.map(loaded),
-            created: Timestamp::from_millis(from_sql(row.try_get("created_at")?)),
+    rows.await?.first().map(file_row).transpose()
+}
+
+fn file_row(row: &PgRow) -> Result<FileRow, StoreError> {
+    let name: Option<String> = row.try_get("name")?;
+    Ok(FileRow {
+        id: loaded(row.try_get("id")?),
+        chat_id: loaded(row.try_get("chat_id")?).into(),
+        user: loaded(row.try_get("user_id")?).into(),
+        media_type: loaded(row.try_get("media_type")?),
+        bytes: from_sql(row.try_get("bytes")?),
+        name: name.map(loaded),
+        created: Timestamp::from_millis(from_sql(row.try_get("created_at")?)),
+    })
+}
+
+pub(super) async fn files_of_user(
+    store: &PostgresStore,
+    user: &UserId,
+    after: &str,
+    limit: u32,
+) -> Result<Vec<FileRow>, StoreError> {
+    let rows = store.read(|| {
+        sqlx::query(
+            "SELECT f.id, c.id AS chat_id, c.user_id, f.media_type, f.bytes, f.name, f.created_at
+             FROM adk_bridge.chats c JOIN adk_bridge.files f ON f.chat = c.key
+             WHERE c.user_id = $1 AND f.id > $2 ORDER BY f.id LIMIT $3",
+        )
+        .bind(stored(user.as_str()))
+        .bind(stored(after))
+        .bind(i64::from(limit))
+    });
+    rows.await?.iter().map(file_row).collect()
+}
+
+pub(super) async fn delete_old_files(
+    store: &PostgresStore,
+    before: Timestamp,
+    which: OldFiles,
+    limit: u32,
+) -> Result<Vec<DeletedFile>, StoreError> {
+    // What an attempt has deleted of which we did not hear is remembered as deleted.
+    let rows = store.write(|| {
+        sqlx::query("SELECT user_id, id FROM adk_bridge.delete_old_files($1, $2, $3)")
+            .bind(to_sql(before.as_millis()))
+            .bind(which == OldFiles::Recordings)
+            .bind(i64::from(limit))
+    });
+    let deleted = |row: &PgRow| {
+        Ok(DeletedFile {
+            user: loaded(row.try_get(0)?).into(),
+            id: loaded(row.try_get(1)?),
         })
     };
-    rows.await?.first().map(found).transpose()
+    rows.await?.iter().map(deleted).collect()
+}
+
+pub(super) async fn begin_job(
+    store: &PostgresStore,
+    name: &str,
+    hold: Duration,
+) -> Result<bool, StoreError> {
+    let rows = store.write(|| {
+        sqlx::query("SELECT adk_bridge.begin_job($1, make_interval(secs => $2))")
+            .bind(name)
+            .bind(hold.as_secs_f64())
+    });
+    let rows = rows.await?;
+    let begun = rows.first().map(|row| row.try_get(0)).transpose()?;
+    Ok(begun.unwrap_or(false))
 }
 
 pub(super) async fn file_ids(store: &PostgresStore) -> Result<Vec<String>, StoreError> {

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 const ESCAPE: char = '\u{10FFFE}';
 
 /// Text as it is stored. It is changed only if it has a NUL, or what would be read as one.
-pub(in crate::store) fn stored(text: &str) -> Cow<'_, str> {
+pub(crate) fn stored(text: &str) -> Cow<'_, str> {
     if !text.contains(['\0', ESCAPE]) {
         return Cow::Borrowed(text);
     }

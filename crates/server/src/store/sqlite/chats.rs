@@ -7,7 +7,9 @@ use sqlx::{Row as _, SqliteConnection};
 
 use super::statement_batch::{StatementBatch, StatementResult};
 use crate::store::encoded::{decode, from_sql, to_sql};
-use crate::store::{Chat, ChatCursor, ChatRef, Entity, ListedChat, MAX_LISTED, StoreError};
+use crate::store::{
+    Chat, ChatCursor, ChatRef, Entity, ListedChat, MAX_LISTED, OldChat, StoreError,
+};
 
 /// How many rows of a hidden chat are deleted at once. Each may be a page of the log, which has to fit into the room that
 /// is kept for this.
@@ -178,6 +180,34 @@ pub(super) async fn list(
             chat: read(row)?,
             waiting: from_sql(row.try_get("waiting")?),
             owed: decode(row.try_get("owed")?, "the tools of a chat")?,
+        })
+    })
+    .collect()
+}
+
+pub(super) async fn old(
+    connection: &mut SqliteConnection,
+    before: Timestamp,
+    after: u64,
+    limit: u32,
+) -> Result<Vec<OldChat>, StoreError> {
+    sqlx::query(
+        "SELECT rowid, user, id FROM chats
+         WHERE rowid > ?1 AND updated_at < ?2 AND user <> ''
+           AND NOT EXISTS (SELECT 1 FROM messages WHERE messages.chat = chats.key AND open = 1)
+         ORDER BY rowid LIMIT ?3",
+    )
+    .bind(to_sql(after))
+    .bind(to_sql(before.as_millis()))
+    .bind(limit)
+    .fetch_all(connection)
+    .await?
+    .iter()
+    .map(|row| {
+        Ok(OldChat {
+            row: from_sql(row.try_get(0)?),
+            user: row.try_get::<String, _>(1)?.into(),
+            chat_id: row.try_get::<String, _>(2)?.into(),
         })
     })
     .collect()

@@ -181,6 +181,22 @@ impl Readers {
         }
     }
 
+    /// Readers of a database that nobody may have open. A file without a log next to it is written by nobody, and nothing is
+    /// created next to it.
+    pub(super) fn of_unchanged(path: &Path) -> Self {
+        Self {
+            options: SqliteConnectOptions::new()
+                .filename(path)
+                .disable_statement_logging()
+                .read_only(true)
+                .immutable(!with_suffix(path, "-wal").exists())
+                .busy_timeout(BUSY_TIMEOUT)
+                .pragma("cache_size", READER_CACHE),
+            idle: std::sync::Mutex::default(),
+            room: Semaphore::new(READERS),
+        }
+    }
+
     pub(super) async fn begin(&self) -> Result<Reading<'_>, StoreError> {
         let permit = timeout(PATIENCE, self.room.acquire())
             .await
@@ -583,6 +599,11 @@ fn migrations() -> Migrator {
             13,
             "grown texts",
             include_str!("../../../migrations/0013_grown_texts.sql"),
+        ),
+        migration(
+            14,
+            "audit chain",
+            include_str!("../../../migrations/0014_audit_chain.sql"),
         ),
     ])
 }

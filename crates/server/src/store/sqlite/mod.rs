@@ -12,6 +12,7 @@ mod look;
 mod messages;
 mod replies;
 mod reserve;
+mod seals;
 mod statement_batch;
 mod sync;
 mod tool_state;
@@ -19,23 +20,27 @@ mod whole_store;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use adk_bridge_protocol::id::{MessageId, UserId};
+use adk_bridge_protocol::id::{ChatId, MessageId, UserId};
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::Audit;
 use adk_bridge_protocol::reply::Record;
 use adk_bridge_protocol::time::Timestamp;
 use serde_json::Value;
 
+use crate::audit::chain::ChainedRow;
+use crate::audit::seal::Seal;
+use crate::audit::{AuditState, AuditTrail};
 use crate::cluster::Epoch;
 use crate::parsing::{self, Room};
 
 use super::encoded::{self, EncodedRecord};
 use super::{
     AuditEntry, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatOverview, ChatRef,
-    CommittedSize, Cut, DataDir, FileRow, GrownReply, HistorySize, Identity, ListedChat,
-    MessagePage, OpenReply, Opening, OutlineEntry, Pending, PriorContents, Store, StoreError,
-    StoredEvent, StoredMessage, WriteProblem, make_private,
+    CommittedSize, Cut, DataDir, DeletedFile, FileRow, GrownReply, HistorySize, Identity,
+    ListedChat, MessagePage, OldChat, OldFiles, OpenReply, Opening, OutlineEntry, Pending,
+    PriorContents, Store, StoreError, StoredEvent, StoredMessage, WriteProblem, make_private,
 };
 use connection::{Durability, Readers, STORE, Writer};
 use messages::EncodedOpening;
@@ -424,6 +429,35 @@ impl Store for SqliteStore {
         ))
     }
 
+    fn audit_of_user<'a>(
+        &'a self,
+        user: &'a UserId,
+        after: Option<(&'a ChatId, u64)>,
+        limit: u32,
+    ) -> Pending<'a, Vec<ChainedRow>> {
+        read!(self, |connection| audit::of_user(
+            connection, user, after, limit
+        ))
+    }
+
+    fn add_seal<'a>(&'a self, seal: &'a Seal) -> Pending<'a, bool> {
+        write!(self, STORE, Durability::Machine, |connection| seals::add(
+            connection, seal
+        ))
+    }
+
+    fn remove_audit(&self, limit: u32) -> Pending<'_, u64> {
+        write!(self, STORE, Durability::Process, |connection| {
+            seals::remove_rows(connection, limit)
+        })
+    }
+
+    fn erase_reasons<'a>(&'a self, user: &'a UserId, limit: u32) -> Pending<'a, u64> {
+        write!(self, user, Durability::Machine, |connection| {
+            audit::erase_reasons(connection, user, limit)
+        })
+    }
+
     fn state<'a>(&'a self, chat: ChatRef<'a>, key: &'a str) -> Pending<'a, Option<Value>> {
         read!(self, |connection| tool_state::get(connection, chat, key))
     }
@@ -476,6 +510,39 @@ impl Store for SqliteStore {
         write!(self, STORE, Durability::Machine, |connection| {
             whole_store::secret(connection, name, fresh)
         })
+    }
+
+    fn files_of_user<'a>(
+        &'a self,
+        user: &'a UserId,
+        after: &'a str,
+        limit: u32,
+    ) -> Pending<'a, Vec<FileRow>> {
+        read!(self, |connection| files::of_user(
+            connection, user, after, limit
+        ))
+    }
+
+    fn old_chats(&self, before: Timestamp, after: u64, limit: u32) -> Pending<'_, Vec<OldChat>> {
+        read!(self, |connection| chats::old(
+            connection, before, after, limit
+        ))
+    }
+
+    fn delete_old_files(
+        &self,
+        before: Timestamp,
+        which: OldFiles,
+        limit: u32,
+    ) -> Pending<'_, Vec<DeletedFile>> {
+        write!(self, STORE, Durability::Process, |connection| {
+            files::delete_old(connection, before, which, limit)
+        })
+    }
+
+    fn begin_job<'a>(&'a self, _: &'a str, _: Duration) -> Pending<'a, bool> {
+        // There is one process.
+        Box::pin(async { Ok(true) })
     }
 
     fn file_ids(&self) -> Pending<'_, Vec<String>> {
@@ -539,6 +606,64 @@ impl Store for SqliteStore {
             // The last connection to close brings the log into the database.
             self.writer.close().await
         })
+    }
+}
+
+impl AuditTrail for SqliteStore {
+    fn audit_state(&self) -> Pending<'_, AuditState> {
+        read!(self, |connection| seals::state(connection))
+    }
+
+    fn audit_end(&self) -> Pending<'_, u64> {
+        // There is one writer, so rows come in the order of their ids.
+        read!(self, |connection| audit::end(connection))
+    }
+
+    fn audit_rows(&self, after: u64, limit: u32) -> Pending<'_, Vec<ChainedRow>> {
+        read!(self, |connection| audit::all(connection, after, limit))
+    }
+
+    fn audit_seals(&self, after: u64, limit: u32) -> Pending<'_, Vec<Seal>> {
+        read!(self, |connection| seals::list(connection, after, limit))
+    }
+}
+
+/// The audit in a database that a server may be using, or none. Nothing is changed, and nothing is locked.
+pub struct SqliteAudit {
+    readers: Readers,
+}
+
+impl SqliteAudit {
+    /// Opens a database of this version.
+    pub async fn open(database: &Path) -> Result<Self, StoreError> {
+        let database = look::real(database);
+        let audit = Self {
+            readers: Readers::of_unchanged(&database),
+        };
+        let mut reading = audit.readers.begin().await?;
+        let found = seals::are_known(reading.connection()).await;
+        match reading.end(found)? {
+            true => Ok(audit),
+            false => Err(StoreError::NotChained { database }),
+        }
+    }
+}
+
+impl AuditTrail for SqliteAudit {
+    fn audit_state(&self) -> Pending<'_, AuditState> {
+        read!(self, |connection| seals::state(connection))
+    }
+
+    fn audit_end(&self) -> Pending<'_, u64> {
+        read!(self, |connection| audit::end(connection))
+    }
+
+    fn audit_rows(&self, after: u64, limit: u32) -> Pending<'_, Vec<ChainedRow>> {
+        read!(self, |connection| audit::all(connection, after, limit))
+    }
+
+    fn audit_seals(&self, after: u64, limit: u32) -> Pending<'_, Vec<Seal>> {
+        read!(self, |connection| seals::list(connection, after, limit))
     }
 }
 

@@ -323,7 +323,10 @@ impl Moving {
             SELECT setval(pg_get_serial_sequence('adk_bridge.chats', 'key'), max(key)) FROM adk_bridge.chats;
             SELECT setval(pg_get_serial_sequence('adk_bridge.messages', 'seq'), max(seq)) FROM adk_bridge.messages;
             SELECT setval(pg_get_serial_sequence('adk_bridge.events', 'seq'), max(seq)) FROM adk_bridge.events;
-            SELECT setval(pg_get_serial_sequence('adk_bridge.audit', 'id'), max(id)) FROM adk_bridge.audit;
+            -- Rows of the audit that were given up had ids too, and no id is given twice.
+            SELECT setval(pg_get_serial_sequence('adk_bridge.audit', 'id'), max(last.id))
+            FROM (SELECT max(id) AS id FROM adk_bridge.audit
+                  UNION ALL SELECT nullif(max(through_row), 0) FROM adk_bridge.audit_seals) AS last;
             UPDATE adk_bridge.store SET id = (SELECT source FROM adk_bridge.transfer);
             UPDATE adk_bridge.transfer SET finished_at = now()";
         let done = self.target.execute(sqlx::raw_sql(sql)).await;

@@ -63,7 +63,7 @@ const fn column(name: &'static str, expression: &'static str, kind: Kind) -> Col
 }
 
 /// In an order in which every row finds the one that it refers to.
-pub(super) const TABLES: [Table; 10] = [
+pub(super) const TABLES: [Table; 11] = [
     Table {
         name: "chats",
         source: "chats WHERE user <> ''",
@@ -210,6 +210,32 @@ pub(super) const TABLES: [Table; 10] = [
             text("reason"),
             text("input_hash"),
             text("replica"),
+            number("previous"),
+            plain("previous_hash"),
+            plain("reason_salt"),
+            plain("reason_hash"),
+            plain("hash"),
+        ],
+    },
+    Table {
+        name: "audit_seals",
+        source: "audit_seals WHERE true",
+        row: "number",
+        bytes: "500 + octet_length(row_ids)",
+        columns: &[
+            number("number"),
+            plain("previous_hash"),
+            number("after_row"),
+            number("through_row"),
+            number("row_count"),
+            plain("row_ids"),
+            plain("digest"),
+            number("removed_row"),
+            number("unchained_row"),
+            number("at"),
+            plain("hash"),
+            plain("key_id"),
+            plain("signature"),
         ],
     },
 ];

@@ -1,0 +1,202 @@
+//! Seals the audit while the server runs, and gives up rows that are too old.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use adk_bridge_protocol::time::Timestamp;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use uuid::Uuid;
+
+use super::seal::{Covered, Seal, SealContext, SealKey};
+use crate::chat::now;
+use crate::store::{Store, StoreError};
+
+/// How often the audit is sealed, if there is something new. What an intruder takes back within this time leaves no trace
+/// but in the chain of a chat that goes on.
+const EVERY: Duration = Duration::from_secs(60);
+/// Replicas do not all look at the same moment.
+const SPREAD: Duration = Duration::from_secs(10);
+/// How long the last seal may take when the server stops.
+const AT_THE_END: Duration = Duration::from_secs(1);
+/// How many rows are read at once, and how many a seal covers at most: its list of ids stays short.
+const PAGE: u32 = 1_000;
+const MAX_ROWS: u64 = 10_000;
+
+/// Seals an audit.
+#[derive(Clone)]
+pub struct Sealing {
+    store: Arc<dyn Store>,
+    key: Option<SealKey>,
+}
+
+/// Seals the audit every now and then, until it is dropped.
+pub struct SealTask {
+    sealing: Sealing,
+    task: JoinHandle<()>,
+}
+
+impl Sealing {
+    pub fn new(store: Arc<dyn Store>, key: Option<SealKey>) -> Self {
+        Self { store, key }
+    }
+
+    pub fn begin(self) -> SealTask {
+        let sealing = self.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                if let Err(error) = seal_all(&sealing, now()).await {
+                    tracing::warn!(%error, "the audit is not sealed; it is tried again in a minute");
+                }
+                sleep(EVERY + SPREAD.mul_f64(fraction())).await;
+            }
+        });
+        SealTask {
+            sealing: self,
+            task,
+        }
+    }
+
+    /// Adds a seal over the rows since the last one, as many as a seal covers. Returns none if there is nothing to seal, or
+    /// another replica was faster. `removed`: the row through which rows are given up.
+    async fn seal(&self, removed: Option<u64>, now: Timestamp) -> Result<Option<Seal>, StoreError> {
+        let state = self.store.audit_state().await?;
+        let before = state.seal.as_ref();
+        let after = before.map_or(0, |before| before.through);
+        let key_id = self.key.as_ref().map(SealKey::id);
+        let is_unsigned = before.is_some_and(|it| it.key_id.as_deref() != key_id);
+        let has_more = !self.store.audit_rows(after, 1).await?.is_empty();
+        if !has_more && removed.is_none() && !(is_unsigned && key_id.is_some()) {
+            return Ok(None);
+        }
+        let end = self.store.audit_end().await?.max(after);
+        let (mut covered, mut last) = (Covered::default(), after);
+        let through = loop {
+            let rows = self.store.audit_rows(last, PAGE).await?;
+            let known = rows.iter().take_while(|row| row.row.id <= end);
+            let mut count = 0;
+            for row in known {
+                covered.push(row);
+                last = row.row.id;
+                count += 1;
+            }
+            if count < PAGE {
+                break end;
+            }
+            if covered.count() >= MAX_ROWS {
+                break last;
+            }
+        };
+        let context = SealContext {
+            store: &state.store,
+            before,
+            through,
+            removed: state.removed().max(removed.unwrap_or_default()),
+            unchained: state.unchained(),
+            at: now,
+            key: self.key.as_ref(),
+        };
+        let seal = Seal::new(covered, context);
+        Ok(self.store.add_seal(&seal).await?.then_some(seal))
+    }
+
+    /// Gives up rows that are older than a time, as far as seals reach whose rows all are, and removes them. At most so many
+    /// rows are looked at; returns how many were removed.
+    pub async fn remove_older(
+        &self,
+        before: Timestamp,
+        at_most: u64,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let removed = self.store.audit_state().await?.removed();
+        let (mut last_old, mut looked_at) = (removed, 0);
+        'rows: while looked_at < at_most {
+            let rows = self.store.audit_rows(last_old, PAGE).await?;
+            if rows.is_empty() {
+                break;
+            }
+            for row in rows {
+                if row.row.at >= before || looked_at == at_most {
+                    break 'rows;
+                }
+                last_old = row.row.id;
+                looked_at += 1;
+            }
+        }
+        let mut through = removed;
+        if last_old > removed {
+            let mut number = 0;
+            'seals: loop {
+                let seals = self.store.audit_seals(number, PAGE).await?;
+                let Some(last) = seals.last() else { break };
+                number = last.number;
+                for seal in seals {
+                    // A seal over no rows may reach as far as one that covers some.
+                    if seal.through > last_old {
+                        break 'seals;
+                    }
+                    through = seal.through;
+                }
+            }
+        }
+        if through > removed {
+            self.seal(Some(through), now).await?;
+        }
+        // What an interrupted run has left goes too.
+        let mut gone = 0;
+        loop {
+            let some = self.store.remove_audit(PAGE).await?;
+            if some == 0 {
+                return Ok(gone);
+            }
+            gone += some;
+        }
+    }
+}
+
+/// Seals everything that there is. Returns the newest seal, if there is a new one.
+pub async fn seal_all(sealing: &Sealing, now: Timestamp) -> Result<Option<Seal>, StoreError> {
+    let mut newest: Option<Seal> = None;
+    while let Some(seal) = sealing.seal(None, now).await? {
+        newest = Some(seal);
+    }
+    if let Some(seal) = &newest {
+        tracing::info!(
+            "the audit is sealed through row {}: {}",
+            seal.through,
+            seal.mark()
+        );
+    }
+    Ok(newest)
+}
+
+impl SealTask {
+    pub fn sealing(&self) -> &Sealing {
+        &self.sealing
+    }
+
+    /// Seals what the last moments brought.
+    pub async fn end(&self) {
+        self.task.abort();
+        match timeout(AT_THE_END, seal_all(&self.sealing, now())).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the end of the audit is not sealed"),
+            Err(_) => tracing::warn!("the end of the audit is not sealed: it took too long"),
+        }
+    }
+}
+
+impl Drop for SealTask {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Between 0 and 1.
+pub(crate) fn fraction() -> f64 {
+    #[allow(clippy::cast_precision_loss, reason = "only a share of a time")]
+    let random = Uuid::new_v4().as_u64_pair().0 as f64;
+    #[allow(clippy::cast_precision_loss, reason = "only a share of a time")]
+    let most = u64::MAX as f64;
+    random / most
+}

@@ -1,0 +1,52 @@
+//! `[audit]`: how the audit proves that it is whole.
+
+use serde::{Deserialize, Serialize};
+
+use super::ConfigError;
+
+/// A shorter key can be guessed.
+const MIN_KEY_BYTES: usize = 16;
+
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Audit {
+    /// The key that signs the seals of the audit; the same at all replicas, and not in the database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The environment variable that holds the key, which keeps the key out of the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_env: Option<String>,
+}
+
+impl Audit {
+    /// The key that signs seals, if there is one.
+    pub fn signing_key(&self) -> Option<String> {
+        let variable = || std::env::var(self.key_env.as_deref()?).ok();
+        self.key.clone().or_else(variable)
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let bad = |key, problem: String| Err(ConfigError::value(key, problem));
+        if self.key.is_some() && self.key_env.is_some() {
+            let problem = "set this key or audit.key, but not both";
+            return bad("audit.key_env", problem.to_owned());
+        }
+        let key = self.signing_key();
+        if let (Some(variable), None) = (&self.key_env, &key) {
+            let problem = format!("the environment variable {variable} is not set");
+            return bad("audit.key_env", problem);
+        }
+        if key.is_some_and(|key| key.len() < MIN_KEY_BYTES) {
+            let problem = "a key must have at least 16 characters";
+            return bad("audit.key", problem.to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// Never prints the key.
+impl std::fmt::Debug for Audit {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Audit").finish_non_exhaustive()
+    }
+}
