@@ -9,10 +9,16 @@ use std::time::Duration;
 use adk_bridge_protocol::id::UserId;
 use tokio::time::Instant;
 
+use crate::process_memory::ProcessMemory;
+
 /// When to try again: turns and uploads take seconds.
 const SOON: Duration = Duration::from_secs(2);
 /// Answers to questions may use this share in addition: a decision should not be refused because others chat.
 const ANSWERS_SHARE: usize = 4;
+/// The same for memory: an answer needs little, and what waits for it is held already.
+const ANSWERS_MEMORY_SHARE: u64 = 10;
+/// When to try again if memory is short: turns that run have to end first.
+const MEMORY_RETURNS: Duration = Duration::from_secs(5);
 /// How long a user whose answers were refused too often is kept from answering: a page that sent the same answer in a loop
 /// must be usable again soon after it was closed.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -26,6 +32,8 @@ pub struct AdmissionLimits {
     pub turns_per_user: usize,
     pub uploads_per_user: usize,
     pub refused_answers_per_minute: u32,
+    /// Bytes of memory of this process; none is no limit.
+    pub memory: Option<u64>,
 }
 
 /// Which limit is reached.
@@ -35,6 +43,10 @@ pub enum AdmissionError {
         "the server is already answering {running} chats (limits.turns = {limit}); try again in a moment"
     )]
     Turns { running: usize, limit: usize },
+    #[error(
+        "the server uses {used} of {limit} bytes of memory (limits.memory_bytes); try again in a moment"
+    )]
+    Memory { used: u64, limit: u64 },
     #[error(
         "{running} of your chats are being answered (limits.turns_per_user = {limit}); wait for one to end"
     )]
@@ -55,6 +67,7 @@ impl AdmissionError {
     pub fn retry_after(&self) -> Duration {
         match self {
             Self::RefusedAnswers { wait, .. } => *wait,
+            Self::Memory { .. } => MEMORY_RETURNS,
             Self::Turns { .. } | Self::UserTurns { .. } | Self::UserUploads { .. } => SOON,
         }
     }
@@ -65,6 +78,7 @@ impl AdmissionError {
 pub struct Admission {
     allowed: AdmissionLimits,
     used: Mutex<TotalUsage>,
+    memory: ProcessMemory,
 }
 
 #[derive(Debug, Default)]
@@ -115,6 +129,7 @@ impl Admission {
         Arc::new(Self {
             allowed,
             used: Mutex::default(),
+            memory: ProcessMemory::default(),
         })
     }
 
@@ -167,6 +182,13 @@ impl Admission {
             TurnStart::Message => limit,
             TurnStart::Answer => limit.saturating_add(limit.div_ceil(ANSWERS_SHARE)),
         };
+        // What runs already is never stopped for memory: whoever comes is refused while there is room for the others to end.
+        if let Some(limit) = self.allowed.memory
+            && let Some(used) = self.memory.bytes()
+            && used >= memory_for(limit, begins)
+        {
+            return Err(AdmissionError::Memory { used, limit });
+        }
         let limit = self.allowed.turns;
         if used.turns >= most(limit) {
             return Err(AdmissionError::Turns {
@@ -247,6 +269,14 @@ impl Admission {
     }
 }
 
+/// Below how much memory a turn may begin.
+fn memory_for(limit: u64, begins: TurnStart) -> u64 {
+    match begins {
+        TurnStart::Message => limit,
+        TurnStart::Answer => limit.saturating_add(limit / ANSWERS_MEMORY_SHARE),
+    }
+}
+
 impl TotalUsage {
     fn of(&mut self, user: &UserId) -> &mut UserUsage {
         if self.users.len() >= REMEMBERED {
@@ -298,7 +328,34 @@ mod tests {
             turns_per_user: 2,
             uploads_per_user: 1,
             refused_answers_per_minute: 60,
+            memory: None,
         })
+    }
+
+    #[test]
+    fn new_turns_are_refused_before_memory_runs_out() {
+        let with = |limit| {
+            let mut allowed = admission().allowed;
+            allowed.memory = Some(limit);
+            let mut admission = Arc::into_inner(Admission::new(allowed)).unwrap();
+            admission.memory = ProcessMemory::fixed(1_000);
+            Arc::new(admission)
+        };
+        let alice = UserId::literal("alice");
+        for (limit, message, answer) in [
+            (1_001, true, true),
+            (1_000, false, true),
+            (910, false, true),
+            (909, false, false),
+        ] {
+            let admission = with(limit);
+            let admits = |begins| admission.turn(&alice, begins).is_ok();
+            assert_eq!(admits(TurnStart::Message), message, "{limit}");
+            assert_eq!(admits(TurnStart::Answer), answer, "{limit}");
+        }
+        let refused = with(10).has_room(&alice, TurnStart::Message).unwrap_err();
+        assert!(refused.to_string().contains("limits.memory_bytes"));
+        assert_eq!(refused.retry_after(), MEMORY_RETURNS);
     }
 
     #[test]

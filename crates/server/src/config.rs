@@ -613,6 +613,7 @@ mod tests {
             ),
             ("[retention]\nchats = \"0d\"", "retention.chats"),
             ("[retention]\naudit = 90", "retention.audit"),
+            ("[limits]\nmemory_bytes = 0", "limits.memory_bytes"),
             ("[agent]\nmax_steps = 0", "agent.max_steps"),
             ("[agent]\nid = \"a b\"", "agent.id"),
             ("[agent]\nname = \" \"", "agent.name"),

@@ -33,6 +33,7 @@
 //! | [`credentials`] | what users grant to agents, sealed as long as it is needed |
 //! | `nonce` | what may be used once |
 //! | [`parsing`] | how much JSON is read at once |
+//! | [`process_memory`] | how much memory the process uses |
 //! | [`retention`] | what is deleted because of its age |
 //! | [`metrics`], [`telemetry`] | what is counted, logged and traced |
 //! | [`secrets`] | what is shown to nobody |
@@ -67,6 +68,7 @@ pub mod migrate_store;
 mod nonce;
 pub mod openapi;
 pub mod parsing;
+pub mod process_memory;
 pub mod retention;
 pub mod router;
 pub mod secrets;

@@ -587,6 +587,7 @@ fn allowed(config: &Config, authenticator: &dyn Authenticator, turns: usize) -> 
         },
         uploads_per_user: config.limits.uploads_per_user,
         refused_answers_per_minute: config.limits.refused_answers_per_minute,
+        memory: config.limits.memory_bytes,
     }
 }
 

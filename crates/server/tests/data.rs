@@ -15,6 +15,8 @@ mod databases;
 mod disk;
 #[path = "data/growth.rs"]
 mod growth;
+#[path = "data/overload.rs"]
+mod overload;
 #[path = "data/retention.rs"]
 mod retention;
 #[path = "data/version_before.rs"]

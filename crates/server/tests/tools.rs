@@ -172,6 +172,7 @@ async fn chats(directory: &std::path::Path, fault: Fault, tool_timeout: Duration
                 turns_per_user: 100,
                 uploads_per_user: 8,
                 refused_answers_per_minute: 100,
+                memory: None,
             }),
             loaded: LoadedMemory::new(&defaults),
             unread: adk_bridge::budget::unread(&defaults),

@@ -783,6 +783,7 @@ mod tests {
                     turns_per_user: 10,
                     uploads_per_user: 10,
                     refused_answers_per_minute: 10,
+                    memory: None,
                 }),
                 loaded: LoadedMemory::new(&limits),
                 unread: crate::budget::unread(&limits),

@@ -17,6 +17,9 @@ pub struct Limits {
     /// Turns of all users at the same time. Fewer if the operating system allows fewer open files.
     pub turns: usize,
     pub turns_per_user: usize,
+    /// Bytes of memory of this process at which no further turn begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
     /// How long one turn may take, without the time that it waits for a human.
     pub turn_time: Span,
     /// How long an agent may send nothing except comments.
@@ -51,13 +54,14 @@ pub struct Limits {
 
 impl Limits {
     /// The keys whose value must be greater than 0, and whether it is.
-    pub(super) fn positive(&self) -> [(&'static str, bool); 11] {
+    pub(super) fn positive(&self) -> [(&'static str, bool); 12] {
         let silence = self.agent_silence.is_none_or(|span| !span.0.is_zero());
         [
             ("limits.connections", self.connections > 0),
             ("limits.connections_per_user", self.connections_per_user > 0),
             ("limits.turns", self.turns > 0),
             ("limits.turns_per_user", self.turns_per_user > 0),
+            ("limits.memory_bytes", self.memory_bytes != Some(0)),
             ("limits.turn_time", !self.turn_time.0.is_zero()),
             ("limits.agent_silence", silence),
             ("limits.uploads_per_user", self.uploads_per_user > 0),
@@ -92,6 +96,8 @@ impl Default for Limits {
             turns: 1_000,
             // A person has a few tabs; a program with one key may serve many people.
             turns_per_user: 100,
+            // Only the operator knows what the machine, or the container, has.
+            memory_bytes: None,
             // Far longer than anyone waits for an answer.
             turn_time: Span(Duration::from_secs(30 * 60)),
             agent_silence: None,

@@ -222,7 +222,7 @@ impl From<AdmissionError> for AppError {
     fn from(error: AdmissionError) -> Self {
         let message = error.to_string();
         match error {
-            AdmissionError::Turns { .. } => {
+            AdmissionError::Turns { .. } | AdmissionError::Memory { .. } => {
                 Self::unavailable(message).retry_after(error.retry_after())
             }
             AdmissionError::UserTurns { .. }
