@@ -287,6 +287,31 @@ impl Agent for AdkServer {
         Box::pin(async { self.client.token().await.map(drop) })
     }
 
+    /// Asks which apps the server has; some servers do not say.
+    fn reach(&self) -> BoxFuture<'_, Result<(), AgentError>> {
+        if self.user_tokens().is_some() {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(async {
+            let apps = match self.list_apps().await {
+                Ok(apps) => apps,
+                Err(error) => {
+                    return match error.kind() {
+                        AgentErrorKind::Unreachable | AgentErrorKind::Unauthorized => Err(error),
+                        _ => Ok(()),
+                    };
+                }
+            };
+            let app = self.app();
+            // The one that lists the apps of a server is of none.
+            if app.is_empty() || apps.is_empty() || apps.iter().any(|it| it == app) {
+                return Ok(());
+            }
+            let message = format!("the ADK server has no app {app:?}; correct agent.app");
+            Err(AgentError::rejected(message, self.url()))
+        })
+    }
+
     fn user_tokens(&self) -> Option<&Tokens> {
         self.client.user_tokens()
     }

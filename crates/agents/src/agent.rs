@@ -60,6 +60,12 @@ pub trait Agent: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    /// Reaches for it without asking it anything that costs or is kept, for the person who looks whether a configuration
+    /// works. What cannot be tried that way counts as reached.
+    fn reach(&self) -> BoxFuture<'_, Result<(), AgentError>> {
+        self.check()
+    }
+
     /// The tokens of its requests, if each user brings an own one: they are noted with every request of a user.
     fn user_tokens(&self) -> Option<&Tokens> {
         None
@@ -100,6 +106,10 @@ impl<A: Agent + ?Sized> Agent for Arc<A> {
 
     fn check(&self) -> BoxFuture<'_, Result<(), AgentError>> {
         (**self).check()
+    }
+
+    fn reach(&self) -> BoxFuture<'_, Result<(), AgentError>> {
+        (**self).reach()
     }
 
     fn user_tokens(&self) -> Option<&Tokens> {

@@ -186,7 +186,7 @@ impl Gemini {
         async move {
             let body = Bytes::from(body?);
             let caller = (&access, &user, &trace);
-            let call = || send(&client, &url, caller, &model, body.clone());
+            let call = || send(&client, &url, caller, &model, Some(body.clone()));
             let response = with_tries(silence, &url, call).await?;
             Ok(GeminiRun {
                 response,
@@ -218,6 +218,23 @@ impl Agent for Gemini {
                     token.map_err(TokenError::into_agent_error)
                 }
             }
+        })
+    }
+
+    /// Asks what the model is, which tells whether the place, the credentials and the name are right.
+    fn reach(&self) -> BoxFuture<'_, Result<(), AgentError>> {
+        if self.user_tokens().is_some() {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(async {
+            let mut url = self.url.clone();
+            let path = url.path().trim_end_matches(":streamGenerateContent");
+            let path = path.to_owned();
+            url.set_path(&path);
+            url.set_query(None);
+            let (access, nobody) = (&self.access, &UserId::literal(""));
+            let asked = send(&self.client, &url, (access, nobody), &self.settings.model, None);
+            asked.await.map(drop).map_err(|failure| failure.error)
         })
     }
 
@@ -286,20 +303,23 @@ fn unreadable(error: SseError) -> AgentError {
     AgentError::broken("the model's answer cannot be parsed", error.to_string())
 }
 
+/// Posts a body, or asks what the model is.
 async fn send(
     client: &reqwest::Client,
     url: &Url,
     (access, user, trace): (&Access, &UserId, &TraceContext),
     model: &str,
-    body: Bytes,
+    body: Option<Bytes>,
 ) -> Result<reqwest::Response, Failure> {
     let post = |headers: HeaderMap| {
-        let request = client
-            .post(url.clone())
-            .headers(trace.headers())
-            .headers(headers);
-        let request = request.header("content-type", "application/json");
-        http::send(request.body(body.clone()), url)
+        let request = match body.clone() {
+            Some(body) => client
+                .post(url.clone())
+                .header("content-type", "application/json")
+                .body(body),
+            None => client.get(url.clone()),
+        };
+        http::send(request.headers(trace.headers()).headers(headers), url)
     };
     let response = match access {
         Access::Key(key) => {

@@ -254,6 +254,32 @@ impl Agent for OpenAi {
         })
     }
 
+    /// Asks for the list of models, which not every server has.
+    fn reach(&self) -> BoxFuture<'_, Result<(), AgentError>> {
+        if self.user_tokens().is_some() {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(async {
+            let mut url = self.url.clone();
+            let path = url.path().trim_end_matches("chat/completions");
+            let path = format!("{path}models");
+            url.set_path(&path);
+            let get = |headers: HeaderMap| {
+                let request = self.client.get(url.clone()).headers(self.headers.clone());
+                http::send(request.headers(headers), &url)
+            };
+            let response = match &self.settings.tokens {
+                None => get(HeaderMap::new()).await,
+                Some(tokens) => send_with_token(tokens, &UserId::literal(""), get).await,
+            };
+            let response = response.map_err(|failure| failure.error)?;
+            match response.status().as_u16() {
+                200..=299 | 404 | 405 | 501 => Ok(()),
+                _ => Err(self.refused(response).await.failure.error),
+            }
+        })
+    }
+
     fn user_tokens(&self) -> Option<&Tokens> {
         let tokens = self.settings.tokens.as_deref();
         tokens.filter(|tokens| tokens.are_of_users())

@@ -8,6 +8,7 @@ mod limits;
 mod list;
 mod log;
 mod mcp;
+mod reading;
 mod retention;
 mod session_state;
 mod span;
@@ -44,6 +45,7 @@ pub use token::{Token, TokenKind};
 pub use vertex::Vertex;
 
 use crate::auth::Claims;
+use reading::Reading;
 
 /// Everything that can be set. Unknown keys are refused by name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -272,6 +274,13 @@ pub enum ConfigError {
     TwoMcp { name: String },
     #[error("{section}: this is a section and has no value; write its keys below [{section}]")]
     Section { section: String },
+    #[error("{} problems:{}", .0.len(), listed(.0))]
+    Several(Vec<Self>),
+}
+
+fn listed(problems: &[ConfigError]) -> String {
+    let lines = problems.iter().map(|problem| format!("\n  {problem}"));
+    lines.collect()
 }
 
 impl ConfigError {
@@ -282,23 +291,47 @@ impl ConfigError {
             problem: problem.into(),
         }
     }
+
+    /// All problems as one, if there are any.
+    pub fn all(mut problems: Vec<Self>) -> Result<(), Self> {
+        match problems.len() {
+            0 => Ok(()),
+            1 => Err(problems.remove(0)),
+            _ => Err(Self::Several(problems)),
+        }
+    }
+
+    /// Each problem by itself.
+    pub fn each(self) -> Vec<Self> {
+        match self {
+            Self::Several(problems) => problems,
+            one => vec![one],
+        }
+    }
 }
 
 impl Config {
     /// Reads the configuration; a file that was asked for must exist.
     pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Self, ConfigError> {
+        let (config, problems) = Self::read(file, overrides);
+        ConfigError::all(problems)?;
+        Ok(config)
+    }
+
+    /// Reads the configuration as far as that is possible, and says everything that is wrong with it.
+    pub fn read(file: Option<&Path>, overrides: &Overrides) -> (Self, Vec<ConfigError>) {
         let mut figment = Figment::from(Serialized::defaults(Self::default()));
         if let Some(file) = file {
             if !file.is_file() {
-                return Err(ConfigError::Missing(file.to_owned()));
+                return Reading::failed(ConfigError::Missing(file.to_owned())).with_rules();
             }
             figment = figment.merge(Toml::file_exact(file));
         }
         figment = figment.merge(Env::prefixed("ADK_BRIDGE__").split("__"));
-        let mut config: Self = figment.extract().map_err(without_secrets)?;
-        if !config.agents.is_empty() && (is_given(file, "agent") || overrides.agent.is_some()) {
-            return Err(ConfigError::BothForms);
-        }
+        let mut reading = Reading::of(&figment);
+        let config = &mut reading.config;
+        let has_both = !config.agents.is_empty()
+            && (is_given(file, "agent") || overrides.agent.is_some());
         if let Some(listen) = overrides.listen {
             config.server.listen = listen;
         }
@@ -308,8 +341,10 @@ impl Config {
         if let Some(kind) = &overrides.agent {
             config.agent.kind.clone_from(kind);
         }
-        config.check()?;
-        Ok(config)
+        if has_both {
+            reading.add(ConfigError::BothForms);
+        }
+        reading.with_rules()
     }
 }
 

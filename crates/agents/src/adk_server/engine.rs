@@ -317,6 +317,18 @@ impl Agent for AgentEngine {
         Box::pin(async { self.client.token().await.map(drop) })
     }
 
+    /// Lists the sessions of a user who has none.
+    fn reach(&self) -> BoxFuture<'_, Result<(), AgentError>> {
+        if self.user_tokens().is_some() {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        Box::pin(async {
+            let input = json!({"user_id": "adk-bridge-check-config"});
+            let listed = self.call("async_list_sessions", input).await;
+            listed.map(drop).map_err(Failure::into_error)
+        })
+    }
+
     fn user_tokens(&self) -> Option<&Tokens> {
         self.client.user_tokens()
     }

@@ -28,34 +28,35 @@ impl Config {
         })
     }
 
-    /// Refuses values that no server can use. Values that only one kind of agent needs are checked by that kind.
+    /// Refuses values that no server can use.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        let bad = |key, problem: &str| {
-            Err(ConfigError::Value {
-                key,
-                problem: problem.to_owned(),
-            })
-        };
+        ConfigError::all(self.problems())
+    }
+
+    /// Everything that no server can use. Values that only one kind of agent needs are checked by that kind.
+    pub(crate) fn problems(&self) -> Vec<ConfigError> {
+        let mut problems = Vec::new();
+        let mut bad = |key, problem: &str| problems.push(ConfigError::value(key, problem));
         let mut keys = BTreeMap::new();
         for key in &self.auth.api_keys {
             if key.key.len() < MIN_KEY_BYTES {
-                return bad("auth.api_keys", "a key must have at least 16 characters");
+                bad("auth.api_keys", "a key must have at least 16 characters");
             }
             if key.user.is_empty() || keys.insert(&key.key, &key.user).is_some() {
-                return bad(
+                bad(
                     "auth.api_keys",
                     "every key needs a user, and no key may occur twice",
                 );
             }
         }
         if !self.server.allowed_origins.iter().all(|it| is_origin(it)) {
-            return bad(
+            bad(
                 "server.allowed_origins",
                 "write each as browsers send it, such as \"http://localhost:3000\", without a slash at the end; \"null\" cannot be allowed",
             );
         }
         if !self.server.allowed_hosts.iter().all(|it| is_host(it)) {
-            return bad(
+            bad(
                 "server.allowed_hosts",
                 "write each name as it appears in a URL, such as \"chat.example.org\", without scheme, port or slash",
             );
@@ -63,19 +64,18 @@ impl Config {
         let known = [ADK_STREAM_PROTOCOL, EARLY_ADK_STREAM_PROTOCOL];
         let compat = &self.server.compat;
         if compat.len() > 1 || !compat.iter().all(|it| known.contains(&it.as_str())) {
-            return bad(
+            bad(
                 "server.compat",
                 "list \"adk-stream-protocol\", or \"adk-stream-protocol:adk\" for its versions before 28 December 2025",
             );
         }
         let public = self.server.public_url.as_deref();
         if public.is_some_and(|url| !is_http(url) || !is_origin(url.trim_end_matches('/'))) {
-            return bad(
+            bad(
                 "server.public_url",
                 "write where browsers reach the bridge, such as \"https://chat.example.com\", without a path",
             );
         }
-        self.files.check()?;
         for (key, limit) in [
             ("server.max_body_bytes", self.server.max_body_bytes),
             ("server.max_json_bytes", self.server.max_json_bytes),
@@ -99,11 +99,11 @@ impl Config {
             ("limits.files_per_request", self.limits.files_per_request),
         ] {
             if limit == 0 {
-                return bad(key, "must be greater than 0");
+                bad(key, "must be greater than 0");
             }
         }
         if self.limits.chat_bytes.saturating_mul(LOADED_COPIES) > self.limits.loaded_bytes {
-            return bad(
+            bad(
                 "limits.loaded_bytes",
                 "must be at least three times limits.chat_bytes, or a long chat could not be answered",
             );
@@ -117,30 +117,32 @@ impl Config {
             ("limits.body_time", self.limits.body_time),
         ] {
             if span.0.is_zero() {
-                return bad(key, "must be greater than 0s");
+                bad(key, "must be greater than 0s");
             }
         }
         for (key, positive) in self.limits.positive() {
             if !positive {
-                return bad(key, "must be greater than 0");
+                bad(key, "must be greater than 0");
             }
         }
         if self.live.max_audio_bytes_per_second < SPEECH_BYTES_PER_SECOND {
-            return bad(
+            bad(
                 "live.max_audio_bytes_per_second",
                 "must be at least 32000, the data rate of speech",
             );
         }
         if self.live.max_video_bytes_per_second == 0 {
-            return bad("live.max_video_bytes_per_second", "must be greater than 0");
+            bad("live.max_video_bytes_per_second", "must be greater than 0");
         }
-        self.store.check()?;
-        self.audit.check()?;
-        self.retention.check()?;
-        super::cluster::check(self)?;
-        super::mcp::check(&self.tools)?;
-        self.check_agents()?;
-        self.check_user_tokens()
+        problems.extend(self.files.check().err());
+        problems.extend(self.store.check().err());
+        problems.extend(self.audit.check().err());
+        problems.extend(self.retention.check().err());
+        problems.extend(super::cluster::check(self));
+        problems.extend(super::mcp::check(&self.tools));
+        problems.extend(self.check_agents());
+        problems.extend(self.check_user_tokens().err());
+        problems
     }
 
     /// The bridge's own keys are no tokens of users, and are sent to no agent.
@@ -162,10 +164,11 @@ impl Config {
     }
 
     /// Ids are checked again when the agents are there: some have their own.
-    fn check_agents(&self) -> Result<(), ConfigError> {
+    fn check_agents(&self) -> Vec<ConfigError> {
         let [_, ..] = self.agents.as_slice() else {
             return check_agent(&self.agent);
         };
+        let mut problems = Vec::new();
         let mut ids = std::collections::HashSet::new();
         let mut unnamed = 0;
         for agent in &self.agents {
@@ -173,28 +176,28 @@ impl Config {
                 id: agent.own_id().to_owned(),
                 problem,
             };
-            check_agent(agent).map_err(|error| {
+            problems.extend(check_agent(agent).into_iter().map(|error| {
                 let text = error.to_string();
                 problem(text.strip_prefix("agent.").unwrap_or(&text).to_owned())
-            })?;
+            }));
             match (&agent.id, &agent.apps) {
                 (Some(id), _) if !ids.insert(id) => {
-                    return Err(ConfigError::TwoAgents { id: id.clone() });
+                    problems.push(ConfigError::TwoAgents { id: id.clone() });
                 }
                 (Some(_), _) => {}
                 (None, Some(_)) => unnamed += 1,
                 (None, None) => {
                     let say = "id: every entry of [[agents]] has one; it stands in URLs and in every chat";
-                    return Err(problem(say.to_owned()));
+                    problems.push(problem(say.to_owned()));
                 }
             }
             if unnamed > 1 {
                 let say = "id: two servers with apps = \"*\" may have apps of the same name; give each an id, which the \
                            ids of their agents begin with";
-                return Err(problem(say.to_owned()));
+                problems.push(problem(say.to_owned()));
             }
         }
-        Ok(())
+        problems
     }
 }
 
@@ -210,74 +213,71 @@ pub fn check_id(id: &str) -> Result<(), ConfigError> {
 }
 
 /// What every kind of agent needs.
-fn check_agent(agent: &Agent) -> Result<(), ConfigError> {
-    let bad = |key, problem: &str| Err(ConfigError::value(key, problem));
-    if let Some(id) = &agent.id {
-        check_id(id)?;
-    }
+fn check_agent(agent: &Agent) -> Vec<ConfigError> {
+    let mut problems = Vec::new();
+    let mut bad = |key, problem: &str| problems.push(ConfigError::value(key, problem));
     if agent
         .name
         .as_deref()
         .is_some_and(|name| name.trim().is_empty())
     {
-        return bad("agent.name", "write what users see, or leave the key out");
+        bad("agent.name", "write what users see, or leave the key out");
     }
     match agent.apps.as_deref() {
         None => {}
         Some("*") if agent.kind != "adk" => {
-            return bad(
+            bad(
                 "agent.apps",
                 "only kind = \"adk\" has apps; remove this key",
             );
         }
         Some("*") if agent.app.is_some() => {
-            return bad(
+            bad(
                 "agent.apps",
                 "name one app, or write apps = \"*\", but not both",
             );
         }
         Some("*") => {}
         Some(_) => {
-            return bad(
+            bad(
                 "agent.apps",
                 "write \"*\" for all apps, or name one with app",
             );
         }
     }
     if agent.model.as_deref() == Some("") {
-        return bad("agent.model", "name a model, or leave the key out");
+        bad("agent.model", "name a model, or leave the key out");
     }
     if !agent.base_url.as_deref().is_none_or(is_http) {
-        return bad(
+        bad(
             "agent.base_url",
             "write a URL that starts with http:// or https://",
         );
     }
-    if let Some(vertex) = &agent.vertex {
-        vertex.check(agent)?;
-    }
-    if let Some(token) = &agent.token {
-        token.check(agent)?;
-    }
     if agent.max_steps == 0 {
-        return bad("agent.max_steps", "at least one step is needed");
+        bad("agent.max_steps", "at least one step is needed");
     }
-    agent.state.check()?;
     for tool in &agent.client_tools {
         if !is_tool_name(&tool.name) {
-            return bad(
+            bad(
                 "agent.client_tools.name",
                 "a tool's name is made of letters, digits, '_', '-' and '.', at most 64 of them, and begins with a letter or '_'",
             );
         }
         if !tool.input_schema.is_object() {
-            return bad(
+            bad(
                 "agent.client_tools.input_schema",
                 "a schema is a table, such as { type = \"object\" }",
             );
         }
     }
-    Ok(())
+    problems.extend(agent.id.as_deref().and_then(|id| check_id(id).err()));
+    let vertex = agent.vertex.as_ref();
+    problems.extend(vertex.and_then(|vertex| vertex.check(agent).err()));
+    let token = agent.token.as_ref();
+    problems.extend(token.and_then(|token| token.check(agent).err()));
+    problems.extend(agent.state.check().err());
+    problems
 }
 
 /// Whether a browser could send this as an origin: a scheme and a host, and nothing after them.

@@ -108,38 +108,39 @@ fn host_name() -> String {
     std::env::var("COMPUTERNAME").unwrap_or_else(|_| "replica".to_owned())
 }
 
-/// Refuses what a cluster cannot use, and a cluster where there cannot be one.
-pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
-    let bad = |key, problem: &str| Err(ConfigError::value(key, problem));
+/// What a cluster cannot use, and a cluster where there cannot be one.
+pub(super) fn check(config: &Config) -> Vec<ConfigError> {
+    let mut problems = Vec::new();
+    let mut bad = |key, problem: &str| problems.push(ConfigError::value(key, problem));
     let (cluster, advertise) = (&config.cluster, config.server.advertise.as_deref());
     if !config.is_shared() {
         let alone = "SQLite has one process, which others cannot join";
         if advertise.is_some() {
-            return bad(
+            bad(
                 "server.advertise",
                 &format!("{alone}; set store.url = \"postgres://…\", or remove this key"),
             );
         }
         if cluster.is_set() {
-            return bad(
+            bad(
                 "cluster",
                 &format!("{alone}; set store.url = \"postgres://…\", or remove [cluster]"),
             );
         }
-        return Ok(());
+        return problems;
     }
     let is_name = |name: &str| {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
         !name.is_empty() && name.len() <= MAX_NAME && name.bytes().all(is_allowed)
     };
     if !cluster.name.as_deref().is_none_or(is_name) {
-        return bad(
+        bad(
             "cluster.name",
             "write a name of letters, digits, '-', '_', '.' and ':', at most 100 of them",
         );
     }
     if cluster.key.is_some() && cluster.key_env.is_some() {
-        return bad(
+        bad(
             "cluster.key_env",
             "set this key or cluster.key, but not both",
         );
@@ -148,7 +149,7 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
     if let Some(variable) = &cluster.key_env
         && key.is_none()
     {
-        return bad(
+        bad(
             "cluster.key_env",
             &format!(
                 "the environment variable {variable} is not set; set it to the key of the cluster"
@@ -156,28 +157,28 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
         );
     }
     if key.as_ref().is_some_and(|key| key.len() < MIN_KEY_BYTES) {
-        return bad("cluster.key", "a key must have at least 16 characters");
+        bad("cluster.key", "a key must have at least 16 characters");
     }
     if !(MIN_LEASE..=MAX_LEASE).contains(&cluster.lease.0) {
-        return bad("cluster.lease", "write a time between 3s and 60s");
+        bad("cluster.lease", "write a time between 3s and 60s");
     }
     let is_plain = |url: &str| is_http(url) && url.starts_with("http://");
-    match advertise {
-        None if key.is_none() && !config.server.listen.ip().is_loopback() => no_key(),
-        None => Ok(()),
-        Some(url) if !is_plain(url) || url.contains(['?', '#', '@']) => bad(
+    let is_bad = |url: &str| !is_plain(url) || url.contains(['?', '#', '@']);
+    if advertise.is_some_and(is_bad) {
+        bad(
             "server.advertise",
             "write the address at which other replicas reach this one in their own network, such as \
              \"http://10.0.0.5:8080\"",
-        ),
-        Some(_) if key.is_none() => no_key(),
-        Some(_) => Ok(()),
+        );
     }
-}
-
-fn no_key() -> Result<(), ConfigError> {
-    Err(ConfigError::value(
-        "cluster.key",
-        "replicas that pass requests on to each other share a secret; set cluster.key or cluster.key_env, the same everywhere",
-    ))
+    // One that is named and not set was reported.
+    let is_alone = advertise.is_none() && config.server.listen.ip().is_loopback();
+    if key.is_none() && cluster.key_env.is_none() && !is_alone {
+        bad(
+            "cluster.key",
+            "replicas that pass requests on to each other share a secret; set cluster.key or cluster.key_env, the same \
+             everywhere",
+        );
+    }
+    problems
 }

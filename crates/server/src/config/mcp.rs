@@ -89,19 +89,19 @@ impl Mcp {
     }
 }
 
-/// Refuses servers that cannot be started.
-pub(super) fn check(tools: &Tools) -> Result<(), ConfigError> {
+/// What is wrong with servers that cannot be started.
+pub(super) fn check(tools: &Tools) -> Vec<ConfigError> {
+    let mut problems = Vec::new();
     let mut names = HashSet::new();
     for server in &tools.mcp {
         let name = server.name.clone();
         if let Some(problem) = server.problem() {
-            return Err(ConfigError::OfMcp { name, problem });
-        }
-        if !names.insert(&server.name) {
-            return Err(ConfigError::TwoMcp { name });
+            problems.push(ConfigError::OfMcp { name, problem });
+        } else if !names.insert(&server.name) {
+            problems.push(ConfigError::TwoMcp { name });
         }
     }
-    Ok(())
+    problems
 }
 
 impl<'de> Deserialize<'de> for McpApproval {
