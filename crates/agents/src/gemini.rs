@@ -233,7 +233,14 @@ impl Agent for Gemini {
             url.set_path(&path);
             url.set_query(None);
             let (access, nobody) = (&self.access, &UserId::literal(""));
-            let asked = send(&self.client, &url, (access, nobody), &self.settings.model, None);
+            let untraced = TraceContext::default();
+            let asked = send(
+                &self.client,
+                &url,
+                (access, nobody, &untraced),
+                &self.settings.model,
+                None,
+            );
             asked.await.map(drop).map_err(|failure| failure.error)
         })
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use adk_bridge_protocol::id::UserId;
 use tokio::time::Instant;
 
+use crate::config::Current;
 use crate::process_memory::ProcessMemory;
 
 /// When to try again: turns and uploads take seconds.
@@ -76,7 +77,7 @@ impl AdmissionError {
 /// What is under way, and who began it.
 #[derive(Debug)]
 pub struct Admission {
-    allowed: AdmissionLimits,
+    allowed: Current<AdmissionLimits>,
     used: Mutex<TotalUsage>,
     memory: ProcessMemory,
 }
@@ -127,10 +128,15 @@ enum Resource {
 impl Admission {
     pub fn new(allowed: AdmissionLimits) -> Arc<Self> {
         Arc::new(Self {
-            allowed,
+            allowed: Current::new(allowed),
             used: Mutex::default(),
             memory: ProcessMemory::default(),
         })
+    }
+
+    /// What begins from here on is within these limits.
+    pub fn limit(&self, allowed: AdmissionLimits) {
+        self.allowed.set(allowed);
     }
 
     /// Admits a turn of a chat that has none under way.
@@ -153,7 +159,7 @@ impl Admission {
 
     pub fn upload(self: &Arc<Self>, user: &UserId) -> Result<Permit, AdmissionError> {
         let mut used = self.lock();
-        let limit = self.allowed.uploads_per_user;
+        let limit = self.allowed.get().uploads_per_user;
         let of_user = used.of(user);
         if of_user.uploads >= limit {
             return Err(AdmissionError::UserUploads { limit });
@@ -183,13 +189,14 @@ impl Admission {
             TurnStart::Answer => limit.saturating_add(limit.div_ceil(ANSWERS_SHARE)),
         };
         // What runs already is never stopped for memory: whoever comes is refused while there is room for the others to end.
-        if let Some(limit) = self.allowed.memory
+        let allowed = self.allowed.get();
+        if let Some(limit) = allowed.memory
             && let Some(used) = self.memory.bytes()
             && used >= memory_for(limit, begins)
         {
             return Err(AdmissionError::Memory { used, limit });
         }
-        let limit = self.allowed.turns;
+        let limit = allowed.turns;
         if used.turns >= most(limit) {
             return Err(AdmissionError::Turns {
                 running: used.turns,
@@ -197,7 +204,7 @@ impl Admission {
             });
         }
         let running = used.users.get(user).map_or(0, |of_user| of_user.turns);
-        let limit = self.allowed.turns_per_user;
+        let limit = self.allowed.get().turns_per_user;
         if running >= most(limit) {
             return Err(AdmissionError::UserTurns { running, limit });
         }
@@ -225,7 +232,7 @@ impl Admission {
             return Ok(());
         };
         let rate = self.refused_per_second();
-        let limit = self.allowed.refused_answers_per_minute;
+        let limit = self.allowed.get().refused_answers_per_minute;
         let left = of_user
             .refused
             .as_ref()
@@ -247,12 +254,12 @@ impl Admission {
 
     /// How many refused answers are remembered: the user has to wait for [`LONGEST_WAIT`] at most, however many there were.
     fn most_refused(&self) -> f64 {
-        let limit = f64::from(self.allowed.refused_answers_per_minute);
+        let limit = f64::from(self.allowed.get().refused_answers_per_minute);
         limit + self.refused_per_second() * LONGEST_WAIT.as_secs_f64()
     }
 
     fn refused_per_second(&self) -> f64 {
-        f64::from(self.allowed.refused_answers_per_minute) / 60.0
+        f64::from(self.allowed.get().refused_answers_per_minute) / 60.0
     }
 
     fn permit(self: &Arc<Self>, user: &UserId, what: Resource) -> Permit {

@@ -24,7 +24,11 @@ type Constructor = Box<dyn Fn(&Config) -> Constructed<'_> + Send + Sync>;
 /// Constructors of agents by kind.
 pub struct AgentKinds {
     constructors: BTreeMap<String, Constructor>,
+    /// Those of the kinds whose agents can be made without asking anybody.
+    unasked: BTreeMap<String, Unasked>,
 }
+
+type Unasked = fn(&Config) -> Result<Arc<dyn Agent>, StartError>;
 
 /// What is said where the demo is wanted and was left out.
 pub(crate) const NO_DEMO: &str =
@@ -35,6 +39,7 @@ impl AgentKinds {
     pub fn built_in() -> Self {
         let mut kinds = Self {
             constructors: BTreeMap::new(),
+            unasked: BTreeMap::new(),
         };
         kinds.register("adk", |config| Box::pin(adk::make(config)));
         kinds.register("agent-engine", |config| {
@@ -42,6 +47,15 @@ impl AgentKinds {
         });
         kinds.register("gemini", |config| Box::pin(gemini::make(config)));
         kinds.register("openai", |config| Box::pin(openai::make(config)));
+        let unasked: [(&str, Unasked); 4] = [
+            ("adk", adk::construct),
+            ("agent-engine", agent_engine::construct),
+            ("gemini", gemini::construct),
+            ("openai", openai::construct),
+        ];
+        for (kind, construct) in unasked {
+            kinds.unasked.insert(kind.to_owned(), construct);
+        }
         #[cfg(feature = "demo")]
         kinds.register("demo", |config| Box::pin(demo::make(config)));
         kinds
@@ -53,7 +67,17 @@ impl AgentKinds {
         kind: impl Into<String>,
         constructor: impl Fn(&Config) -> Constructed<'_> + Send + Sync + 'static,
     ) {
-        self.constructors.insert(kind.into(), Box::new(constructor));
+        let kind = kind.into();
+        self.unasked.remove(&kind);
+        self.constructors.insert(kind, Box::new(constructor));
+    }
+
+    /// Makes the agent that the configuration names and asks nobody for it, as far as its kind can be made that way.
+    pub(crate) async fn construct(&self, config: &Config) -> Result<Arc<dyn Agent>, StartError> {
+        match self.unasked.get(&config.agent.kind) {
+            Some(construct) => construct(config),
+            None => self.make(config).await,
+        }
     }
 
     /// Makes the agent that the configuration names.

@@ -22,6 +22,7 @@ use adk_bridge_agents::token::Tokens;
 use adk_bridge_agents::tool::ToolSpec;
 use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::reply::Limits;
+use arc_swap::ArcSwap;
 use axum::http::HeaderMap;
 use futures_util::future::join_all;
 use serde_json::Value;
@@ -33,7 +34,7 @@ use crate::chat::toolbox::Toolbox;
 use crate::config::SessionState;
 use apps::Apps;
 pub(crate) use apps::LOOK_TIME;
-pub(crate) use assembly::{Assembly, drafts, drafts_of};
+pub(crate) use assembly::{Assembly, drafts, drafts_of, made_of, problems, redrafts};
 use presence::Presence;
 
 /// How long a list waits for an agent to tell its tools.
@@ -59,16 +60,18 @@ pub struct ServedAgent {
 
 /// All agents of a server.
 pub struct Agents {
-    entries: Vec<Entry>,
+    /// Replaced as a whole when the configuration is loaded again.
+    entries: ArcSwap<Vec<Entry>>,
     /// Whether agents have come since [`Agents::have_come`] was asked.
     news: AtomicBool,
     come: Notify,
 }
 
 /// An entry of the configuration.
+#[derive(Clone)]
 pub(crate) enum Entry {
     One(Arc<ServedAgent>),
-    Apps(Box<Apps>),
+    Apps(Arc<Apps>),
 }
 
 /// Why no agent can begin a chat that names none.
@@ -225,10 +228,20 @@ impl ServedAgent {
 impl Agents {
     pub(crate) fn new(entries: Vec<Entry>) -> Self {
         Self {
-            entries,
+            entries: ArcSwap::from_pointee(entries),
             news: AtomicBool::new(false),
             come: Notify::new(),
         }
+    }
+
+    /// The entries of the configuration, in their order.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        self.entries.load().to_vec()
+    }
+
+    /// Has these from here on. What an agent that is gone has begun goes on, and nothing new begins with it.
+    pub(crate) fn replace_by(&self, others: &Self) {
+        self.entries.store(others.entries.load_full());
     }
 
     /// A single agent.
@@ -239,7 +252,7 @@ impl Agents {
     /// All agents that are there now; the default comes first.
     pub fn all(&self) -> Vec<Arc<ServedAgent>> {
         let mut all: Vec<Arc<ServedAgent>> = Vec::new();
-        for entry in &self.entries {
+        for entry in self.entries.load().iter() {
             match entry {
                 Entry::One(agent) => all.push(agent.clone()),
                 Entry::Apps(apps) => all.extend(apps.agents()),
@@ -249,7 +262,7 @@ impl Agents {
     }
 
     pub fn find(&self, id: &str) -> Option<Arc<ServedAgent>> {
-        self.entries.iter().find_map(|entry| match entry {
+        self.entries.load().iter().find_map(|entry| match entry {
             Entry::One(agent) => (agent.id == id).then(|| agent.clone()),
             Entry::Apps(apps) => apps.agents().into_iter().find(|agent| agent.id == id),
         })
@@ -258,7 +271,7 @@ impl Agents {
     /// The agent of chats that name none: the first of the first entry. Another entry never takes its place, because a chat
     /// keeps the agent that it began with.
     pub fn default_agent(&self) -> Result<Arc<ServedAgent>, NoAgent> {
-        match self.entries.first() {
+        match self.entries.load().first() {
             Some(Entry::One(agent)) => Ok(agent.clone()),
             Some(Entry::Apps(apps)) => apps.first(),
             None => Err(NoAgent::Empty {
@@ -278,7 +291,8 @@ impl Agents {
 
     /// Why an agent may only seem not to be there: a server that cannot be reached may have it.
     pub fn may_be_away(&self, id: &str) -> Result<(), NoAgent> {
-        let mut away = self.sources().filter(|apps| !apps.is_reachable());
+        let sources = self.sources();
+        let mut away = sources.iter().filter(|apps| !apps.is_reachable());
         match away.find(|apps| apps.may_have(id)) {
             None => Ok(()),
             Some(apps) => Err(NoAgent::Unreachable {
@@ -298,7 +312,8 @@ impl Agents {
 
     /// Looks which apps are there, unless that was done a moment ago.
     pub async fn look(&self) {
-        let looks = self.sources().map(|apps| apps.look());
+        let sources = self.sources();
+        let looks = sources.iter().map(|apps| apps.look());
         if join_all(looks).await.contains(&true) {
             self.news.store(true, Ordering::Relaxed);
             self.come.notify_waiters();
@@ -320,12 +335,13 @@ impl Agents {
 
     /// When the next look is due; never if no entry finds its agents by itself.
     pub(crate) fn next_look(&self) -> Option<Duration> {
-        self.sources().map(Apps::next_look).min()
+        self.sources().iter().map(|apps| apps.next_look()).min()
     }
 
     /// The entries whose servers could not be reached at the last look, by name.
     pub fn unreachable(&self) -> Vec<String> {
-        let away = self.entries.iter().filter_map(|entry| match entry {
+        let entries = self.entries.load();
+        let away = entries.iter().filter_map(|entry| match entry {
             Entry::One(agent) => (agent.presence() == Presence::Away).then(|| agent.id()),
             Entry::Apps(apps) => (!apps.is_reachable()).then(|| apps.name()),
         });
@@ -335,7 +351,7 @@ impl Agents {
     /// The agents whose servers did not have their apps at the last look, by id.
     pub fn missing_apps(&self) -> Vec<String> {
         let named = self.named();
-        let missing = named.filter(|agent| agent.presence() == Presence::Missing);
+        let missing = (named.iter()).filter(|agent| agent.presence() == Presence::Missing);
         missing.map(|agent| agent.id.clone()).collect()
     }
 
@@ -346,8 +362,9 @@ impl Agents {
 
     /// The agents whose servers are to be looked at again and again.
     pub(crate) fn watched(&self) -> Vec<Arc<ServedAgent>> {
-        let watched = self.named().filter(|agent| agent.is_watched());
-        watched.cloned().collect()
+        let mut named = self.named();
+        named.retain(|agent| agent.is_watched());
+        named
     }
 
     /// The agents that the bridge has no token for, by id.
@@ -397,7 +414,7 @@ impl Agents {
                 visit(tokens);
             }
         };
-        for entry in &self.entries {
+        for entry in self.entries.load().iter() {
             match entry {
                 Entry::One(agent) => visit(agent),
                 Entry::Apps(apps) => apps.agents().iter().for_each(|agent| visit(agent)),
@@ -415,12 +432,16 @@ impl Agents {
 
     /// Why entries whose agents are found by themselves have none, or not all, for the person who starts the server.
     pub fn notes(&self) -> Vec<String> {
-        self.sources().filter_map(Apps::note).collect()
+        self.sources()
+            .iter()
+            .filter_map(|apps| apps.note())
+            .collect()
     }
 
     /// How many files one turn keeps open at most.
     pub fn descriptors_per_turn(&self) -> usize {
-        let all = self.entries.iter().map(|entry| match entry {
+        let entries = self.entries.load();
+        let all = entries.iter().map(|entry| match entry {
             Entry::One(agent) => agent.agent.info().descriptors_per_turn,
             Entry::Apps(_) => apps::DESCRIPTORS_PER_TURN,
         });
@@ -443,18 +464,22 @@ impl Agents {
         agent.summary(is_default).await
     }
 
-    fn named(&self) -> impl Iterator<Item = &Arc<ServedAgent>> {
-        self.entries.iter().filter_map(|entry| match entry {
-            Entry::One(agent) => Some(agent),
+    fn named(&self) -> Vec<Arc<ServedAgent>> {
+        let entries = self.entries.load();
+        let named = entries.iter().filter_map(|entry| match entry {
+            Entry::One(agent) => Some(agent.clone()),
             Entry::Apps(_) => None,
-        })
+        });
+        named.collect()
     }
 
-    fn sources(&self) -> impl Iterator<Item = &Apps> {
-        self.entries.iter().filter_map(|entry| match entry {
+    fn sources(&self) -> Vec<Arc<Apps>> {
+        let entries = self.entries.load();
+        let sources = entries.iter().filter_map(|entry| match entry {
             Entry::One(_) => None,
-            Entry::Apps(apps) => Some(&**apps),
-        })
+            Entry::Apps(apps) => Some(apps.clone()),
+        });
+        sources.collect()
     }
 }
 

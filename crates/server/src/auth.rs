@@ -8,6 +8,7 @@ mod api_keys;
 mod claims;
 mod local_user;
 mod passed_on;
+mod replaceable;
 mod source;
 mod wrong_keys;
 
@@ -26,6 +27,7 @@ pub use any_of::AnyOf;
 pub use api_keys::ApiKeys;
 pub use claims::{Claims, ClaimsError};
 pub use local_user::LocalUser;
+pub use replaceable::Replaceable;
 pub use source::{SourceError, SourcePolicy, is_forwarded};
 pub use wrong_keys::WrongKeys;
 pub(crate) use wrong_keys::network_of;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::config::Limits;
+use crate::config::{Current, Limits};
 
 /// When to try again: active clients soon release what is held for them.
 pub const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -61,9 +61,14 @@ pub fn loaded(limits: &Limits) -> Arc<Budget> {
 #[derive(Debug)]
 pub struct Budget {
     purpose: Purpose,
+    bounds: Current<BudgetBounds>,
+    held: Mutex<HeldBytes>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct BudgetBounds {
     total: usize,
     per_user: usize,
-    held: Mutex<HeldBytes>,
 }
 
 /// What the bytes are, for the message of a refusal.
@@ -111,15 +116,19 @@ impl Budget {
     pub fn new(purpose: Purpose, total: usize, per_user: usize) -> Arc<Self> {
         Arc::new(Self {
             purpose,
-            total,
-            per_user,
+            bounds: Current::new(BudgetBounds { total, per_user }),
             held: Mutex::default(),
         })
     }
 
     /// What may be held for all users together.
     pub fn total(&self) -> usize {
-        self.total
+        self.bounds.get().total
+    }
+
+    /// What is held from here on is within these bounds.
+    pub fn limit(&self, total: usize, per_user: usize) {
+        self.bounds.set(BudgetBounds { total, per_user });
     }
 
     /// What is held for all users together.
@@ -167,14 +176,15 @@ impl Hold {
         let others = held.all - self.bytes;
         let own = held.users.get(&self.user).copied().unwrap_or_default() - self.bytes;
         let purpose = &budget.purpose;
+        let bounds = budget.bounds.get();
         let grows = bytes > self.bytes && !beyond;
-        if grows && own > 0 && own.saturating_add(bytes) > budget.per_user {
+        if grows && own > 0 && own.saturating_add(bytes) > bounds.per_user {
             return Err(BudgetError::User {
                 what: purpose.what,
                 key: purpose.per_user_key,
             });
         }
-        if grows && others > 0 && others.saturating_add(bytes) > budget.total {
+        if grows && others > 0 && others.saturating_add(bytes) > bounds.total {
             return Err(BudgetError::Total {
                 what: purpose.what,
                 key: purpose.total_key,

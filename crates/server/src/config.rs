@@ -3,6 +3,7 @@
 mod audit;
 mod check;
 mod cluster;
+mod current;
 mod files;
 mod limits;
 mod list;
@@ -32,6 +33,7 @@ use serde_json::Value;
 pub use audit::Audit;
 pub use check::check_id;
 pub use cluster::Cluster;
+pub use current::Current;
 pub use files::{Files, FilesPlace, Provider};
 pub use limits::Limits;
 pub use log::{Log, LogFormat, Telemetry};
@@ -301,7 +303,7 @@ impl ConfigError {
         }
     }
 
-    /// Each problem by itself.
+    /// Each problem on its own.
     pub fn each(self) -> Vec<Self> {
         match self {
             Self::Several(problems) => problems,
@@ -330,8 +332,8 @@ impl Config {
         figment = figment.merge(Env::prefixed("ADK_BRIDGE__").split("__"));
         let mut reading = Reading::of(&figment);
         let config = &mut reading.config;
-        let has_both = !config.agents.is_empty()
-            && (is_given(file, "agent") || overrides.agent.is_some());
+        let has_both =
+            !config.agents.is_empty() && (is_given(file, "agent") || overrides.agent.is_some());
         if let Some(listen) = overrides.listen {
             config.server.listen = listen;
         }
@@ -389,6 +391,11 @@ impl Config {
 }
 
 impl Agent {
+    /// Whether nothing is wrong with it, as far as its settings tell.
+    pub(crate) fn is_sound(&self) -> bool {
+        check::check_agent(self).is_empty()
+    }
+
     /// What it is called where no agent has been made yet.
     pub fn own_id(&self) -> &str {
         let id = self.id.as_deref().or(self.app.as_deref());

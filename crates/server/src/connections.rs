@@ -26,6 +26,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Sleep, timeout};
 
+use crate::config::Current;
 use crate::error::AppError;
 pub use crowd::ConnectionPlace;
 use crowd::{CountedStream, Crowd};
@@ -58,13 +59,14 @@ pub struct Peer(pub IpAddr);
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The limits of connections.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Terms {
     pub head_time: Duration,
     /// A client that reads nothing for this long is disconnected: otherwise the data for it would stay in memory as
     /// long as the client likes.
     pub write_stall: Duration,
-    pub bounds: Bounds,
+    /// A reload may change them.
+    pub bounds: Arc<Current<Bounds>>,
     /// The paths that report the state of the server; they are answered even if all connections are in use.
     pub informing: &'static [&'static str],
 }
@@ -80,7 +82,7 @@ pub async fn serve(
     http.timer(TokioTimer::new())
         .header_read_timeout(terms.head_time)
         .max_buf_size(MAX_HEAD_BYTES);
-    let crowd = Crowd::new(terms.bounds);
+    let crowd = Crowd::new(terms.bounds.clone());
     // Every connection holds a receiver while it is open.
     let (going, stays) = watch::channel(());
     let mut stopped = pin!(stopped);
@@ -110,7 +112,7 @@ pub async fn serve(
             stream,
             service,
             http.clone(),
-            terms,
+            terms.clone(),
             stays.clone(),
         ));
         // Leave a rush of newcomers in the system's queue: accepted at once, they would delay all requests in progress.
@@ -138,7 +140,7 @@ async fn serve_one(
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => return,
         },
-        () = place.is_asked_to_leave() => return turn_away(stream, terms.bounds.in_use, &place).await,
+        () = place.is_asked_to_leave() => return turn_away(stream, terms.bounds.get().in_use, &place).await,
         _ = stays.changed() => return,
     }
     let connection = http.serve_connection(TokioIo::new(stream), service);
@@ -398,10 +400,10 @@ mod tests {
             Terms {
                 head_time: Duration::from_millis(100),
                 write_stall: Duration::from_secs(30),
-                bounds: Bounds {
+                bounds: Arc::new(Current::new(Bounds {
                     in_use: 100,
                     per_user: None,
-                },
+                })),
                 informing: &[],
             },
             async move { stopped.await.unwrap() },

@@ -23,7 +23,7 @@ pub fn run(listen: SocketAddr, pace: Span, live_limit: Span) -> anyhow::Result<E
             let listener = TcpListener::bind(listen)
                 .await
                 .with_context(|| format!("cannot listen on {listen}"))?;
-            let stop = crate::shutdown::requested()?;
+            let stop = crate::shutdown::requested(crate::shutdown::HangUp::Stops)?;
             crate::serve::announce(listener.local_addr()?)?;
             let options = Options {
                 pace: pace.0,

@@ -231,6 +231,11 @@ impl Files {
         Ok(self)
     }
 
+    /// What is stored from here on is within this quota.
+    pub fn limit(&self, quota: Quota) {
+        self.usage.limit(quota);
+    }
+
     /// The same files, with rows that are written through another store: that of a chat's owner.
     #[must_use]
     pub fn written_through(&self, store: Arc<dyn Store>) -> Self {

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use adk_bridge_protocol::id::UserId;
+use arc_swap::ArcSwap;
 use axum::http::HeaderMap;
 use tokio::time::Instant;
 
@@ -22,18 +23,22 @@ const MAX_USERS: usize = 10_000;
 pub struct KnownUsers {
     agents: Arc<Agents>,
     /// The claims that the state of some agent's sessions names. No others are held.
-    named: BTreeSet<String>,
+    named: ArcSwap<BTreeSet<String>>,
     claims: Mutex<HashMap<UserId, (Claims, Instant)>>,
 }
 
 impl KnownUsers {
     pub fn new(config: &Config, agents: Arc<Agents>) -> Self {
-        let states = config.each_agent().iter().map(|agent| &agent.state);
         Self {
             agents,
-            named: states.flat_map(|state| state.claims()).collect(),
+            named: ArcSwap::from_pointee(named_by(config)),
             claims: Mutex::default(),
         }
+    }
+
+    /// Holds what the agents of this configuration need from here on.
+    pub fn hold_for(&self, config: &Config) {
+        self.named.store(Arc::new(named_by(config)));
     }
 
     /// Adds to an identity the tokens for agents that the headers of its request bring.
@@ -45,11 +50,12 @@ impl KnownUsers {
     /// Takes what a request tells.
     pub fn note(&self, identity: &Identity) {
         self.agents.note_tokens(identity);
-        if self.named.is_empty() {
+        let named = self.named.load();
+        if named.is_empty() {
             return;
         }
         let (now, claims) = (Instant::now(), identity.claims());
-        let claims = claims.named(self.named.iter().map(String::as_str));
+        let claims = claims.named(named.iter().map(String::as_str));
         let mut known = self.known();
         if known.len() >= MAX_USERS && !known.contains_key(&identity.user) {
             let longest_away = known.iter().min_by_key(|(_, (_, seen))| *seen);
@@ -75,6 +81,12 @@ impl KnownUsers {
     fn known(&self) -> MutexGuard<'_, HashMap<UserId, (Claims, Instant)>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The claims that the state of some agent's sessions names.
+fn named_by(config: &Config) -> BTreeSet<String> {
+    let states = config.each_agent().iter().map(|agent| &agent.state);
+    states.flat_map(|state| state.claims()).collect()
 }
 
 impl std::fmt::Debug for KnownUsers {

@@ -39,7 +39,8 @@
 //! | [`secrets`] | what is shown to nobody |
 //! | [`config`], [`error`] | what can be set; what is refused |
 //! | [`serve`], [`translate`], [`fake_gemini`] | the commands |
-//! | [`shutdown`] | when the process is asked to stop |
+//! | [`reload`] | another configuration while it runs |
+//! | [`shutdown`] | when the process is asked to stop, or to load its configuration again |
 //! | [`descriptors`] | how many files may be open, and who gets them |
 //! | [`allocator`] | how freed memory goes back |
 //! | `failpoint` | where tests let the process die |
@@ -69,6 +70,7 @@ mod nonce;
 pub mod openapi;
 pub mod parsing;
 pub mod process_memory;
+pub mod reload;
 pub mod retention;
 pub mod router;
 pub mod secrets;

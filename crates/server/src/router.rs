@@ -1,10 +1,9 @@
 //! All endpoints in one place, each with its description.
 
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::middleware::{Next, from_fn_with_state, map_response};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Router};
-use tower::ServiceBuilder;
 
 use crate::credentials::{AUTHORIZE, CALLBACK};
 use crate::metrics::ForwardedKind as Kind;
@@ -16,8 +15,8 @@ use crate::telemetry::{RequestLine, in_trace};
 use crate::transport::access::Privacy;
 use crate::transport::error_body::ErrorForm;
 use crate::transport::{
-    App, access, adk_stream_protocol, agents, ai_sdk_ws, chat, chats, cors, credentials, files,
-    forward, handshake, live, page, users,
+    App, access, adk_stream_protocol, agents, ai_sdk_ws, chat, chats, credentials, files, forward,
+    handshake, live, page, users,
 };
 
 /// The endpoints that report the state of the server: they are answered however many connections are in use.
@@ -26,15 +25,8 @@ pub const INFORMING: &[&str] = &["/health", "/ready", "/metrics"];
 pub fn router(app: App) -> Router {
     let check_source = from_fn_with_state(app.access().clone(), access::check_source);
     let authenticate = from_fn_with_state(app.access().clone(), access::authenticate);
-    // For requests of pages and programs. CORS wraps the refusals too, so that a page can read the reason.
-    let cors =
-        cors::layer(app.allowed_origins()).map(|cors| (map_response(cors::empty_preflight), cors));
-    let shared = ServiceBuilder::new()
-        .layer(from_fn_with_state(
-            app.access().clone(),
-            access::check_origin,
-        ))
-        .option_layer(cors);
+    // For requests of pages and programs.
+    let shared = from_fn_with_state(app.access().clone(), access::check_origin);
     let description = Description::new(&app);
     let described = Extension(description.clone());
 

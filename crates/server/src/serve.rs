@@ -1,13 +1,17 @@
 //! `adk-bridge serve`: the bridge as a server.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 
-use crate::config::{Config, LogFormat, Overrides};
-use crate::server::Server;
+use crate::config::{Config, ConfigError, LogFormat, Overrides};
+use crate::reload::Reloader;
+use crate::server::{Server, StartError};
+use crate::shutdown::{HangUp, HangUps};
 use crate::transport::page;
 use crate::{allocator, shutdown, telemetry};
 
@@ -17,10 +21,15 @@ pub(crate) const DEFAULT_FILE: &str = "adk-bridge.toml";
 /// Threads for files and large JSON. Each reserves a stack and, while it works, memory; further work is queued.
 const MAX_BLOCKING: usize = 64;
 
+/// The configuration file: the one that is named, or the usual one, if it exists.
+pub(crate) fn file_of(named: Option<&Path>) -> Option<PathBuf> {
+    let default = || Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.is_file());
+    named.map(Path::to_owned).or_else(default)
+}
+
 pub fn run(file: Option<&Path>, overrides: &Overrides) -> anyhow::Result<ExitCode> {
-    let default = PathBuf::from(DEFAULT_FILE);
-    let file = file.or_else(|| default.is_file().then_some(default.as_path()));
-    let config = Config::load(file, overrides)?;
+    let load = || Config::load(file_of(file).as_deref(), overrides);
+    let config = load()?;
     telemetry::set_up(config.log.format);
     allocator::give_back();
     tokio::runtime::Builder::new_multi_thread()
@@ -28,20 +37,69 @@ pub fn run(file: Option<&Path>, overrides: &Overrides) -> anyhow::Result<ExitCod
         .max_blocking_threads(MAX_BLOCKING)
         .build()
         .context("the runtime cannot be started")?
-        .block_on(serve(config))?;
+        .block_on(serve(config, load))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(config: Config) -> anyhow::Result<()> {
+async fn serve(
+    config: Config,
+    load: impl Fn() -> Result<Config, ConfigError>,
+) -> anyhow::Result<()> {
     // Only the owner may read the files that this process creates.
     #[cfg(unix)]
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let server = Server::builder().config(config).build().await?;
     banner(&server);
-    let stop = shutdown::requested()?;
+    let hang_up = HangUp::of_this_process();
+    let stop = shutdown::requested(hang_up)?;
+    let hang_ups = HangUps::from_now_on()?;
+    let reloader = server.reloader();
     announce(server.address())?;
-    server.serve_until(stop).await?;
-    Ok(())
+    let serving = server.serve_until(stop);
+    if hang_up == HangUp::Stops {
+        return Ok(serving.await?);
+    }
+    tokio::select! {
+        served = serving => Ok(served?),
+        never = reload(reloader, load, hang_ups) => match never {},
+    }
+}
+
+/// Loads the configuration again whenever it is asked to. A bad one is reported, and changes nothing.
+async fn reload(
+    reloader: Arc<Reloader>,
+    load: impl Fn() -> Result<Config, ConfigError>,
+    mut hang_ups: HangUps,
+) -> Infallible {
+    loop {
+        hang_ups.next().await;
+        let reloaded = match load() {
+            Ok(config) => reloader.reload(config).await,
+            Err(error) => Err(StartError::Config(error)),
+        };
+        match reloaded {
+            Ok(reloaded) => {
+                tracing::info!("the configuration was loaded again; {reloaded}");
+                if !reloaded.needs_restart.is_empty() {
+                    let keys = reloaded.needs_restart.join(", ");
+                    tracing::warn!("only a restart changes these keys: {keys}");
+                }
+            }
+            Err(StartError::Config(error)) => {
+                for problem in error.each() {
+                    tracing::error!(
+                        "the configuration was not loaded again, and stays as it was: {problem}"
+                    );
+                }
+            }
+            Err(error) => {
+                let error = anyhow::Error::from(error);
+                tracing::error!(
+                    "the configuration was not loaded again, and stays as it was: {error:#}"
+                );
+            }
+        }
+    }
 }
 
 /// Prints, in a form that programs can wait for, that requests are accepted.

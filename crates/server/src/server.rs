@@ -26,13 +26,13 @@ use crate::agent_kinds::{AgentKinds, Constructed};
 use crate::agent_list::{self, Assembly};
 use crate::audit::seal::SealKey;
 use crate::audit::{SealTask, Sealing};
-use crate::auth::{self, Authenticator};
+use crate::auth::{self, Authenticator, Replaceable};
 use crate::budget;
 use crate::chat::loaded::LoadedMemory;
 use crate::chat::toolbox::{Toolbox, ToolboxError};
 use crate::chat::{Capacity, ChatSettings, Chats, Checkpoints, ClusterTasks, Shared, now};
 use crate::cluster::{Cluster, JoinError, Ownership};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Current};
 use crate::connections::{self, Bounds, HEAD_TIME, Terms};
 use crate::credentials::Credentials;
 use crate::descriptors::{self, Shares};
@@ -42,11 +42,13 @@ use crate::forwarding::Forwarding;
 use crate::known_users::KnownUsers;
 use crate::mcp::McpServers;
 use crate::metrics::Metrics;
+use crate::reload::{Makers, Reloader};
 use crate::retention::{Retention, RetentionTask};
 use crate::router::{INFORMING, router};
+use crate::shutdown::HangUp;
 use crate::sockets::{SharedTickets, Sockets};
 use crate::store::postgres::{PostgresConfig, PostgresStore};
-use crate::store::sqlite::{DATABASE, SqliteStore};
+use crate::store::sqlite::SqliteStore;
 use crate::store::{DataDir, Store, StoreError};
 use crate::telemetry::{Tracer, TracerError};
 use crate::transport::App;
@@ -77,13 +79,12 @@ pub struct Server {
     /// To be closed, unless it is shared within this process.
     store: Option<Arc<dyn Store>>,
     data_dir: PathBuf,
-    connections: Bounds,
     reopened: usize,
     mcp: Arc<McpServers>,
     cluster: ClusterTasks,
     seals: SealTask,
     retention: RetentionTask,
-    _watch: AgentWatch,
+    reloader: Arc<Reloader>,
     _upkeep: FilesUpkeep,
 }
 
@@ -169,8 +170,13 @@ impl Server {
         self.app.config().server.listen
     }
 
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> Arc<Config> {
         self.app.config()
+    }
+
+    /// Gives it another configuration while it is served.
+    pub fn reloader(&self) -> Arc<Reloader> {
+        self.reloader.clone()
     }
 
     /// What its agents say about themselves, the default first. Those of an ADK server that cannot be reached yet are not
@@ -199,7 +205,7 @@ impl Server {
 
     /// Serves until the process is asked to stop, by Ctrl-C or by the system.
     pub async fn serve(self) -> Result<(), StartError> {
-        let stop = shutdown::requested().map_err(StartError::Signals)?;
+        let stop = shutdown::requested(HangUp::Stops).map_err(StartError::Signals)?;
         self.serve_until(stop).await
     }
 
@@ -209,7 +215,7 @@ impl Server {
         let terms = Terms {
             head_time: HEAD_TIME,
             write_stall: self.app.config().limits.write_stall.0,
-            bounds: self.connections,
+            bounds: self.reloader.bounds.clone(),
             informing: INFORMING,
         };
         let drain = self.app.config().server.drain.0;
@@ -342,9 +348,15 @@ impl ServerBuilder {
     pub async fn build(self) -> Result<Server, StartError> {
         let mut config = self.config;
         config.check()?;
-        let authenticator = match self.authenticator {
+        let given = config.clone();
+        let mut login = None;
+        let authenticator: Arc<dyn Authenticator> = match self.authenticator {
             Some(authenticator) => authenticator,
-            None => auth::configured(&config),
+            None => {
+                let own = Arc::new(Replaceable::new(auth::configured(&config)));
+                login = Some(own.clone());
+                own
+            }
         };
         config.check_address(authenticator.requires_credentials())?;
         secrets::keep(&config);
@@ -354,21 +366,21 @@ impl ServerBuilder {
             config.cluster.name.as_deref(),
             metrics.span_exports().clone(),
         )?;
+        let has_own_agents = !self.agents.is_empty();
         let drafts = match self.agents.is_empty() {
             true => agent_list::drafts(&self.kinds, &config).await?,
             false => agent_list::drafts_of(self.agents, &config),
         };
         let data = Arc::new(DataDir::open(&config.server.data_dir)?);
         let mcp = Arc::new(McpServers::start(&config).await?);
-        let directory = data.path().to_owned();
-        let assembly = Assembly::new(
-            config.clone(),
-            self.kinds,
-            self.tools,
-            self.client_tools,
-            mcp.clone(),
-            directory,
-        );
+        let makers = Makers {
+            kinds: Arc::new(self.kinds),
+            tools: self.tools,
+            client_tools: self.client_tools,
+            mcp: mcp.clone(),
+            directory: data.path().to_owned(),
+        };
+        let assembly = Assembly::new(config.clone(), makers.clone());
         let agents = Arc::new(assembly.agents(drafts).await?);
         for info in agents.all().iter().map(|agent| agent.info()) {
             for limitation in &info.limitations {
@@ -417,16 +429,15 @@ impl ServerBuilder {
             tracer,
             cluster,
             capacity: Capacity {
-                admission: Admission::new(allowed(&config, &*authenticator, shares.turns)),
+                admission: Admission::new(allowed(
+                    &config,
+                    authenticator.requires_credentials(),
+                    shares.turns,
+                )),
                 loaded: LoadedMemory::new(&config.limits),
                 unread: budget::unread(&config.limits),
             },
-            settings: ChatSettings {
-                keep_recordings: config.live.keep_recordings,
-                tool_timeout: config.tools.timeout.0,
-                turn_time: config.limits.turn_time.0,
-                files_per_request: config.limits.files_per_request,
-            },
+            settings: Current::new(chat_settings(&config)),
         });
         let cluster = chats.live_in_cluster();
         let reopened = chats.boot().await?;
@@ -437,11 +448,7 @@ impl ServerBuilder {
         let seals = Sealing::new(store.clone(), key).begin();
         let sealing = seals.sealing().clone();
         let retention = Retention::new(chats.clone(), sealing, config.retention).begin();
-        let connections = Bounds {
-            in_use: shares.connections,
-            per_user: (authenticator.requires_credentials())
-                .then_some(config.limits.connections_per_user),
-        };
+        let connections = bounds(&config, authenticator.requires_credentials(), shares);
         let sockets = sockets_per_user(config.server.max_sockets, connections);
         let shared = chats.shared();
         let (tickets, forwarding) = match &shared.cluster {
@@ -455,28 +462,35 @@ impl ServerBuilder {
         };
         let sockets = Sockets::of_replica(sockets, shared.metrics.clone(), tickets);
         let app = App::new(Arc::new(config), chats, sockets, authenticator, forwarding);
+        let reloader = Reloader {
+            app: app.clone(),
+            login,
+            makers: (!has_own_agents).then_some(makers),
+            bounds: Arc::new(Current::new(connections)),
+            watch: std::sync::Mutex::new(watch),
+            current: tokio::sync::Mutex::new(given),
+        };
         Ok(Server {
             app,
             listener,
             store: is_own.then_some(store),
             data_dir: data.path().to_owned(),
-            connections,
             reopened,
             mcp,
             cluster,
             seals,
             retention,
-            _watch: watch,
+            reloader: Arc::new(reloader),
             _upkeep: upkeep,
         })
     }
 }
 
 /// Looks for apps that come and go, until it is dropped.
-struct AgentWatch(Vec<JoinHandle<()>>);
+pub(crate) struct AgentWatch(Vec<JoinHandle<()>>);
 
 impl AgentWatch {
-    fn begin(chats: &Chats) -> Self {
+    pub(crate) fn begin(chats: &Chats) -> Self {
         let agents = chats.shared().agents.clone();
         let watched = agents.watched().into_iter();
         let mut tasks: Vec<_> = watched
@@ -542,7 +556,7 @@ impl Drop for FilesUpkeep {
 }
 
 /// How many connections and turns there may be; this depends on how many files may be open.
-fn shares(config: &Config, per_turn: usize) -> Shares {
+pub(crate) fn shares(config: &Config, per_turn: usize) -> Shares {
     let wanted = Shares {
         connections: config.limits.connections,
         turns: config.limits.turns,
@@ -564,7 +578,7 @@ fn shares(config: &Config, per_turn: usize) -> Shares {
 }
 
 /// How many WebSockets one user may have; some connections are left for the user's requests.
-fn sockets_per_user(wanted: usize, connections: Bounds) -> usize {
+pub(crate) fn sockets_per_user(wanted: usize, connections: Bounds) -> usize {
     let (part, of) = SOCKETS_SHARE;
     let most = (connections.of_one_user().saturating_mul(part) / of).max(1);
     if wanted > most {
@@ -577,11 +591,39 @@ fn sockets_per_user(wanted: usize, connections: Bounds) -> usize {
     wanted.min(most)
 }
 
-fn allowed(config: &Config, authenticator: &dyn Authenticator, turns: usize) -> AdmissionLimits {
+/// How many connections there may be, and of one user.
+pub(crate) fn bounds(config: &Config, requires_credentials: bool, shares: Shares) -> Bounds {
+    Bounds {
+        in_use: shares.connections,
+        per_user: requires_credentials.then_some(config.limits.connections_per_user),
+    }
+}
+
+pub(crate) fn chat_settings(config: &Config) -> ChatSettings {
+    ChatSettings {
+        keep_recordings: config.live.keep_recordings,
+        tool_timeout: config.tools.timeout.0,
+        turn_time: config.limits.turn_time.0,
+        files_per_request: config.limits.files_per_request,
+    }
+}
+
+pub(crate) fn quota(config: &Config) -> Quota {
+    Quota {
+        in_all: config.limits.stored_bytes,
+        per_user: config.limits.stored_bytes_per_user,
+    }
+}
+
+pub(crate) fn allowed(
+    config: &Config,
+    requires_credentials: bool,
+    turns: usize,
+) -> AdmissionLimits {
     AdmissionLimits {
         turns,
         // Without logins there is only one user.
-        turns_per_user: match authenticator.requires_credentials() {
+        turns_per_user: match requires_credentials {
             true => config.limits.turns_per_user,
             false => usize::MAX,
         },
@@ -606,18 +648,7 @@ async fn open_store(config: &Config, data: &Arc<DataDir>) -> Result<OpenStore, S
             is_own: true,
         });
     }
-    let place = match config.store.url.as_deref() {
-        None => data.path().join(DATABASE),
-        Some(url) => match url.strip_prefix("sqlite:") {
-            Some(path) => PathBuf::from(path),
-            // The URL of another database may hold a password.
-            None => {
-                let problem =
-                    "this is not the URL of a database; write sqlite:PATH or postgres://…";
-                return Err(ConfigError::value("store.url", problem).into());
-            }
-        },
-    };
+    let place = config.sqlite_path(data.path())?;
     // A bucket is looked at when its files are opened.
     let root = Files::root(&config.files, data)?;
     if let Some(root) = &root {
@@ -682,17 +713,13 @@ async fn open_files(
     data: &DataDir,
     store: &Arc<dyn Store>,
 ) -> Result<Files, StartError> {
-    let quota = Quota {
-        in_all: config.limits.stored_bytes,
-        per_user: config.limits.stored_bytes_per_user,
-    };
     let max_bytes = config.server.max_body_bytes as u64;
     let files = Files::open_configured(&config.files, data, store.clone(), max_bytes).await;
     let files = files.map_err(|error| match error {
         OpenError::Config(error) => StartError::Config(error),
         OpenError::Store(error) => StartError::Store(error),
     })?;
-    Ok(files.bounded(quota).await?)
+    Ok(files.bounded(quota(config)).await?)
 }
 
 /// All tools: those that the server was built with, and the demo's.

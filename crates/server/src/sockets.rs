@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use crate::auth::Identity;
 use crate::chat::now;
+use crate::config::Current;
 use crate::metrics::Metrics;
 pub use shared_tickets::SharedTickets;
 
@@ -27,7 +28,7 @@ const MAX_TICKETS: usize = 64;
 /// All open WebSockets and unused tickets.
 #[derive(Debug)]
 pub struct Sockets {
-    limit: usize,
+    limit: Current<usize>,
     users: Mutex<HashMap<UserId, OfUser>>,
     /// How many are open.
     open: watch::Sender<usize>,
@@ -81,13 +82,18 @@ impl Sockets {
         shared: Option<SharedTickets>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            limit,
+            limit: Current::new(limit),
             users: Mutex::default(),
             open: watch::Sender::new(0),
             closing: watch::Sender::new(false),
             metrics,
             shared,
         })
+    }
+
+    /// A user may open this many from here on.
+    pub fn limit(&self, limit: usize) {
+        self.limit.set(limit);
     }
 
     /// Issues a ticket that opens one socket for this identity, once.
@@ -139,7 +145,7 @@ impl Sockets {
 
     /// Counts one more socket, unless the user has too many.
     pub fn enter(self: &Arc<Self>, user: &UserId) -> Option<Place> {
-        self.enter_within(user, self.limit)
+        self.enter_within(user, self.limit.get())
     }
 
     /// Counts a socket that another replica passes on, where it has been counted for its user.

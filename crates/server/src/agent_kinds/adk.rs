@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use adk_bridge_agents::adk_server::{AdkServer, Settings};
 use adk_bridge_agents::agent::Agent;
+use adk_bridge_agents::token::Tokens;
 use adk_bridge_protocol::calls::RunsOn;
 use tokio::time::timeout;
 
@@ -16,11 +17,8 @@ use crate::server::StartError;
 pub(crate) const LOCAL: &str = "http://127.0.0.1:8000";
 
 pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> {
-    check(&config.agent)?;
-    let mut server = lister(config).await?;
-    if let Some(silence) = config.limits.agent_silence {
-        server = server.patient_for(silence.0);
-    }
+    let (server, tokens) = unasked(config)?;
+    try_token(tokens.as_deref()).await?;
     find(&server).await?;
     let guarded = &config.approval.tools;
     if guarded.is_empty() {
@@ -35,16 +33,35 @@ pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> 
 
 /// The ADK server of an entry, to ask it for its apps.
 pub(crate) async fn lister(config: &Config) -> Result<AdkServer, StartError> {
-    let settings = &config.agent;
+    let (server, tokens) = connected(&config.agent)?;
+    try_token(tokens.as_deref()).await?;
+    Ok(server)
+}
+
+/// The agent, as far as it can be made without asking anybody.
+pub(super) fn construct(config: &Config) -> Result<Arc<dyn Agent>, StartError> {
+    Ok(Arc::new(unasked(config)?.0))
+}
+
+fn unasked(config: &Config) -> Result<(AdkServer, Option<Arc<Tokens>>), StartError> {
+    check(&config.agent)?;
+    let (server, tokens) = connected(&config.agent)?;
+    Ok(match config.limits.agent_silence {
+        Some(silence) => (server.patient_for(silence.0), tokens),
+        None => (server, tokens),
+    })
+}
+
+fn connected(settings: &config::Agent) -> Result<(AdkServer, Option<Arc<Tokens>>), StartError> {
     let base_url = settings.base_url.as_deref().unwrap_or(LOCAL);
     let tokens = tokens(settings.token.as_ref(), base_url)?;
-    try_token(tokens.as_deref()).await?;
-    Ok(AdkServer::new(Settings {
+    let server = AdkServer::new(Settings {
         base_url: base_url.to_owned(),
         app: settings.app.clone().unwrap_or_default(),
         headers: settings.headers.pairs(),
-        tokens,
-    })?)
+        tokens: tokens.clone(),
+    })?;
+    Ok((server, tokens))
 }
 
 /// Finds out what the server is, if it is there, and refuses an app that it does not have. It may also come up after the

@@ -20,10 +20,21 @@ pub(crate) const KEY_VARIABLE: &str = "GEMINI_API_KEY";
 const GOOGLE: &str = "https://generativelanguage.googleapis.com";
 
 pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> {
+    let (gemini, tokens) = unasked(config)?;
+    try_token(tokens.as_deref()).await?;
+    Ok(Arc::new(gemini))
+}
+
+/// The agent, as far as it can be made without asking anybody.
+pub(super) fn construct(config: &Config) -> Result<Arc<dyn Agent>, StartError> {
+    Ok(Arc::new(unasked(config)?.0))
+}
+
+fn unasked(config: &Config) -> Result<(Gemini, Option<Arc<Tokens>>), StartError> {
     let settings = &config.agent;
-    let mut gemini = match &settings.vertex {
-        None => with_key(settings)?,
-        Some(vertex) => in_vertex(settings, vertex).await?,
+    let (mut gemini, tokens) = match &settings.vertex {
+        None => (with_key(settings)?, None),
+        Some(vertex) => in_vertex(settings, vertex)?,
     };
     if let Some(generation) = live_generation(config)? {
         gemini = gemini.with_live_generation(generation);
@@ -31,7 +42,7 @@ pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> 
     if let Some(silence) = config.limits.agent_silence {
         gemini = gemini.patient_for(silence.0);
     }
-    Ok(Arc::new(gemini))
+    Ok((gemini, tokens))
 }
 
 fn with_key(agent: &config::Agent) -> Result<Gemini, StartError> {
@@ -50,20 +61,23 @@ fn with_key(agent: &config::Agent) -> Result<Gemini, StartError> {
         .with_live_model(&agent.live_model))
 }
 
-async fn in_vertex(agent: &config::Agent, vertex: &config::Vertex) -> Result<Gemini, StartError> {
+fn in_vertex(
+    agent: &config::Agent,
+    vertex: &config::Vertex,
+) -> Result<(Gemini, Option<Arc<Tokens>>), StartError> {
     let url = vertex.url();
     let base_url = agent.base_url.as_deref().unwrap_or(&url);
     let google = config::Token::of_google();
     let token = agent.token.as_ref().unwrap_or(&google);
     let tokens = Arc::new(Tokens::new(token.source(base_url)?, token.header()));
-    try_token(Some(&tokens)).await?;
     let place = Vertex {
         project: vertex.project.clone(),
         location: vertex.location.clone(),
-        tokens,
+        tokens: tokens.clone(),
     };
     let settings = settings(agent, base_url, String::new());
-    Ok(Gemini::on_vertex(settings, place)?.with_live_model(&agent.live_model))
+    let gemini = Gemini::on_vertex(settings, place)?.with_live_model(&agent.live_model);
+    Ok((gemini, Some(tokens)))
 }
 
 fn settings(agent: &config::Agent, base_url: &str, api_key: String) -> Settings {

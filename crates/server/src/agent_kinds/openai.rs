@@ -5,6 +5,7 @@ use std::sync::Arc;
 use adk_bridge_agents::agent::Agent;
 use adk_bridge_agents::gemini::Storing;
 use adk_bridge_agents::openai::{OPENAI, OpenAi, Settings};
+use adk_bridge_agents::token::Tokens;
 
 use super::{refused, tokens, try_token};
 use crate::config::{self, Config};
@@ -14,6 +15,17 @@ use crate::server::StartError;
 const KEY_VARIABLE: &str = "OPENAI_API_KEY";
 
 pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> {
+    let (openai, tokens) = unasked(config)?;
+    try_token(tokens.as_deref()).await?;
+    Ok(Arc::new(openai))
+}
+
+/// The agent, as far as it can be made without asking anybody.
+pub(super) fn construct(config: &Config) -> Result<Arc<dyn Agent>, StartError> {
+    Ok(Arc::new(unasked(config)?.0))
+}
+
+fn unasked(config: &Config) -> Result<(OpenAi, Option<Arc<Tokens>>), StartError> {
     let settings = &config.agent;
     let Some(model) = settings.model.clone() else {
         return Err(refused(
@@ -23,7 +35,6 @@ pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> 
     };
     let base_url = settings.base_url.as_deref().unwrap_or(OPENAI);
     let tokens = tokens(settings.token.as_ref(), base_url)?;
-    try_token(tokens.as_deref()).await?;
     let mut openai = OpenAi::new(Settings {
         base_url: base_url.to_owned(),
         model,
@@ -31,7 +42,7 @@ pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> 
             Some(_) => None,
             None => api_key(settings)?,
         },
-        tokens,
+        tokens: tokens.clone(),
         headers: settings.headers.pairs(),
         instruction: settings.instruction.clone(),
         store: store(settings),
@@ -39,7 +50,7 @@ pub(super) async fn make(config: &Config) -> Result<Arc<dyn Agent>, StartError> 
     if let Some(silence) = config.limits.agent_silence {
         openai = openai.patient_for(silence.0);
     }
-    Ok(Arc::new(openai))
+    Ok((openai, tokens))
 }
 
 /// The variable that holds the key, if there is to be one.

@@ -1,28 +1,22 @@
 //! How agents are made from the configuration, with their tools and rules.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use adk_bridge_agents::agent::{Agent, MemoryModel};
-use adk_bridge_agents::tool::{ServerTool, ToolSpec};
 
 use super::apps::Apps;
 use super::{Agents, Entry, ServedAgent};
 use crate::agent_kinds::{AgentKinds, adk};
 use crate::config::{self, Config, ConfigError};
 use crate::mcp::McpServers;
+use crate::reload::Makers;
 use crate::server::{StartError, registry, toolbox};
 
 /// Everything that an agent is made of.
 pub(crate) struct Assembly {
     config: Config,
-    kinds: AgentKinds,
-    tools: Vec<Arc<dyn ServerTool>>,
-    client_tools: Vec<ToolSpec>,
-    mcp: Arc<McpServers>,
-    /// Where the demo keeps its database.
-    directory: PathBuf,
+    makers: Makers,
     /// Whether there may be more than one agent.
     several: bool,
 }
@@ -36,17 +30,113 @@ pub(crate) enum Draft {
     Apps {
         config: Box<Config>,
     },
+    /// One that is there already.
+    Known(Entry),
 }
 
-/// Makes the agents that the configuration names, without their tools. What is wrong with one is said with its name.
+/// Makes the agents that the configuration names, without their tools. What is wrong with each is said with its name.
 pub(crate) async fn drafts(kinds: &AgentKinds, config: &Config) -> Result<Vec<Draft>, StartError> {
-    let mut drafts = Vec::new();
+    redrafts(kinds, config, &[]).await
+}
+
+/// The same, with those that are there already and would be made of the same again.
+pub(crate) async fn redrafts(
+    kinds: &AgentKinds,
+    config: &Config,
+    before: &[(String, Entry)],
+) -> Result<Vec<Draft>, StartError> {
+    let (mut drafts, mut errors) = (Vec::new(), Vec::new());
     for settings in config.each_agent() {
-        let own = config.of_agent(settings);
-        let draft = draft(kinds, own).await;
-        drafts.push(draft.map_err(|error| in_agent(config, settings, error))?);
+        let source = made_of(config, settings);
+        let known = before.iter().find(|(made_of, _)| *made_of == source);
+        if let Some((_, entry)) = known {
+            drafts.push(Draft::Known(entry.clone()));
+            continue;
+        }
+        match draft(kinds, config.of_agent(settings)).await {
+            Ok(draft) => drafts.push(draft),
+            Err(error) => errors.push(in_agent(config, settings, error)),
+        }
     }
+    together(errors)?;
     Ok(drafts)
+}
+
+/// Everything of a configuration that an agent depends on, to see whether another one would make it differently. It holds
+/// secrets.
+pub(crate) fn made_of(config: &Config, settings: &config::Agent) -> String {
+    let own = config.of_agent(settings);
+    // Other entries' ids are those that an app cannot have.
+    let others = settings.apps.as_ref().map(|_| {
+        let agents = config.each_agent().iter();
+        agents.map(|agent| &agent.id).collect::<Vec<_>>()
+    });
+    let parts = (
+        (own.agent, own.approval, own.tools, own.demo),
+        own.limits.agent_silence,
+        (config.has_several_agents(), &config.approval.tools, others),
+    );
+    serde_json::to_string(&parts).unwrap_or_default()
+}
+
+/// What is wrong with the agents of a configuration, as far as that can be found out without asking anybody.
+pub(crate) async fn problems(kinds: AgentKinds, config: &Config) -> Vec<StartError> {
+    let mut config = config.clone();
+    // Their tools are known when they run.
+    let servers: Vec<String> = (config.tools.mcp.iter())
+        .map(|server| format!("{}__", server.name))
+        .collect();
+    let is_own = |name: &String| !servers.iter().any(|prefix| name.starts_with(prefix));
+    config.approval.tools.retain(is_own);
+    for agent in config.agents.iter_mut().chain([&mut config.agent]) {
+        agent.approval_tools.retain(is_own);
+        if let Some(tools) = &mut agent.tools {
+            tools.retain(is_own);
+        }
+    }
+    let (mut drafts, mut errors) = (Vec::new(), Vec::new());
+    for settings in config.each_agent() {
+        if !settings.is_sound() || settings.apps.is_some() {
+            continue;
+        }
+        let own = Box::new(config.of_agent(settings));
+        match kinds.construct(&own).await {
+            Ok(agent) => drafts.push(Draft::One { config: own, agent }),
+            Err(error) => errors.push(in_agent(&config, settings, error)),
+        }
+    }
+    let makers = Makers {
+        kinds: Arc::new(kinds),
+        tools: Vec::new(),
+        client_tools: Vec::new(),
+        mcp: Arc::new(McpServers::default()),
+        directory: config.server.data_dir.clone(),
+    };
+    let mut assembly = Assembly::new(config.clone(), makers);
+    assembly.several = config.has_several_agents();
+    for draft in drafts {
+        if let Draft::One { config: own, agent } = draft
+            && let Err(error) = assembly.served(&own, agent)
+        {
+            errors.push(in_agent(&config, &own.agent, error));
+        }
+    }
+    errors
+}
+
+/// Several errors as one.
+fn together(mut errors: Vec<StartError>) -> Result<(), StartError> {
+    if errors.len() < 2 {
+        return errors.pop().map_or(Ok(()), Err);
+    }
+    let mut problems = Vec::new();
+    for error in errors {
+        match error {
+            StartError::Config(error) => problems.extend(error.each()),
+            other => return Err(other),
+        }
+    }
+    Ok(ConfigError::all(problems)?)
 }
 
 /// Drafts of agents that the program made itself.
@@ -79,42 +169,40 @@ async fn draft(kinds: &AgentKinds, config: Config) -> Result<Draft, StartError> 
 }
 
 impl Assembly {
-    pub(crate) fn new(
-        config: Config,
-        kinds: AgentKinds,
-        tools: Vec<Arc<dyn ServerTool>>,
-        client_tools: Vec<ToolSpec>,
-        mcp: Arc<McpServers>,
-        directory: PathBuf,
-    ) -> Self {
+    pub(crate) fn new(config: Config, makers: Makers) -> Self {
         Self {
             config,
-            kinds,
-            tools,
-            client_tools,
-            mcp,
-            directory,
+            makers,
             several: false,
         }
     }
 
     /// Gives agents their tools, and looks for apps once.
     pub(crate) async fn agents(mut self, drafts: Vec<Draft>) -> Result<Agents, StartError> {
-        self.several = !matches!(drafts.as_slice(), [Draft::One { .. }]);
+        let is_one = matches!(
+            drafts.as_slice(),
+            [Draft::One { .. } | Draft::Known(Entry::One(_))]
+        );
+        self.several = !is_one;
         let this = Arc::new(self);
         let mut ids = HashSet::new();
         for draft in &drafts {
-            if let Draft::One { config, agent } = draft {
-                let id = config.agent.id.clone().unwrap_or_else(|| agent.info().id);
-                config::check_id(&id)?;
-                if !ids.insert(id.clone()) {
-                    return Err(ConfigError::TwoAgents { id }.into());
+            let id = match draft {
+                Draft::One { config, agent } => {
+                    config.agent.id.clone().unwrap_or_else(|| agent.info().id)
                 }
+                Draft::Known(Entry::One(agent)) => agent.id().to_owned(),
+                Draft::Known(Entry::Apps(_)) | Draft::Apps { .. } => continue,
+            };
+            config::check_id(&id)?;
+            if !ids.insert(id.clone()) {
+                return Err(ConfigError::TwoAgents { id }.into());
             }
         }
         let mut entries = Vec::new();
         for draft in drafts {
             entries.push(match draft {
+                Draft::Known(entry) => entry,
                 Draft::One { config, agent } => {
                     let settings = config.agent.clone();
                     let served = this.served(&config, agent);
@@ -127,7 +215,7 @@ impl Assembly {
                     let server = adk::lister(&config)
                         .await
                         .map_err(|error| in_agent(&this.config, &settings, error))?;
-                    Entry::Apps(Box::new(Apps::new(
+                    Entry::Apps(Arc::new(Apps::new(
                         settings,
                         ids.clone(),
                         server,
@@ -140,7 +228,7 @@ impl Assembly {
         this.check_global_approvals(&agents)?;
         let all = agents.all();
         let mut run_here = all.iter().map(|it| it.agent().memory());
-        if !this.mcp.is_empty() && !run_here.any(|memory| memory == MemoryModel::Stateless) {
+        if !this.makers.mcp.is_empty() && !run_here.any(|memory| memory == MemoryModel::Stateless) {
             return Err(StartError::NoAgentForMcp);
         }
         tokio::join!(agents.look(), agents.look_at_named());
@@ -160,7 +248,7 @@ impl Assembly {
         config.agent.name = Some(app.to_owned());
         config.agent.app = Some(app.to_owned());
         config.agent.apps = None;
-        let agent = self.kinds.make(&config).await?;
+        let agent = self.makers.kinds.make(&config).await?;
         self.served(&config, agent)
     }
 
@@ -169,17 +257,17 @@ impl Assembly {
         // Where there are others, an agent that runs its own tools leaves those of the program to them.
         let (server, client) = match self.several && agent.memory() == MemoryModel::Session {
             true => (Vec::new(), Vec::new()),
-            false => (self.tools.clone(), self.client_tools.clone()),
+            false => (self.makers.tools.clone(), self.makers.client_tools.clone()),
         };
-        let registry = registry(server, client, &*agent, &self.directory)?;
+        let registry = registry(server, client, &*agent, &self.makers.directory)?;
         let mut config = config.clone();
         if self.several {
             let has = |name: &String| {
                 let named = config.agent.tools.as_deref();
-                let named = named.map(|names| self.mcp.without_own(names));
+                let named = named.map(|names| self.makers.mcp.without_own(names));
                 let offered = registry.offered(named.as_deref());
                 let offered = offered.unwrap_or_default();
-                let mut sources = self.mcp.offered(&config).into_iter();
+                let mut sources = self.makers.mcp.offered(&config).into_iter();
                 let own = config.agent.client_tools.iter().map(|tool| &tool.name);
                 let mut names = (offered.server.iter().map(|tool| &tool.spec().name))
                     .chain(offered.client.iter().map(|spec| &spec.name))
@@ -192,7 +280,7 @@ impl Assembly {
             let shared: Vec<String> = shared.cloned().collect();
             config.approval.tools.extend(shared);
         }
-        let tools = toolbox(&config, &*agent, &registry, &self.mcp)?;
+        let tools = toolbox(&config, &*agent, &registry, &self.makers.mcp)?;
         let info = agent.info();
         let settings = &config.agent;
         let schemas: HashMap<_, _> = (settings.client_tools.iter())
@@ -220,7 +308,7 @@ impl Assembly {
         }
         let all = agents.all();
         let is_known = |name: &String| {
-            agents.sources().next().is_some() || all.iter().any(|it| it.tools().may_have(name))
+            !agents.sources().is_empty() || all.iter().any(|it| it.tools().may_have(name))
         };
         match self
             .config

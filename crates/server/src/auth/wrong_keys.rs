@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::config::Current;
+
 /// How many addresses are counted separately; further ones are counted together.
 const ADDRESSES: usize = 4_096;
 const MINUTE: Duration = Duration::from_secs(60);
@@ -16,7 +18,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Who has tried wrong keys.
 #[derive(Debug)]
 pub struct WrongKeys {
-    per_minute: u32,
+    per_minute: Current<u32>,
     tried: Mutex<HashMap<IpAddr, WrongKeyCount>>,
 }
 
@@ -33,9 +35,14 @@ struct WrongKeyCount {
 impl WrongKeys {
     pub fn new(per_minute: u32) -> Self {
         Self {
-            per_minute,
+            per_minute: Current::new(per_minute),
             tried: Mutex::default(),
         }
+    }
+
+    /// An address may try this many from here on.
+    pub fn limit(&self, per_minute: u32) {
+        self.per_minute.set(per_minute);
     }
 
     /// Notes a wrong key. Returns how long to wait if there were too many.
@@ -44,10 +51,8 @@ impl WrongKeys {
     }
 
     fn note_at(&self, peer: IpAddr, now: Instant) -> Option<Duration> {
-        let (rate, limit) = (
-            f64::from(self.per_minute) / 60.0,
-            f64::from(self.per_minute),
-        );
+        let limit = f64::from(self.per_minute.get());
+        let rate = limit / 60.0;
         // Poisoning is ignored: no critical section can leave the counters inconsistent.
         let mut tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
         let mut place = network_of(peer);

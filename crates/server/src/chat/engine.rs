@@ -205,7 +205,7 @@ impl ReplyEngine {
     }
 
     pub(super) fn turn_limit(&self) -> Option<Instant> {
-        self.turn.limit(self.context.settings.turn_time)
+        self.turn.limit(self.context.settings.get().turn_time)
     }
 
     pub(super) fn is_in_turn(&self) -> bool {
@@ -667,7 +667,7 @@ impl ReplyEngine {
             trace: TraceContext::default(),
         };
         let (tool, run) = self.context.trace().tool(tool, run);
-        let limit = self.context.settings.tool_timeout;
+        let limit = self.context.settings.get().tool_timeout;
         self.tools.start(tool, run, &link, limit);
     }
 }

@@ -23,7 +23,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::request::ChatRequest;
 use crate::budget::{self, Budget, BudgetError, Hold, LOADED_COPIES};
-use crate::config::Limits;
+use crate::config::{Current, Limits};
 use crate::store::{CommittedSize, HistorySize};
 use sent_files::Exceptions;
 pub(super) use sent_files::{FilePurpose, FileRoom};
@@ -54,7 +54,7 @@ pub struct LoadedMemory {
     closing: Arc<Semaphore>,
     /// The right to send files beyond the limits.
     exceptions: Exceptions,
-    chat_bytes: usize,
+    chat_bytes: Current<usize>,
 }
 
 /// A chat has reached its maximum length.
@@ -90,8 +90,15 @@ impl LoadedMemory {
             beyond: Arc::new(Semaphore::new(1)),
             closing: Arc::new(Semaphore::new(1)),
             exceptions: Exceptions::default(),
-            chat_bytes: limits.chat_bytes,
+            chat_bytes: Current::new(limits.chat_bytes),
         })
+    }
+
+    /// What is loaded from here on is within these limits.
+    pub fn limit(&self, limits: &Limits) {
+        self.budget
+            .limit(limits.loaded_bytes, limits.loaded_bytes_per_user);
+        self.chat_bytes.set(limits.chat_bytes);
     }
 
     /// How many bytes are in use.
@@ -190,7 +197,7 @@ impl Loaded {
 
     /// How many bytes the messages of the chat may have.
     pub(super) fn longest(&self) -> usize {
-        self.memory.chat_bytes
+        self.memory.chat_bytes.get()
     }
 
     // Away.

@@ -68,6 +68,7 @@ use crate::agent_list::{Agents, ServedAgent};
 use crate::audit::{self, Exported};
 use crate::budget::Budget;
 use crate::cluster::{Cluster, Owned};
+use crate::config::Current;
 use crate::credentials::{Credentials, Login, Question};
 use crate::files::address::Addresses;
 use crate::files::{ContentStream, FileDescription, Files};
@@ -111,7 +112,8 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     pub tracer: Tracer,
     pub capacity: Capacity,
-    pub settings: ChatSettings,
+    /// What the configuration says about chats; a reload may change it.
+    pub settings: Current<ChatSettings>,
     /// The other replicas, if there may be any.
     pub cluster: Option<Arc<Cluster>>,
 }
@@ -788,12 +790,12 @@ mod tests {
                 loaded: LoadedMemory::new(&limits),
                 unread: crate::budget::unread(&limits),
             },
-            settings: ChatSettings {
+            settings: Current::new(ChatSettings {
                 keep_recordings: false,
                 tool_timeout: Duration::from_secs(60),
                 turn_time: Duration::from_secs(600),
                 files_per_request: 100,
-            },
+            }),
             cluster: None,
         }
     }

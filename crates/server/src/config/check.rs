@@ -213,7 +213,7 @@ pub fn check_id(id: &str) -> Result<(), ConfigError> {
 }
 
 /// What every kind of agent needs.
-fn check_agent(agent: &Agent) -> Vec<ConfigError> {
+pub(super) fn check_agent(agent: &Agent) -> Vec<ConfigError> {
     let mut problems = Vec::new();
     let mut bad = |key, problem: &str| problems.push(ConfigError::value(key, problem));
     if agent

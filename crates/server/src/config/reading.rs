@@ -61,10 +61,6 @@ impl Reading {
         }
     }
 
-    pub(super) fn is_readable(&self) -> bool {
-        self.problems.is_empty()
-    }
-
     /// Adds what the rules say. What may only follow from a value that could not be read is left out.
     pub(super) fn with_rules(mut self) -> (Config, Vec<ConfigError>) {
         for problem in self.config.problems() {

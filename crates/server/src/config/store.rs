@@ -1,11 +1,17 @@
 //! `[store]`: where chats are kept.
 
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 
-use super::ConfigError;
+use super::{Config, ConfigError};
+use crate::store::sqlite::DATABASE;
 
 /// How many connections to PostgreSQL a process has at most: statements are short, and a server commonly allows 100.
 const CONNECTIONS: usize = 16;
+
+/// Does not quote the URL: that of another database may hold a password.
+const NO_DATABASE: &str = "this is not the URL of a database; write sqlite:PATH or postgres://…";
 
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -26,7 +32,25 @@ impl Store {
             let problem = "must be greater than 0";
             return Err(ConfigError::value("store.connections", problem));
         }
+        let url = self.url.as_deref().unwrap_or("sqlite:");
+        let known = ["sqlite:", "postgres://", "postgresql://"];
+        if !known.iter().any(|scheme| url.starts_with(scheme)) {
+            return Err(ConfigError::value("store.url", NO_DATABASE));
+        }
         Ok(())
+    }
+}
+
+impl Config {
+    /// The SQLite database that the configuration names.
+    pub(crate) fn sqlite_path(&self, data_dir: &Path) -> Result<PathBuf, ConfigError> {
+        let Some(url) = self.store.url.as_deref() else {
+            return Ok(data_dir.join(DATABASE));
+        };
+        match url.strip_prefix("sqlite:") {
+            Some(path) => Ok(PathBuf::from(path)),
+            None => Err(ConfigError::value("store.url", NO_DATABASE)),
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use tokio::time::{Instant, timeout_at};
 use super::Peer;
 use super::places::{Bounds, Entrance, Id, NotBegun, Places, TooManyConnections};
 use crate::auth::network_of;
+use crate::config::Current;
 
 /// How often to log that all connections are in use.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
@@ -55,7 +56,7 @@ pub struct ConnectionPlace {
 }
 
 impl Crowd {
-    pub(super) fn new(bounds: Bounds) -> Arc<Self> {
+    pub(super) fn new(bounds: Arc<Current<Bounds>>) -> Arc<Self> {
         Arc::new(Self {
             inside: Mutex::new(CrowdState {
                 places: Places::new(bounds),
@@ -333,10 +334,10 @@ mod tests {
 
     #[tokio::test]
     async fn the_one_that_waits_longest_gives_way_and_none_that_is_busy() {
-        let crowd = Crowd::new(Bounds {
+        let crowd = Crowd::new(Arc::new(Current::new(Bounds {
             in_use: 2,
             per_user: None,
-        });
+        })));
         let peer = Peer("192.0.2.1".parse().unwrap());
         let first = CountedStream::new((), crowd.enter(peer).await);
         let second = CountedStream::new((), crowd.enter(peer).await);
@@ -367,10 +368,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_counts_until_its_end_if_its_user_is_known() {
-        let crowd = Crowd::new(Bounds {
+        let crowd = Crowd::new(Arc::new(Current::new(Bounds {
             in_use: 1,
             per_user: Some(1),
-        });
+        })));
         let peer = Peer("192.0.2.1".parse().unwrap());
         let one = CountedStream::new((), crowd.enter(peer).await);
         let other = CountedStream::new((), crowd.enter(peer).await);

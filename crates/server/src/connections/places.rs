@@ -17,9 +17,12 @@
 use adk_bridge_protocol::id::UserId;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::config::Current;
 
 /// How many connections there may be beyond those in use: clients that wait, that are refused, or that ask for the
 /// state of the server. `descriptors` reserves open files for them.
@@ -75,7 +78,7 @@ pub(super) type Id = u64;
 /// All open connections.
 #[derive(Debug)]
 pub(super) struct Places {
-    bounds: Bounds,
+    bounds: Arc<Current<Bounds>>,
     stages: HashMap<Id, Stage>,
     /// Connections that wait for their client, in the order in which they began to wait, with the time.
     waiting: BTreeMap<u64, (Id, Instant)>,
@@ -125,7 +128,7 @@ pub(super) enum NotBegun {
 }
 
 impl Places {
-    pub(super) fn new(bounds: Bounds) -> Self {
+    pub(super) fn new(bounds: Arc<Current<Bounds>>) -> Self {
         Self {
             bounds,
             stages: HashMap::new(),
@@ -142,12 +145,12 @@ impl Places {
     }
 
     pub(super) fn bounds(&self) -> Bounds {
-        self.bounds
+        self.bounds.get()
     }
 
     /// Adds a connection, which waits for its client.
     pub(super) fn enter(&mut self, now: Instant) -> Entrance {
-        let most = self.bounds.in_use.saturating_add(LOBBY);
+        let most = self.bounds().in_use.saturating_add(LOBBY);
         if self.stages.len() >= most {
             return Entrance::Crowded(None);
         }
@@ -172,7 +175,7 @@ impl Places {
 
     /// The connection to ask to leave because places are short, if there is one.
     pub(super) fn make_room(&mut self, now: Instant) -> Option<Id> {
-        let most = self.bounds.in_use.saturating_add(LOBBY - GOING - CUSHION);
+        let most = self.bounds().in_use.saturating_add(LOBBY - GOING - CUSHION);
         if self.stages.len() - self.leaving <= most {
             return None;
         }
@@ -181,7 +184,7 @@ impl Places {
 
     /// Begins a request, if it may. Requests for the state of the server (`informed`) always may.
     pub(super) fn begin(&mut self, id: Id, informed: bool) -> Result<(), NotBegun> {
-        let is_full = self.busy >= self.bounds.in_use;
+        let is_full = self.busy >= self.bounds().in_use;
         let Some(stage) = self.stages.get_mut(&id) else {
             return Err(NotBegun::Parting);
         };
@@ -203,13 +206,13 @@ impl Places {
     /// one is always left for a user who has none, and each can have fewer the more users there are.
     pub(super) fn claim(&mut self, id: Id, user: &UserId) -> Result<(), TooManyConnections> {
         let (Some(per_user), Some(Stage::Busy { user: of @ None })) =
-            (self.bounds.per_user, self.stages.get_mut(&id))
+            (self.bounds.get().per_user, self.stages.get_mut(&id))
         else {
             // There is only one user, or it is counted already, or not counted at all.
             return Ok(());
         };
         // Its own place was among the free ones.
-        let free = self.bounds.in_use.saturating_sub(self.busy) + 1;
+        let free = self.bounds.get().in_use.saturating_sub(self.busy) + 1;
         let limit = per_user.min(free);
         let held = self.users.get(user).copied().unwrap_or_default();
         if held >= limit {
@@ -232,7 +235,7 @@ impl Places {
     /// Whether the request is known to be a user's. If not, its answer may be cut off when places are short.
     pub(super) fn is_claimed(&self, id: Id) -> bool {
         match self.stages.get(&id) {
-            Some(Stage::Busy { user }) => user.is_some() || self.bounds.per_user.is_none(),
+            Some(Stage::Busy { user }) => user.is_some() || self.bounds().per_user.is_none(),
             _ => false,
         }
     }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::FileError;
+use crate::config::Current;
 
 /// How many bytes may be kept; see `[limits]` in the configuration.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +19,7 @@ pub struct Quota {
 
 #[derive(Debug)]
 pub(super) struct Usage {
-    quota: Quota,
+    quota: Current<Quota>,
     counted: Mutex<StoredBytes>,
 }
 
@@ -31,20 +32,25 @@ struct StoredBytes {
 impl Usage {
     pub(super) fn new(quota: Quota, counted: Vec<(UserId, u64)>) -> Self {
         Self {
-            quota,
+            quota: Current::new(quota),
             counted: Mutex::new(StoredBytes::of(counted)),
         }
     }
 
+    /// What is stored from here on is within this quota.
+    pub(super) fn limit(&self, quota: Quota) {
+        self.quota.set(quota);
+    }
+
     /// Whether a user may store this much more; 0: whether the user has not reached the limit.
     pub(super) fn check(&self, user: &UserId, bytes: u64) -> Result<(), FileError> {
-        self.lock().check(self.quota, user, bytes)
+        self.lock().check(self.quota.get(), user, bytes)
     }
 
     /// Counts bytes for a user who may keep them.
     pub(super) fn take(&self, user: &UserId, bytes: u64) -> Result<(), FileError> {
         let mut counted = self.lock();
-        counted.check(self.quota, user, bytes)?;
+        counted.check(self.quota.get(), user, bytes)?;
         counted.add(user, bytes);
         Ok(())
     }

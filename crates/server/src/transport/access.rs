@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use axum::Extension;
 use axum::extract::rejection::ExtensionRejection;
 use axum::extract::{FromRequestParts, Request, State};
@@ -9,7 +10,10 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use tower::{Layer as _, ServiceExt as _};
+use tower_http::cors::CorsLayer;
 
+use super::cors;
 use super::error::AppError;
 use crate::auth::{Authenticator, Identity, Refusal, SourceError, SourcePolicy, WrongKeys};
 use crate::config::Config;
@@ -24,10 +28,27 @@ const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resour
 /// Who may use the server, and from where.
 #[derive(Debug)]
 pub struct Access {
-    policy: SourcePolicy,
+    sources: ArcSwap<Sources>,
     authenticator: Arc<dyn Authenticator>,
     users: Arc<KnownUsers>,
     wrong_keys: WrongKeys,
+}
+
+/// From where requests may come.
+#[derive(Debug)]
+struct Sources {
+    policy: SourcePolicy,
+    /// For pages of other origins, if any are allowed.
+    cors: Option<CorsLayer>,
+}
+
+impl Sources {
+    fn new(config: &Config, requires_credentials: bool) -> Self {
+        Self {
+            policy: SourcePolicy::new(&config.server, requires_credentials),
+            cors: cors::layer(&config.server.allowed_origins),
+        }
+    }
 }
 
 impl Access {
@@ -37,14 +58,24 @@ impl Access {
         users: Arc<KnownUsers>,
     ) -> Self {
         Self {
-            policy: SourcePolicy::new(&config.server, authenticator.requires_credentials()),
+            sources: ArcSwap::from_pointee(Sources::new(
+                config,
+                authenticator.requires_credentials(),
+            )),
             authenticator,
             users,
             wrong_keys: WrongKeys::new(config.limits.wrong_keys_per_minute),
         }
     }
 
-    /// Whether requests must bring credentials.
+    /// Requests from here on may come from where this configuration says.
+    pub fn allow(&self, config: &Config) {
+        let requires_credentials = self.authenticator.requires_credentials();
+        let sources = Sources::new(config, requires_credentials);
+        self.sources.store(Arc::new(sources));
+        self.wrong_keys.limit(config.limits.wrong_keys_per_minute);
+    }
+
     pub fn requires_credentials(&self) -> bool {
         self.authenticator.requires_credentials()
     }
@@ -54,8 +85,9 @@ impl Access {
         if is_checked(request) {
             return Ok(());
         }
-        self.policy.check_source(request.headers())?;
-        self.policy.check_origin(request.headers())
+        let sources = self.sources.load();
+        sources.policy.check_source(request.headers())?;
+        sources.policy.check_origin(request.headers())
     }
 
     /// The user of a request, as another replica knows it that passes the request on, or as the request proves it. What
@@ -117,10 +149,18 @@ pub async fn check_origin(
     request: Request,
     next: Next,
 ) -> Result<Response, AppError> {
+    let sources = access.sources.load_full();
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        access.policy.check_origin(request.headers())?;
+        sources.policy.check_origin(request.headers())?;
     }
-    Ok(next.run(request).await)
+    // CORS wraps the refusals too, so that a page can read the reason.
+    Ok(match &sources.cors {
+        None => next.run(request).await,
+        Some(cors) => {
+            let Ok(answer) = cors.layer(next).oneshot(request).await;
+            cors::empty_preflight(answer)
+        }
+    })
 }
 
 /// Refuses requests under other host names, and those of clients that are not allowed.
@@ -130,7 +170,11 @@ pub async fn check_source(
     next: Next,
 ) -> Result<Response, AppError> {
     if !is_checked(&request) {
-        access.policy.check_source(request.headers())?;
+        access
+            .sources
+            .load()
+            .policy
+            .check_source(request.headers())?;
     }
     Ok(next.run(request).await)
 }
@@ -149,7 +193,11 @@ pub async fn authenticate(
 ) -> Result<Response, AppError> {
     let is_checked = is_checked(&request);
     if !is_checked {
-        access.policy.check_source(request.headers())?;
+        access
+            .sources
+            .load()
+            .policy
+            .check_source(request.headers())?;
     }
     let (mut parts, body) = request.into_parts();
     match access.authenticate(&parts).await {

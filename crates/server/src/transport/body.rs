@@ -17,7 +17,7 @@ use super::forward::KeptBody;
 use super::incoming::Terms;
 use crate::auth::Identity;
 use crate::budget::{self, Budget, Tally};
-use crate::config::Config;
+use crate::config::{Config, Limits};
 use crate::parsing;
 
 /// A client that sends nothing for this long in the middle of a body is gone, although its connection was not closed.
@@ -47,6 +47,12 @@ impl Intake {
             max_file: config.server.max_body_bytes,
             time: config.limits.body_time.0,
         }
+    }
+
+    /// What arrives from here on is within these limits.
+    pub(crate) fn limit(&self, limits: &Limits) {
+        self.unfinished
+            .limit(limits.unfinished_bytes, limits.unfinished_bytes_per_user);
     }
 
     pub(super) fn max_file(&self) -> usize {

@@ -42,7 +42,7 @@ pub fn layer(origins: &[String]) -> Option<CorsLayer> {
 }
 
 /// The answer to a preflight has no body, which its status should say.
-pub async fn empty_preflight(mut response: Response) -> Response {
+pub fn empty_preflight(mut response: Response) -> Response {
     if response
         .headers()
         .contains_key(header::ACCESS_CONTROL_ALLOW_METHODS)

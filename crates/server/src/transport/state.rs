@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use axum::extract::FromRef;
 
 use super::access::Access;
@@ -19,7 +20,8 @@ use crate::sockets::Sockets;
 pub struct App(Arc<Parts>);
 
 struct Parts {
-    config: Arc<Config>,
+    /// Replaced when it is loaded again.
+    config: ArcSwap<Config>,
     chats: Chats,
     sockets: Arc<Sockets>,
     access: Arc<Access>,
@@ -48,7 +50,7 @@ impl App {
             upgrades: upgrades.passing(passing),
             forwarding,
             unread: chats.shared().capacity.unread.clone(),
-            config,
+            config: ArcSwap::new(config),
             chats,
             sockets,
             access,
@@ -56,8 +58,12 @@ impl App {
         }))
     }
 
-    pub fn config(&self) -> &Config {
-        &self.0.config
+    pub fn config(&self) -> Arc<Config> {
+        self.0.config.load_full()
+    }
+
+    pub(crate) fn set_config(&self, config: Config) {
+        self.0.config.store(Arc::new(config));
     }
 
     pub fn chats(&self) -> &Chats {
@@ -76,8 +82,12 @@ impl App {
         self.0.forwarding.as_ref()
     }
 
-    pub fn allowed_origins(&self) -> &[String] {
-        &self.0.config.server.allowed_origins
+    pub(crate) fn intake(&self) -> &Intake {
+        &self.0.intake
+    }
+
+    pub(crate) fn unread(&self) -> &Arc<Budget> {
+        &self.0.unread
     }
 }
 
@@ -92,8 +102,13 @@ macro_rules! parts {
     };
 }
 
+impl FromRef<App> for Arc<Config> {
+    fn from_ref(app: &App) -> Self {
+        app.config()
+    }
+}
+
 parts! {
-    config: Arc<Config>,
     chats: Chats,
     sockets: Arc<Sockets>,
     access: Arc<Access>,

@@ -208,7 +208,7 @@ impl Task {
     }
 
     pub(super) async fn turn_took_too_long(&mut self) {
-        let limit = self.context.settings.turn_time;
+        let limit = self.context.settings.get().turn_time;
         self.run_failed(AgentError::broken(
             format!(
                 "the answer took longer than {} seconds and was cancelled; try again with a more specific question",

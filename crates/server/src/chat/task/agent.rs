@@ -6,6 +6,8 @@
 //!   loaded, its agent is not there ──▶ Gone ── the agent is back ───────────┘
 //! ```
 
+use std::sync::Arc;
+
 use crate::agent_list::Agents;
 use crate::chat::context::AgentOfChat;
 use crate::chat::error::ChatError;
@@ -68,7 +70,12 @@ impl Task {
             agents.may_be_away(own)?;
             return Err(ChatError::AgentGone { id: own.to_owned() });
         };
-        if matches!(current, AgentOfChat::Gone { .. }) {
+        let is_other = match &current {
+            // Another configuration may have made it again; what has begun ends with the one that began it.
+            AgentOfChat::Kept(known) => !Arc::ptr_eq(known, &agent) && !self.engine.is_unfinished(),
+            _ => true,
+        };
+        if is_other {
             self.set_agent(AgentOfChat::Kept(agent));
         }
         Ok(())

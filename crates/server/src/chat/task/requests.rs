@@ -139,7 +139,7 @@ impl Task {
         if let Plan::Submit { messages, .. } = &plan
             && let Some(last) = messages.last()
         {
-            attachments::check_count(messages, self.context.settings.files_per_request)?;
+            attachments::check_count(messages, self.context.settings.get().files_per_request)?;
             attachments::check_files(files, self.context.chat(), last).await?;
         }
         // From here on the chat counts it, unless it has to wait.
@@ -348,7 +348,7 @@ impl Task {
             .conversation
             .follow(&self.context, current, request, messages, cut)
             .await?;
-        attachments::check_count(&messages, self.context.settings.files_per_request)?;
+        attachments::check_count(&messages, self.context.settings.get().files_per_request)?;
         self.check_room_after(&messages, cut.as_ref())?;
         if cut.is_some() {
             self.handle_voice_input(VoiceInput::HistoryCut).await;

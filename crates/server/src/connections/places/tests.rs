@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn places(in_use: usize, per_user: Option<usize>) -> Places {
-    Places::new(Bounds { in_use, per_user })
+    Places::new(Arc::new(Current::new(Bounds { in_use, per_user })))
 }
 
 fn entered(places: &mut Places, now: Instant) -> Id {
@@ -33,12 +33,12 @@ fn take_all(places: &mut Places, user: &str, now: Instant) -> usize {
 fn one_user_has_half_and_the_next_half_of_the_rest() {
     let now = Instant::now();
     let mut many = places(300, Some(2_000));
-    assert_eq!(many.bounds.of_one_user(), 150);
+    assert_eq!(many.bounds().of_one_user(), 150);
     let taken = ["a", "b", "c", "d"].map(|user| take_all(&mut many, user, now));
     assert_eq!(taken, [150, 75, 38, 19]);
     let mut few = places(300, Some(10));
     assert_eq!(take_all(&mut few, "a", now), 10);
-    assert_eq!(few.bounds.of_one_user(), 10);
+    assert_eq!(few.bounds().of_one_user(), 10);
 }
 
 #[test]
@@ -255,12 +255,12 @@ proptest! {
 
 fn check(places: &Places, open: &[Id]) -> Result<(), TestCaseError> {
     let count = |is: fn(&Stage) -> bool| places.stages.values().filter(|it| is(it)).count();
-    prop_assert!(places.stages.len() <= places.bounds.in_use + LOBBY);
+    prop_assert!(places.stages.len() <= places.bounds().in_use + LOBBY);
     prop_assert!(open.iter().all(|id| places.stages.contains_key(id)));
     prop_assert_eq!(open.len(), places.stages.len());
     let busy = count(|it| matches!(it, Stage::Busy { .. }));
     prop_assert_eq!(busy, places.busy);
-    prop_assert!(busy <= places.bounds.in_use);
+    prop_assert!(busy <= places.bounds().in_use);
     let waiting = count(|it| matches!(it, Stage::Waiting { .. }));
     prop_assert_eq!(waiting, places.waiting.len());
     let parting = count(|it| matches!(it, Stage::Parting { .. }));
@@ -268,7 +268,7 @@ fn check(places: &Places, open: &[Id]) -> Result<(), TestCaseError> {
     let claimed = count(|it| matches!(it, Stage::Busy { user: Some(_) }));
     prop_assert_eq!(claimed, places.users.values().sum::<usize>());
     prop_assert!(places.users.values().all(|held| *held > 0));
-    let per_user = places.bounds.per_user.unwrap_or(usize::MAX);
+    let per_user = places.bounds().per_user.unwrap_or(usize::MAX);
     prop_assert!(places.users.values().all(|held| *held <= per_user));
     prop_assert!(places.refused.values().all(|it| *it <= REFUSED_PER_ADDRESS));
     Ok(())

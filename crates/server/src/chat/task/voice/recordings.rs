@@ -17,7 +17,7 @@ impl Task {
             return;
         };
         let model_audio = voice.take_model_audio();
-        if !self.context.settings.keep_recordings {
+        if !self.context.settings.get().keep_recordings {
             return;
         }
         if voice.lacks_recording()
