@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub use login::{Callback, GivenSecret, Login};
-pub use seal::Seal;
+pub use seal::{KEY_FILE, Seal};
 
 use crate::files::address::Base;
 use crate::store::{ChatRef, DataDir, Entity, Store, StoreError};

@@ -110,6 +110,30 @@ pub enum OpenError {
     Store(#[from] StoreError),
 }
 
+/// Looks whether a bucket of the configuration answers and lets the bridge in; nothing is written. Returns its URL.
+pub async fn look_at_bucket(config: &FilesConfig) -> Result<String, OpenError> {
+    match config.place()? {
+        FilesPlace::Bucket {
+            provider,
+            bucket,
+            prefix,
+        } => Ok(bucket::look(config, provider, &bucket, &prefix).await?),
+        FilesPlace::DataDir | FilesPlace::Directory(_) => {
+            Err(ConfigError::value("files.url", "this is not a bucket").into())
+        }
+    }
+}
+
+/// Where the content of a file is below a directory that has files, as the data directory does.
+pub(crate) fn place_below(root: &Path, id: &str) -> PathBuf {
+    directory::place_in(&Places::below(root).files, id)
+}
+
+/// Where a directory that has files carries the id of their database.
+pub(crate) fn mark_below(root: &Path) -> PathBuf {
+    Places::below(root).mark()
+}
+
 impl Files {
     /// The directory below which the configuration keeps files, unless they are in a bucket.
     pub fn root(config: &FilesConfig, data_dir: &DataDir) -> Result<Option<PathBuf>, ConfigError> {

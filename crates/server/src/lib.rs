@@ -38,7 +38,8 @@
 //! | [`metrics`], [`telemetry`] | what is counted, logged and traced |
 //! | [`secrets`] | what is shown to nobody |
 //! | [`config`], [`error`] | what can be set; what is refused |
-//! | [`serve`], [`translate`], [`fake_gemini`] | the commands |
+//! | [`serve`], [`check_config`], [`doctor`], [`backup`], [`migrate_store`], [`translate`], [`fake_gemini`] | the commands |
+//! | [`findings`] | what they have found, as people read it |
 //! | [`reload`] | another configuration while it runs |
 //! | [`shutdown`] | when the process is asked to stop, or to load its configuration again |
 //! | [`descriptors`] | how many files may be open, and who gets them |
@@ -51,16 +52,20 @@ pub mod agent_list;
 pub mod allocator;
 pub mod audit;
 pub mod auth;
+pub mod backup;
 pub mod budget;
 pub mod chat;
+pub mod check_config;
 pub mod cluster;
 pub mod config;
 pub mod connections;
 pub mod credentials;
 pub mod descriptors;
+pub mod doctor;
 mod failpoint;
 pub mod fake_gemini;
 pub mod files;
+pub mod findings;
 pub mod forwarding;
 pub mod known_users;
 pub mod mcp;

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use adk_bridge::audit::seal::SealMark;
 use adk_bridge::config::{Overrides, Span};
-use adk_bridge::{allocator, audit, fake_gemini, migrate_store, serve, translate};
+use adk_bridge::{
+    allocator, audit, backup, check_config, doctor, fake_gemini, migrate_store, serve, translate,
+};
 use adk_bridge_protocol::dialect::Dialect;
 use clap::{Args, Parser, Subcommand};
 
@@ -21,19 +23,39 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Starts the server.
+    ///
+    /// SIGHUP loads the configuration again, if there is no terminal: keys, limits, agents and origins change without a
+    /// dropped connection.
     Serve {
-        /// The configuration file; by default adk-bridge.toml, if it exists.
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Says everything that is wrong with a configuration.
+    ///
+    /// The exit code is 0 if nothing is, 1 if the configuration cannot be used, and 2 if something that it names cannot be
+    /// reached.
+    CheckConfig {
+        #[command(flatten)]
+        settings: Settings,
+        /// Also reaches for the agents, the MCP servers, the store and the files.
         #[arg(long)]
-        config: Option<PathBuf>,
-        /// The address to listen on; port 0 picks one.
-        #[arg(long)]
-        listen: Option<SocketAddr>,
-        /// The directory for chats and files.
-        #[arg(long)]
-        data_dir: Option<PathBuf>,
-        /// The kind of agent: "demo", "gemini", "openai" or "adk".
-        #[arg(long, value_name = "KIND")]
-        agent: Option<String>,
+        reach: bool,
+    },
+    /// Copies the data directory to another one, while the bridge runs.
+    ///
+    /// It can be repeated in the same place. To restore it, start the bridge with a copy of it as its data directory.
+    Backup {
+        /// The directory for the backup.
+        target: PathBuf,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Looks at this machine and a configuration, and says what to do.
+    ///
+    /// The exit code is 0 if all is well, 1 if there are only warnings, and 2 if there is a problem.
+    Doctor {
+        #[command(flatten)]
+        settings: Settings,
     },
     /// Shows the stream that a front end would get for recorded ADK events.
     ///
@@ -85,6 +107,34 @@ enum Command {
         #[arg(long, default_value = "10m")]
         live_limit: Span,
     },
+}
+
+/// Where the configuration is, and what the command line adds to it.
+#[derive(Debug, Args)]
+struct Settings {
+    /// The configuration file; by default adk-bridge.toml, if it exists.
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// The address to listen on; port 0 picks one.
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// The directory for chats and files.
+    #[arg(long)]
+    data_dir: Option<PathBuf>,
+    /// The kind of agent: "demo", "gemini", "openai" or "adk".
+    #[arg(long, value_name = "KIND")]
+    agent: Option<String>,
+}
+
+impl Settings {
+    fn parts(self) -> (Option<PathBuf>, Overrides) {
+        let overrides = Overrides {
+            listen: self.listen,
+            data_dir: self.data_dir,
+            agent: self.agent,
+        };
+        (self.config, overrides)
+    }
 }
 
 /// Where the audit is; by default what the configuration says.
@@ -154,19 +204,22 @@ fn audit_command(command: &AuditCommand) -> anyhow::Result<ExitCode> {
 fn main() -> ExitCode {
     allocator::set_up();
     let done = match Arguments::parse().command {
-        Command::Serve {
-            config,
-            listen,
-            data_dir,
-            agent,
-        } => serve::run(
-            config.as_deref(),
-            &Overrides {
-                listen,
-                data_dir,
-                agent,
-            },
-        ),
+        Command::Serve { settings } => {
+            let (file, overrides) = settings.parts();
+            serve::run(file.as_deref(), &overrides)
+        }
+        Command::CheckConfig { settings, reach } => {
+            let (file, overrides) = settings.parts();
+            check_config::run(file.as_deref(), &overrides, reach)
+        }
+        Command::Backup { target, settings } => {
+            let (file, overrides) = settings.parts();
+            backup::run(&target, file.as_deref(), &overrides)
+        }
+        Command::Doctor { settings } => {
+            let (file, overrides) = settings.parts();
+            doctor::run(file.as_deref(), &overrides)
+        }
         Command::Translate {
             dialect,
             message_id,

@@ -11,7 +11,7 @@ use ring::hkdf::{HKDF_SHA256, Salt};
 use crate::store::{DataDir, StoreError, make_private};
 
 /// The name of the key in the data directory. A copy of the database without it tells nothing about what is sealed.
-const KEY_FILE: &str = "credentials.key";
+pub const KEY_FILE: &str = "credentials.key";
 const KEY_BYTES: usize = 32;
 
 /// Seals texts, and opens those that it has sealed.

@@ -83,6 +83,44 @@ enum BucketError {
     Store(#[from] StoreError),
 }
 
+/// How a bucket is named where people read it.
+fn url_of(provider: Provider, bucket: &str, prefix: &str) -> String {
+    match prefix {
+        "" => format!("{}://{bucket}", provider.scheme()),
+        prefix => format!("{}://{bucket}/{prefix}", provider.scheme()),
+    }
+}
+
+/// Looks whether a bucket answers and lets the bridge in; nothing is written. Returns its URL.
+pub(super) async fn look(
+    config: &FilesConfig,
+    provider: Provider,
+    bucket: &str,
+    prefix: &str,
+) -> Result<String, ConfigError> {
+    let url = url_of(provider, bucket, prefix);
+    let unusable = |why: String| {
+        let problem = format!("{url} cannot be used: {why}");
+        ConfigError::value("files.url", problem)
+    };
+    let objects = connected(config, provider, bucket);
+    let objects = objects.map_err(|error| unusable(error.to_string()))?;
+    // A listing tells whether there is a bucket; one that has no mark yet is like one that is missing.
+    let mut first = objects.list(Some(&Path::from(prefix).join("files")));
+    match sweep::next(&mut first).await {
+        Ok(_) => Ok(url),
+        Err(BucketError::Missing) => Err(unusable(
+            "it does not exist, or cannot be seen; create it".to_owned(),
+        )),
+        Err(BucketError::Denied(why)) => Err(unusable(format!(
+            "the credentials of the environment ({}) are refused: {why}",
+            variables(provider)
+        ))),
+        Err(BucketError::Failed(why)) => Err(unusable(why)),
+        Err(BucketError::Store(error)) => Err(unusable(error.to_string())),
+    }
+}
+
 impl Bucket {
     /// Takes a bucket into use. One that refuses the bridge, or belongs to another database, is refused; one that cannot be
     /// reached is tried again when it is needed.
@@ -93,10 +131,7 @@ impl Bucket {
         prefix: &str,
         store: Arc<dyn Store>,
     ) -> Result<Self, OpenError> {
-        let url: Arc<str> = match prefix {
-            "" => format!("{}://{bucket}", provider.scheme()).into(),
-            prefix => format!("{}://{bucket}/{prefix}", provider.scheme()).into(),
-        };
+        let url: Arc<str> = url_of(provider, bucket, prefix).into();
         let objects = connected(config, provider, bucket);
         let objects = objects.map_err(|error| {
             ConfigError::value("files.url", format!("{url} cannot be used: {error}"))

@@ -53,6 +53,11 @@ impl Places {
         }
     }
 
+    /// Where the id of the database is.
+    pub(super) fn mark(&self) -> PathBuf {
+        self.files.join(MARK)
+    }
+
     /// Refuses a database that cannot know any of the files, if there are any.
     pub(super) fn check_none(&self, database: &Path) -> Result<(), StoreError> {
         let here = contents(&self.files).map_err(StoreError::io("looking for files"))?;
@@ -109,7 +114,7 @@ impl Places {
     }
 
     fn sort(&self, known: &KnownFiles, here: Vec<Content>, away: Vec<Content>) -> io::Result<()> {
-        let mark = self.files.join(MARK);
+        let mark = self.mark();
         if fs::read_to_string(&mark).ok().as_deref() != Some(&known.found.store.id) {
             // In one piece: another process that starts would take a part of it for another database's.
             let mut written = NamedTempFile::new_in(&self.incoming)?;

@@ -56,8 +56,68 @@ async fn try_apply(options: &PgConnectOptions, place: &str) -> Result<(), StoreE
     done
 }
 
+/// What a look at a database has shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Looked {
+    /// The database without its password.
+    pub place: String,
+    /// How many migrations it lacks.
+    pub pending: usize,
+    /// Whether there are no tables yet.
+    pub is_new: bool,
+    /// Its clock, in milliseconds since 1970.
+    pub clock: u64,
+}
+
+/// Looks at a database and changes nothing.
+pub(super) async fn look(options: &PgConnectOptions, place: &str) -> Result<Looked, StoreError> {
+    let looked = timeout(PATIENCE, async {
+        let connecting = PgConnection::connect_with(options).await;
+        let mut connection = connecting.map_err(|error| error::unconnected(error).into_error())?;
+        let looked = async {
+            let is_new = !is_there(&mut connection, place).await?;
+            let versions = match is_new {
+                true => Vec::new(),
+                false => versions(&mut connection).await?,
+            };
+            check(&versions, place)?;
+            let clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+            let row = connection.fetch_one(sqlx::raw_sql(clock)).await;
+            let clock: i64 = row.and_then(|row| row.try_get(0)).map_err(failed)?;
+            Ok(Looked {
+                place: place.to_owned(),
+                pending: MIGRATIONS.len().saturating_sub(versions.len()),
+                is_new,
+                clock: u64::try_from(clock).unwrap_or_default(),
+            })
+        };
+        let looked = looked.await;
+        let _ = connection.close().await;
+        looked
+    });
+    looked.await.unwrap_or(Err(StoreError::Busy))
+}
+
 /// Makes the schema, unless it is there.
 async fn prepare(connection: &mut PgConnection, place: &str) -> Result<(), StoreError> {
+    if is_there(connection, place).await? {
+        return Ok(());
+    }
+    run(
+        connection,
+        "CREATE SCHEMA adk_bridge;
+         CREATE TABLE adk_bridge.migrations (
+             version    bigint      NOT NULL PRIMARY KEY,
+             checksum   text        NOT NULL,
+             applied_at timestamptz NOT NULL DEFAULT now()
+         )"
+        .to_owned(),
+    )
+    .await
+}
+
+/// Whether the schema is there, and ours; refuses a server that cannot be used.
+async fn is_there(connection: &mut PgConnection, place: &str) -> Result<bool, StoreError> {
     let row = connection
         .fetch_one(sqlx::raw_sql(
             "SELECT EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = 'adk_bridge'),
@@ -81,25 +141,11 @@ async fn prepare(connection: &mut PgConnection, place: &str) -> Result<(), Store
         )));
     }
     match (schema, ours) {
-        (true, true) => return Ok(()),
-        (true, false) => {
-            return Err(StoreError::NotOurs {
-                database: place.into(),
-            });
-        }
-        _ => {}
+        (true, false) => Err(StoreError::NotOurs {
+            database: place.into(),
+        }),
+        (schema, _) => Ok(schema),
     }
-    run(
-        connection,
-        "CREATE SCHEMA adk_bridge;
-         CREATE TABLE adk_bridge.migrations (
-             version    bigint      NOT NULL PRIMARY KEY,
-             checksum   text        NOT NULL,
-             applied_at timestamptz NOT NULL DEFAULT now()
-         )"
-        .to_owned(),
-    )
-    .await
 }
 
 /// The oldest version that has all that we use, as PostgreSQL counts.

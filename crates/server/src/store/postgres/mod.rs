@@ -47,6 +47,8 @@ use crate::cluster::Epoch;
 use crate::parsing::{self, Room};
 use connection::{Connections, Intent};
 
+pub use migrations::Looked;
+
 pub(super) use connection::Statement;
 pub(crate) use text::stored;
 
@@ -104,6 +106,12 @@ struct Fence {
 }
 
 impl PostgresStore {
+    /// Looks at a database and changes nothing.
+    pub async fn look(url: &str) -> Result<Looked, StoreError> {
+        let (options, place) = options(url)?;
+        migrations::look(&options, &place).await
+    }
+
     /// Connects, and brings the schema up to date.
     pub async fn open(config: PostgresConfig<'_>) -> Result<Self, StoreError> {
         let store = Self::open_unfinished(config).await?;

@@ -126,6 +126,29 @@ async fn migrate(file: &Path, path: &Path) -> Result<(), StoreError> {
     }
 }
 
+/// How many migrations a database lacks; refuses one that a newer version has written.
+pub(super) async fn versions(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<usize, StoreError> {
+    let applied = sqlx::query_scalar("SELECT version FROM _sqlx_migrations");
+    let applied: Vec<i64> = applied
+        .fetch_all(connection)
+        .await
+        .map_err(|error| explain(error, path))?;
+    let known = migrations();
+    match applied.iter().find(|it| !known.version_exists(**it)) {
+        Some(schema) => Err(StoreError::Newer {
+            database: path.to_owned(),
+            schema: *schema,
+        }),
+        None => {
+            let pending = known.iter().filter(|it| !applied.contains(&it.version));
+            Ok(pending.count())
+        }
+    }
+}
+
 /// Removes credentials that were stored before they were withheld. Returns the copy that is to replace the file.
 async fn withhold_credentials(pool: &SqlitePool, file: &Path) -> sqlx::Result<Option<PathBuf>> {
     let mut connection = pool.acquire().await?;

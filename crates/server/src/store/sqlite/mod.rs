@@ -8,6 +8,7 @@ mod credentials;
 mod events;
 mod files;
 mod grown_texts;
+mod inspect;
 mod look;
 mod messages;
 mod replies;
@@ -46,6 +47,8 @@ use connection::{Durability, Readers, STORE, Writer};
 use messages::EncodedOpening;
 use replies::NewReply;
 use reserve::{Released, Reserve, log_pages};
+
+pub use inspect::{Inspected, KnownFile, ReadOnly, inspect};
 
 /// The name of the database in the data directory.
 pub const DATABASE: &str = "adk-bridge.db";

@@ -1,0 +1,205 @@
+//! `check-config`: everything that is wrong at once, as the start says it; and whether what is named can be reached.
+
+use std::process::{Command, Stdio};
+
+use adk_bridge_testkit::process::{Process, binary};
+use adk_bridge_testkit::refused_in;
+use tempfile::TempDir;
+
+use super::{printed, run};
+
+/// A configuration in which every kind of mistake is made, with what is to be said of each.
+const WRONG: &str = r#"
+[server]
+listn = "127.0.0.1:80"
+allowed_origins = ["http://a.example/"]
+max_body_bytes = 0
+
+[[auth.api_keys]]
+key = "PLANTED"
+user = "alice"
+
+[approval]
+timeout = "soon"
+
+[limits]
+turns = "many"
+unread_bytes = 0
+
+[[agents]]
+id = "one"
+kind = "gemini"
+api_key_env = "NO_SUCH_VARIABLE"
+[[agents]]
+id = "two"
+kind = "adk"
+[[agents]]
+id = "three"
+kind = "oracle"
+[[agents]]
+id = "four"
+tools = ["fly"]
+
+[[tools.mcp]]
+name = "no__name"
+command = "true"
+"#;
+
+const KEYS: [&str; 12] = [
+    "listn",
+    "server.allowed_origins",
+    "server.max_body_bytes",
+    "auth.api_keys",
+    "approval.timeout",
+    "limits.turns",
+    "limits.unread_bytes",
+    "agents \"one\": api_key_env",
+    "agents \"two\": app",
+    "agents \"three\": kind",
+    "agents \"four\": tools",
+    "tools.mcp \"no__name\"",
+];
+
+fn check(directory: &TempDir, toml: &str, more: &[&str]) -> (Option<i32>, String) {
+    std::fs::write(directory.path().join("a.toml"), toml).unwrap();
+    let mut arguments = vec!["check-config", "--config", "a.toml"];
+    arguments.extend(more);
+    let output = run(
+        directory.path(),
+        &arguments,
+        &[("GEMINI_API_KEY", "PLANTED-KEY-0123456789")],
+    );
+    let printed = printed(&output);
+    assert!(!printed.contains("PLANTED-KEY"), "{printed}");
+    (output.status.code(), printed)
+}
+
+#[test]
+fn every_problem_is_said_at_once_and_no_value() {
+    let directory = TempDir::new().unwrap();
+    let (code, printed) = check(&directory, WRONG, &[]);
+    assert_eq!(code, Some(1), "{printed}");
+    // The section that was misread is not judged by its rules as well.
+    let expected = KEYS.iter().filter(|key| !is_hidden(key));
+    for key in expected {
+        let is_there = printed.lines().any(|line| line.contains(key));
+        assert!(is_there, "{key} in {printed}");
+    }
+    assert!(!printed.contains("PLANTED"), "{printed}");
+    for line in printed.lines() {
+        assert!(line.starts_with("problem  "), "{line}");
+    }
+    // Corrected one section after the other, all of them are named once.
+    let corrected = WRONG
+        .replace("listn = \"127.0.0.1:80\"\n", "")
+        .replace("turns = \"many\"\n", "");
+    let (code, printed) = check(&directory, &corrected, &[]);
+    assert_eq!(code, Some(1), "{printed}");
+    for key in KEYS.iter().filter(|key| is_hidden(key)) {
+        assert!(printed.contains(key), "{key} in {printed}");
+    }
+}
+
+/// The rules of a section that holds something unreadable come when that is corrected.
+fn is_hidden(key: &str) -> bool {
+    matches!(
+        key,
+        "server.allowed_origins" | "server.max_body_bytes" | "limits.unread_bytes"
+    )
+}
+
+#[test]
+fn the_start_refuses_what_the_check_refuses_in_the_same_words() {
+    let cases = [
+        "[server]\nallowed_origins = [\"*\"]\nmax_body_bytes = 0",
+        "[agent]\nmax_steps = 0\n[limits]\nturns = 0",
+        "[[agents]]\nid = \"one\"\nkind = \"adk\"\n[[agents]]\nid = \"two\"\nkind = \"oracle\"",
+        "[agent]\ntools = [\"fly\"]",
+        "[store]\nurl = \"mysql://u:PLANTED@h/d\"",
+    ];
+    for toml in cases {
+        let directory = TempDir::new().unwrap();
+        let refused = refused_in(&directory, toml, |_| {});
+        let log = std::fs::read_to_string(directory.path().join("log")).unwrap_or_default();
+        let (code, printed) = check(&directory, toml, &[]);
+        assert_eq!(code, Some(1), "{toml}: {printed}");
+        assert!(!printed.contains("PLANTED"), "{printed}");
+        for line in printed.lines() {
+            let problem = line.strip_prefix("problem  ").unwrap();
+            let start = format!("{refused}{log}");
+            assert!(start.contains(problem), "{problem} in {start}");
+        }
+    }
+}
+
+#[test]
+fn what_is_named_is_reached_for() {
+    let directory = TempDir::new().unwrap();
+    let mut model = Command::new(binary());
+    model.arg("fake-gemini").stdin(Stdio::null());
+    let model = Process::start(&mut model).unwrap();
+    let gemini = |model_name: &str, more: &str| {
+        let url = model.url();
+        format!(
+            "[[agents]]\nid = \"one\"\nkind = \"gemini\"\nmodel = \"{model_name}\"\nbase_url = \"{url}\"\n{more}"
+        )
+    };
+    let fine = gemini("gemini-3.8-flash", "");
+    let (code, printed) = check(&directory, &fine, &["--reach"]);
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("ok       agent one:"), "{printed}");
+    assert!(printed.contains("ok       store:"), "{printed}");
+
+    let away = "[[agents]]\nid = \"two\"\nkind = \"adk\"\napp = \"a\"\nbase_url = \"http://127.0.0.1:9\"\n";
+    let cases = [
+        (gemini("no-such-model", ""), "agent one:", "agent.model"),
+        (
+            gemini("gemini-3.8-flash", away),
+            "agent two:",
+            "127.0.0.1:9",
+        ),
+        (
+            format!(
+                "{fine}[store]\nurl = \"postgres://u:PLANTED-KEY@127.0.0.1:9/d\"\n[cluster]\nkey = \"PLANTED-KEY-0123\""
+            ),
+            "store:",
+            "cannot be reached",
+        ),
+        (
+            format!("{fine}[files]\nurl = \"/proc/nothing\""),
+            "files:",
+            "files.url",
+        ),
+    ];
+    for (toml, subject, word) in cases {
+        let (code, printed) = check(&directory, &toml, &["--reach"]);
+        assert_eq!(code, Some(2), "{printed}");
+        let problem = printed.lines().find(|line| line.starts_with("problem"));
+        let problem = problem.unwrap();
+        assert!(
+            problem.contains(subject) && problem.contains(word),
+            "{printed}"
+        );
+    }
+    // Looking makes nothing.
+    assert!(!directory.path().join("data").exists());
+}
+
+#[test]
+fn a_file_that_is_missing_or_no_toml_is_said() {
+    let directory = TempDir::new().unwrap();
+    let missing = run(
+        directory.path(),
+        &["check-config", "--config", "none.toml"],
+        &[],
+    );
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(printed(&missing).contains("none.toml is not a file"));
+    let (code, printed) = check(&directory, "[server\nPLANTED", &["--reach"]);
+    assert_eq!(code, Some(1));
+    assert!(printed.contains("line 1"), "{printed}");
+    assert!(printed.contains("--reach"), "{printed}");
+    assert!(!printed.contains("PLANTED"), "{printed}");
+    let (code, printed) = check(&directory, "", &[]);
+    assert_eq!((code, printed.lines().count()), (Some(0), 1), "{printed}");
+}
