@@ -24,6 +24,7 @@ pub(crate) enum Need {
     Haproxy,
     Valgrind,
     OpenApi,
+    Linters,
 }
 
 /// Everything that can be set up, in order.
@@ -41,6 +42,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need::Haproxy,
     Need::Valgrind,
     Need::OpenApi,
+    Need::Linters,
 ];
 
 /// Where npm packages are asked for: the checks that are written in JavaScript, the library and the page.
@@ -94,6 +96,7 @@ impl Need {
             Self::Haproxy => "haproxy",
             Self::Valgrind => "valgrind",
             Self::OpenApi => "schemathesis",
+            Self::Linters => "linters",
         }
     }
 
@@ -112,6 +115,7 @@ impl Need {
             Self::Haproxy => "set up haproxy, which replicas are put behind",
             Self::Valgrind => "set up valgrind, which counts instructions",
             Self::OpenApi => "set up a Python environment with schemathesis",
+            Self::Linters => "set up a Python environment with linters for deployment files",
         }
     }
 }
@@ -160,6 +164,10 @@ impl Machine {
             }
             Need::Haproxy => self.haproxy(log),
             Need::Valgrind => self.valgrind(log),
+            Need::Linters => {
+                let venv = workspace.linters_venv();
+                self.python(workspace, &venv, "requirements-deploy.txt", &[], log)
+            }
         };
         match outcome {
             Ok(detail) => Verdict::Passed(detail),

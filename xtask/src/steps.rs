@@ -136,6 +136,17 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::None,
     },
     Check {
+        name: "deploy",
+        what: "the files of deploy/ pass the linters of those who read them, and the bridge takes their configuration",
+        needs: &[Need::Proxies, Need::Linters],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["pytest-linters", "python/test_deploy.py"],
+        ],
+        tally: Tally::Report,
+    },
+    Check {
         name: "fold",
         what: "generated streams fold as in the AI SDK packages",
         needs: &[Need::Node],
@@ -551,6 +562,7 @@ fn command(words: &[&str], report: &Path, workspace: &Workspace) -> Command {
         "npm" => process::script("npm"),
         "node-test" => node_test(report, workspace),
         "pytest" => pytest(&workspace.python(), report, workspace),
+        "pytest-linters" => pytest(&workspace.linters_python(), report, workspace),
         "pytest-newest-client" => pytest(&workspace.newest_client_python(), report, workspace),
         "pytest-openapi" => pytest(&python_of(&workspace.openapi_venv()), report, workspace),
         other => Command::new(fill(other, workspace)),

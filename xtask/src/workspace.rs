@@ -64,6 +64,16 @@ impl Workspace {
         self.target.join("venv-openapi")
     }
 
+    /// The virtual environment with linters for deployment files.
+    pub(crate) fn linters_venv(&self) -> PathBuf {
+        self.target.join("venv-linters")
+    }
+
+    /// The interpreter of the virtual environment with linters for deployment files.
+    pub(crate) fn linters_python(&self) -> PathBuf {
+        python_of(&self.linters_venv())
+    }
+
     /// The virtual environment with an S3 server.
     pub(crate) fn s3_venv(&self) -> PathBuf {
         self.target.join("venv-s3")
