@@ -10,6 +10,7 @@
 mod backup;
 mod check;
 mod doctor;
+mod documents;
 mod reload;
 
 use std::path::Path;
