@@ -18,6 +18,10 @@ const SEALS: u32 = 100;
 /// A line of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "few are held at once, and nearly all are rows"
+)]
 pub enum Line {
     Audit(Header),
     Row(ChainedRow),

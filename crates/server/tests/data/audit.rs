@@ -140,7 +140,7 @@ async fn what_was_touched_is_named() {
             let line: Value = serde_json::from_str(line).unwrap();
             line["type"] == "row" && line["id"] == id
         };
-        lines.iter().position(|line| is_row(line)).unwrap()
+        lines.iter().position(is_row).unwrap()
     };
     let mut changed = whole.clone();
     changed[at(4)] = changed[at(4)].replace("approval.denied", "approval.approved");
