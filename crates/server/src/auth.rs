@@ -5,15 +5,23 @@
 
 mod any_of;
 mod api_keys;
+mod claim_mapping;
 mod claims;
+mod jwt;
 mod local_user;
+mod login;
+pub(crate) mod oidc;
 mod passed_on;
+mod proxy;
+mod refused_tokens;
 mod replaceable;
+mod roles;
 mod source;
 mod wrong_keys;
 
 use adk_bridge_agents::token::Token;
 use adk_bridge_protocol::id::UserId;
+use adk_bridge_protocol::time::Timestamp;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -26,13 +34,21 @@ use serde::{Deserialize, Serialize};
 pub use any_of::AnyOf;
 pub use api_keys::ApiKeys;
 pub use claims::{Claims, ClaimsError};
+pub use jwt::Algorithm;
 pub use local_user::LocalUser;
+pub(crate) use login::CALLBACK as LOGIN_CALLBACK;
+pub use login::{LoginError, LoginWay, Logins, Step};
 pub use replaceable::Replaceable;
+pub use roles::{Role, RoleNeeded, Roles};
 pub use source::{SourceError, SourcePolicy, is_forwarded};
 pub use wrong_keys::WrongKeys;
 pub(crate) use wrong_keys::network_of;
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
+use crate::store::{Store, StoreError};
+use login::LoginCookies;
+use oidc::{KeySource, OidcTokens, Provider};
+use proxy::ProxyAssertions;
 
 /// Recognises the user of a request.
 ///
@@ -57,6 +73,15 @@ pub struct Identity {
     pub user: UserId,
     /// How the user was recognised, in a word for logs.
     pub via: Cow<'static, str>,
+    /// What the user may do besides using their own chats.
+    #[serde(default, skip_serializing_if = "Roles::is_plain")]
+    pub roles: Roles,
+    /// When what proves the identity ends, in milliseconds since 1970: a connection does not outlive it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires: Option<u64>,
+    /// The login with the page that proves it, by the id that the store has for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    login: Option<String>,
     #[serde(default, skip_serializing_if = "Claims::is_empty")]
     claims: Claims,
     #[serde(
@@ -79,10 +104,25 @@ impl Identity {
         Self {
             user: user.into(),
             via: via.into(),
+            roles: Roles::default(),
+            expires: None,
+            login: None,
             claims: Claims::default(),
             token: None,
             token_headers: HeaderMap::new(),
         }
+    }
+
+    #[must_use]
+    pub fn with_roles(self, roles: Roles) -> Self {
+        Self { roles, ..self }
+    }
+
+    /// Says when what proves it ends.
+    #[must_use]
+    pub fn expiring(self, at: Timestamp) -> Self {
+        let expires = Some(at.as_millis());
+        Self { expires, ..self }
     }
 
     /// Adds what is known of the user, for `agent.state`.
@@ -111,7 +151,24 @@ impl Identity {
     /// Whether the user may do what concerns others: erase them, and read everybody's audit. The local user is the only one
     /// that there is.
     pub fn is_admin(&self) -> bool {
-        self.via == LocalUser::VIA
+        self.roles.has(Role::Admin) || self.via == LocalUser::VIA
+    }
+
+    /// Refuses what only others may do.
+    pub fn require(&self, role: Role) -> Result<(), RoleNeeded> {
+        match self.roles.has(role) {
+            true => Ok(()),
+            false => Err(RoleNeeded(role)),
+        }
+    }
+
+    pub fn expires(&self) -> Option<Timestamp> {
+        self.expires.map(Timestamp::from_millis)
+    }
+
+    /// The login with the page that proves it.
+    pub(crate) fn login(&self) -> Option<&str> {
+        self.login.as_deref()
     }
 
     pub fn claims(&self) -> &Claims {
@@ -136,24 +193,103 @@ pub enum Refusal {
     /// Its credentials are not valid. An address that tries this too often has to wait.
     #[error("{0}")]
     WrongCredentials(Cow<'static, str>),
+    /// Its credentials are valid, and another page may have made the browser send them.
+    #[error("{0}")]
+    Forbidden(Cow<'static, str>),
     /// The service that checks credentials cannot be reached.
     #[error("{0}")]
     Unavailable(Cow<'static, str>),
 }
 
-/// The authenticator that a configuration asks for.
-pub fn configured(config: &Config) -> Arc<dyn Authenticator> {
+/// The ways to log in that a configuration asks for, before there is a store.
+#[derive(Default)]
+pub struct Ways {
+    ways: Vec<Arc<dyn Authenticator>>,
+    providers: Vec<Arc<Provider>>,
+    /// Looked up at the start, so that the first user does not wait for it.
+    keys: Vec<Arc<KeySource>>,
+}
+
+/// The ways to log in that a configuration asks for.
+pub fn configured(config: &Config) -> Result<Ways, ConfigError> {
     let auth = &config.auth;
+    let states = config.each_agent().iter().map(|agent| &agent.state);
+    let kept = states.flat_map(|state| state.claims()).collect();
     let mut ways: Vec<Arc<dyn Authenticator>> = Vec::new();
+    let providers = auth.oidc.iter();
+    let providers = providers.map(|oidc| Provider::new(oidc, &kept).map(Arc::new));
+    let providers = providers.collect::<Result<Vec<_>, _>>()?;
+    let mut keys: Vec<_> = providers.iter().map(|it| it.keys.clone()).collect();
+    // First, since a token is recognised by its form, and anything else may be a key.
+    if let Some(tokens) = OidcTokens::new(&providers) {
+        ways.push(Arc::new(tokens));
+    }
     if !auth.api_keys.is_empty() {
-        let keys = auth.api_keys.iter();
-        let keys = keys.map(|key| (&key.key, &key.user, key.claims.clone()));
-        let keys = ApiKeys::with_claims(keys);
+        let keys = ApiKeys::configured(&auth.api_keys);
         ways.push(Arc::new(match config.server.original_dialect() {
             Some(_) => keys.with_header(HeaderName::from_static("x-api-key")),
             None => keys,
         }));
     }
+    if let Some(proxy) = &auth.proxy {
+        let proxy = ProxyAssertions::new(proxy, &kept)?;
+        keys.push(proxy.keys().clone());
+        ways.push(Arc::new(proxy));
+    }
+    Ok(Ways {
+        ways,
+        providers,
+        keys,
+    })
+}
+
+impl Ways {
+    /// One way only.
+    pub fn only(way: Arc<dyn Authenticator>) -> Self {
+        Self {
+            ways: vec![way],
+            ..Self::default()
+        }
+    }
+
+    /// [`Authenticator::requires_credentials`] of all of them.
+    pub fn requires_credentials(&self) -> bool {
+        let has_login = self.providers.iter().any(|it| it.client.is_some());
+        has_login || !self.ways.is_empty() && self.ways.iter().all(|it| it.requires_credentials())
+    }
+
+    /// Whether they need neither a store nor a provider.
+    pub fn are_keys_only(&self) -> bool {
+        self.providers.is_empty() && self.keys.is_empty()
+    }
+
+    /// The authenticator that takes each of them, if they need neither a store nor a provider.
+    pub fn without_providers(self) -> Option<Arc<dyn Authenticator>> {
+        self.are_keys_only().then(|| any_of(self.ways))
+    }
+
+    /// The authenticator that takes each of them, and the logins with the page, which are in the store.
+    pub async fn open(
+        mut self,
+        config: &Config,
+        store: &Arc<dyn Store>,
+    ) -> Result<(Arc<dyn Authenticator>, Option<Arc<Logins>>), StoreError> {
+        for keys in &self.keys {
+            keys.warm_up();
+        }
+        let has_client = |it: &&Arc<Provider>| it.client.is_some();
+        let providers: Vec<_> = self.providers.iter().filter(has_client).cloned().collect();
+        let mut logins = None;
+        if !providers.is_empty() {
+            let opened = Arc::new(Logins::open(config, providers, store.clone()).await?);
+            self.ways.push(Arc::new(LoginCookies(opened.clone())));
+            logins = Some(opened);
+        }
+        Ok((any_of(self.ways), logins))
+    }
+}
+
+fn any_of(ways: Vec<Arc<dyn Authenticator>>) -> Arc<dyn Authenticator> {
     match ways.is_empty() {
         true => Arc::new(LocalUser),
         false => Arc::new(AnyOf::new(ways)),

@@ -74,7 +74,12 @@ pub(crate) async fn checked(
     // A login that could not be read is none.
     if !problems.iter().any(|it| it.to_string().starts_with("auth")) {
         let login = auth::configured(&config);
-        problems.extend(config.check_address(login.requires_credentials()).err());
+        match login {
+            Ok(login) => {
+                problems.extend(config.check_address(login.requires_credentials()).err());
+            }
+            Err(problem) => problems.push(problem),
+        }
     }
     if config.is_shared() {
         problems.extend(config.replica().err());

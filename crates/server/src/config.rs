@@ -1,6 +1,7 @@
 //! Configuration: a TOML file, then environment variables `ADK_BRIDGE__SECTION__KEY`, then the command line.
 
 mod audit;
+mod auth;
 mod check;
 mod cluster;
 mod current;
@@ -31,6 +32,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use audit::Audit;
+pub use auth::{ApiKey, Auth, Login, Oidc, Proxy, RoleNames};
 pub use check::check_id;
 pub use cluster::Cluster;
 pub use current::Current;
@@ -46,7 +48,6 @@ pub use store_requests::StoreRequests;
 pub use token::{Token, TokenKind};
 pub use vertex::Vertex;
 
-use crate::auth::Claims;
 use reading::Reading;
 
 /// Everything that can be set. Unknown keys are refused by name.
@@ -102,23 +103,6 @@ pub struct Server {
     pub advertise: Option<String>,
     /// How long turns may go on when a replica of a cluster is asked to stop.
     pub drain: Span,
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Auth {
-    /// Without any, only a loopback address may be bound.
-    pub api_keys: Vec<ApiKey>,
-}
-
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ApiKey {
-    pub key: String,
-    pub user: String,
-    /// What is known of the user, for `agent.state`.
-    #[serde(default, skip_serializing_if = "Claims::is_empty")]
-    pub claims: Claims,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -498,12 +482,7 @@ fn without_secrets(error: figment::Error) -> ConfigError {
         };
     }
     if error.path.first().is_some_and(|section| section == "auth") {
-        return ConfigError::Value {
-            key: "auth.api_keys",
-            problem: "write a list of { key = \"…\", user = \"…\" }, with claims = { NAME = \"…\" } where they are needed (at most \
-                      64 of 4 KB), and nothing else in [auth]"
-                .to_owned(),
-        };
+        return auth::without_secrets(&error);
     }
     // If the key is forgotten, its value stands in the place of the section, alone or in a list; it may be an address
     // with a password.
@@ -627,16 +606,6 @@ impl std::fmt::Debug for Headers {
     }
 }
 
-/// Never prints a key.
-impl std::fmt::Debug for ApiKey {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("ApiKey")
-            .field("user", &self.user)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::check::is_origin;
@@ -673,6 +642,68 @@ mod tests {
             (
                 "[[agent.client_tools]]\nname = \"no spaces\"",
                 "client_tools",
+            ),
+            (
+                "[[auth.api_keys]]\nuser = \"a\"",
+                "either key or key_sha256",
+            ),
+            (
+                "[[auth.api_keys]]\nkey_sha256 = \"abc\"\nuser = \"a\"",
+                "64 hexadecimal digits",
+            ),
+            (
+                "[[auth.api_keys]]\nkey = \"0123456789abcdef\"\nuser = \"a\"\nroles = [\"root\"]",
+                "auth.api_keys",
+            ),
+            (
+                "[[auth.oidc]]\nissuer = \"http://login.example.com\"\naudience = \"a\"",
+                "auth.oidc: issuer",
+            ),
+            (
+                "[[auth.oidc]]\nissuer = \"https://login.example.com\"",
+                "set audience",
+            ),
+            (
+                "[[auth.oidc]]\nissuer = \"https://a.example\"\naudience = \"a\"\nalgorithms = [\"HS256\"]",
+                "auth.oidc",
+            ),
+            (
+                "[[auth.oidc]]\nissuer = \"https://a.example\"\naudience = \"a\"\nalgorithms = []",
+                "algorithms",
+            ),
+            (
+                "[[auth.oidc]]\nissuer = \"https://a.example\"\naudience = \"a\"\nroles_claim = \"groups\"",
+                "roles_claim",
+            ),
+            (
+                "[[auth.oidc]]\nissuer = \"https://a.example\"\naudience = \"a\"\nname = \"proxy\"",
+                "\"proxy\" is taken",
+            ),
+            (
+                "[[auth.oidc]]\nissuer = \"https://a.example/x\"\naudience = \"a\"\n\
+                 [[auth.oidc]]\nissuer = \"https://a.example/y\"\naudience = \"a\"",
+                "two providers have the name",
+            ),
+            (
+                "[server]\nlisten = \"0.0.0.0:80\"\n[[auth.oidc]]\nissuer = \"https://a.example\"\nclient_id = \"a\"",
+                "server.public_url",
+            ),
+            (
+                "[server]\npublic_url = \"http://a.example\"\n[[auth.oidc]]\nissuer = \"https://a.example\"\nclient_id = \"a\"",
+                "server.public_url",
+            ),
+            (
+                "[auth.proxy]\nheader = \"cookie\"\njwks_url = \"https://a.example\"\naudience = \"a\"",
+                "auth.proxy: header",
+            ),
+            (
+                "[auth.proxy]\nheader = \"x-a\"\njwks_url = \"http://a.example\"\naudience = \"a\"",
+                "auth.proxy: jwks_url",
+            ),
+            ("[auth.login]\nidle = \"0s\"", "auth.login.idle"),
+            (
+                "[agent]\nkind = \"adk\"\ntoken = { kind = \"user\", from = \"cookie\" }",
+                "agent.token",
             ),
             ("[agent]\nheaders = { a = 1 }", "agent.headers"),
             ("[agent]\ntoken = { kind = \"magic\" }", "agent.token"),

@@ -39,7 +39,7 @@ pub(crate) struct Makers {
 /// Gives a running server another configuration.
 pub struct Reloader {
     pub(crate) app: App,
-    /// Missing if the program has its own login.
+    /// Missing if the program has its own login, or users log in elsewhere.
     pub(crate) login: Option<Arc<Replaceable>>,
     /// Missing if the program has its own agents.
     pub(crate) makers: Option<Makers>,
@@ -63,12 +63,16 @@ impl Reloader {
         let mut current = self.current.lock().await;
         // Errors may quote what is new.
         secrets::keep(&new);
-        let login = self.login.as_ref().and_then(|login| {
-            let other = auth::configured(&new);
-            // With the first key, and with the last one gone, other clients may come, and from elsewhere.
-            let is_alike = other.requires_credentials() == login.requires_credentials();
-            is_alike.then_some((login, other))
-        });
+        let login = match &self.login {
+            Some(login) => {
+                let other = auth::configured(&new)?.without_providers();
+                // With the first key, and with the last one gone, other clients may come, and from elsewhere.
+                let other =
+                    other.filter(|it| it.requires_credentials() == login.requires_credentials());
+                other.map(|other| (login, other))
+            }
+            None => None,
+        };
         let effective = self.effective(&current, &new, login.is_some());
         let agents = self.agents(&current, &effective).await?;
 

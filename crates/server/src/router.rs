@@ -5,6 +5,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Router};
 
+use crate::auth::LOGIN_CALLBACK;
 use crate::credentials::{AUTHORIZE, CALLBACK};
 use crate::metrics::ForwardedKind as Kind;
 use crate::openapi::{
@@ -16,7 +17,7 @@ use crate::transport::access::Privacy;
 use crate::transport::error_body::ErrorForm;
 use crate::transport::{
     App, access, adk_stream_protocol, agents, ai_sdk_ws, chat, chats, credentials, files, forward,
-    handshake, live, page, users,
+    handshake, live, login, page, users,
 };
 
 /// The endpoints that report the state of the server: they are answered however many connections are in use.
@@ -109,6 +110,11 @@ pub fn router(app: App) -> Router {
                 post(credentials::give, does::credentials::give()),
             ),
         )
+        // For admins.
+        .route(
+            "/api/users/{id}/logins",
+            delete(login::end_all_of, does::login::end_all_of()),
+        )
         // Counters.
         .route("/metrics", get(chats::metrics, does::chats::metrics()))
         .merge(compat)
@@ -132,10 +138,22 @@ pub fn router(app: App) -> Router {
     let socket = || does::sockets::ai_sdk();
     let chat = owned(Kind::Chat, post(chat::post, does::chat::post()))
         .checked(Check::User, |methods| methods.layer(authenticate))
-        .checked(Check::Origin, |methods| methods.layer(shared))
+        .checked(Check::Origin, |methods| methods.layer(shared.clone()))
         .get(ai_sdk_ws::open, socket());
 
+    // For whoever is not logged in yet, or not any more.
+    let session = Routes::new()
+        .route("/logout", post(login::end, does::login::end()))
+        .route("/api/session", get(login::session, does::login::session()))
+        .checked(Check::Source, |routes| routes.layer(check_source.clone()))
+        .checked(Check::Origin, |routes| routes.layer(shared));
+
     let page = Routes::new()
+        .route("/login", get(login::begin, does::login::begin()))
+        .route(
+            LOGIN_CALLBACK,
+            get(login::callback, does::login::callback()),
+        )
         // A browser opens them without a key: the token in their address is one.
         .route(
             AUTHORIZE,
@@ -162,6 +180,7 @@ pub fn router(app: App) -> Router {
 
     let routes = Routes::new()
         .merge(api)
+        .merge(session)
         .route("/api/chat", chat.clone())
         .route("/api/chat/", chat.clone())
         .route("/api/agents/{agent}/chat", chat.clone())

@@ -30,7 +30,10 @@ fn hidden_of(config: &Config) -> HiddenStrings {
 fn secrets_of(config: &Config) -> Vec<String> {
     let mut secrets: Vec<String> = Vec::new();
     let keys = config.auth.api_keys.iter();
-    secrets.extend(keys.map(|key| key.key.clone()));
+    secrets.extend(keys.filter_map(|key| key.key.clone()));
+    let providers = config.auth.oidc.iter();
+    // One that is not set is reported when the provider is set up.
+    secrets.extend(providers.filter_map(|it| it.client_secret().ok().flatten()));
     secrets.extend(config.cluster.shared_key());
     secrets.extend(config.audit.signing_key());
     for agent in config.each_agent() {
@@ -150,16 +153,15 @@ fn authority_of(url: &str) -> Option<(Option<&str>, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::Claims;
     use crate::config::ApiKey;
 
     #[test]
     fn secrets_are_hidden_wherever_they_stand() {
         let mut config = Config::default();
         config.auth.api_keys.push(ApiKey {
-            key: "a-key-of-alice-0123".into(),
+            key: Some("a-key-of-alice-0123".into()),
             user: "alice".into(),
-            claims: Claims::default(),
+            ..ApiKey::default()
         });
         config.agent.kind = "adk".into();
         config.agent.base_url = Some("http://bridge:p4ssw0rd!@adk.internal:8000/x".into());

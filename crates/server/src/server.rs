@@ -26,7 +26,7 @@ use crate::agent_kinds::{AgentKinds, Constructed};
 use crate::agent_list::{self, Assembly};
 use crate::audit::seal::SealKey;
 use crate::audit::{SealTask, Sealing};
-use crate::auth::{self, Authenticator, Replaceable};
+use crate::auth::{self, Authenticator, Replaceable, Ways};
 use crate::budget;
 use crate::chat::loaded::LoadedMemory;
 use crate::chat::toolbox::{Toolbox, ToolboxError};
@@ -349,16 +349,12 @@ impl ServerBuilder {
         let mut config = self.config;
         config.check()?;
         let given = config.clone();
-        let mut login = None;
-        let authenticator: Arc<dyn Authenticator> = match self.authenticator {
-            Some(authenticator) => authenticator,
-            None => {
-                let own = Arc::new(Replaceable::new(auth::configured(&config)));
-                login = Some(own.clone());
-                own
-            }
+        let has_own_login = self.authenticator.is_some();
+        let ways = match self.authenticator {
+            Some(authenticator) => Ways::only(authenticator),
+            None => auth::configured(&config)?,
         };
-        config.check_address(authenticator.requires_credentials())?;
+        config.check_address(ways.requires_credentials())?;
         secrets::keep(&config);
         let metrics: Arc<Metrics> = Arc::default();
         let tracer = Tracer::from_environment(
@@ -406,6 +402,17 @@ impl ServerBuilder {
         };
         let addresses = Addresses::open(&*store, config.server.public_url.as_deref()).await?;
         let credentials = open_credentials(&config, &data, &store)?;
+        let is_reloadable = !has_own_login && ways.are_keys_only();
+        let (authenticator, logins) = ways.open(&config, &store).await?;
+        let mut login = None;
+        let authenticator: Arc<dyn Authenticator> = match is_reloadable {
+            true => {
+                let own = Arc::new(Replaceable::new(authenticator));
+                login = Some(own.clone());
+                own
+            }
+            false => authenticator,
+        };
         let listening = TcpListener::bind(config.server.listen).await;
         let listening = listening.and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (address, listener) = listening.map_err(|source| StartError::Listen {
@@ -461,7 +468,14 @@ impl ServerBuilder {
             None => (None, None),
         };
         let sockets = Sockets::of_replica(sockets, shared.metrics.clone(), tickets);
-        let app = App::new(Arc::new(config), chats, sockets, authenticator, forwarding);
+        let app = App::new(
+            Arc::new(config),
+            chats,
+            sockets,
+            authenticator,
+            logins,
+            forwarding,
+        );
         let reloader = Reloader {
             app: app.clone(),
             login,

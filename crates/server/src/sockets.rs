@@ -170,6 +170,21 @@ impl Sockets {
         })
     }
 
+    /// Asks a socket to close when something ends, too.
+    pub fn close_after(place: &mut Place, end: impl Future<Output = ()> + Send + 'static) {
+        let (sender, closing) = watch::channel(false);
+        let mut server = std::mem::replace(&mut place.closing, closing);
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = server.wait_for(|closing| *closing) => {}
+                () = end => {}
+                // The socket has closed.
+                () = sender.closed() => {}
+            }
+            sender.send_replace(true);
+        });
+    }
+
     /// Asks every socket to close, and waits until all have closed.
     pub async fn close(&self) {
         self.closing.send_replace(true);

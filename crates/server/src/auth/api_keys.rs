@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use super::{Authenticator, Claims, Identity, Refusal};
+use crate::config::ApiKey;
 
 const VIA: &str = "api_key";
 const HELP: &str = "a valid key is needed: Authorization: Bearer KEY";
@@ -30,6 +31,23 @@ impl ApiKeys {
     /// Takes pairs of a key and its user.
     pub fn new<K: AsRef<str>, U: AsRef<str>>(keys: impl IntoIterator<Item = (K, U)>) -> Self {
         Self::with_claims((keys.into_iter()).map(|(key, user)| (key, user, Claims::default())))
+    }
+
+    /// Takes those of a configuration.
+    pub fn configured(keys: &[ApiKey]) -> Self {
+        let keys = keys.iter().filter_map(|key| {
+            let identity = Identity::new(key.user.as_str(), VIA);
+            Some(Key {
+                digest: key.digest()?,
+                identity: identity
+                    .with_claims(key.claims.clone())
+                    .with_roles(key.roles),
+            })
+        });
+        Self {
+            keys: keys.collect(),
+            header: None,
+        }
     }
 
     /// Takes keys, their users, and what is known of these.

@@ -17,7 +17,7 @@
 
 use std::net::IpAddr;
 
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::{HeaderMap, HeaderName, Method, header};
 
 use crate::config::Server;
 
@@ -50,6 +50,8 @@ pub struct SourcePolicy {
     is_local_only: bool,
     allowed_hosts: Vec<String>,
     allowed_origins: Vec<String>,
+    /// Whether pages of this bridge come over encrypted connections.
+    is_secure: bool,
 }
 
 /// Why a request is refused for where it comes from.
@@ -65,6 +67,10 @@ pub enum SourceError {
          the page's Host"
     )]
     Origin { origin: String },
+    #[error(
+        "a request with the cookie of a login must say which page has made it: send Origin, or use a key or a token"
+    )]
+    NoOrigin,
     #[error(
         "this bridge has no keys and serves this machine only, but {header} says that the request is for {client:?}; set \
          auth.api_keys and give every user a key"
@@ -83,6 +89,8 @@ impl SourcePolicy {
             is_local_only: !requires_credentials,
             allowed_hosts: server.allowed_hosts.clone(),
             allowed_origins: server.allowed_origins.clone(),
+            is_secure: (server.public_url.as_deref())
+                .is_some_and(|url| url.starts_with("https://")),
         }
     }
 
@@ -124,6 +132,36 @@ impl SourcePolicy {
         Err(SourceError::Origin {
             origin: origin.to_owned(),
         })
+    }
+
+    /// Refuses what another page may have made a browser send along with a cookie. Programs have no cookies: who made the
+    /// request must be said, unless it only reads. A WebSocket can do more.
+    pub fn check_cookie(&self, method: &Method, headers: &HeaderMap) -> Result<(), SourceError> {
+        let upgrade = text_of(headers, header::UPGRADE.as_str());
+        let is_socket = upgrade.eq_ignore_ascii_case("websocket");
+        if matches!(*method, Method::GET | Method::HEAD) && !is_socket {
+            return Ok(());
+        }
+        let is_same_site = text_of(headers, "sec-fetch-site") == "same-origin";
+        let Some(origin) = headers.get(header::ORIGIN) else {
+            return match is_same_site {
+                true => Ok(()),
+                false => Err(SourceError::NoOrigin),
+            };
+        };
+        let origin = origin.to_str().unwrap_or_default();
+        // Cookies do not know ports, so a page of another local port counts as foreign, unless its browser says
+        // otherwise; and the same page without encryption may be anybody's.
+        let (scheme, page) = origin.split_once("://").unwrap_or_default();
+        let is_same = page == text_of(headers, header::HOST.as_str())
+            && (scheme == "https" || scheme == "http" && !self.is_secure);
+        let is_listed = self.allowed_origins.iter().any(|it| it == origin);
+        match is_same || is_listed || is_same_site {
+            true => self.check_origin(headers),
+            false => Err(SourceError::Origin {
+                origin: origin.to_owned(),
+            }),
+        }
     }
 
     fn check_host(&self, host: &str) -> Result<(), SourceError> {
@@ -287,6 +325,115 @@ mod tests {
         ] {
             let checked = policy.check_source(&headers(&[(name, value)]));
             assert_eq!(checked.is_ok(), passes, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_counts_only_if_its_own_page_has_sent_it() {
+        let mut server = Server {
+            allowed_origins: vec!["https://app.example".into()],
+            ..Server::default()
+        };
+        let plain = SourcePolicy::new(&server, true);
+        server.public_url = Some("https://chat.example".into());
+        let secure = SourcePolicy::new(&server, true);
+        let local = ("host", "127.0.0.1:8080");
+        let public = ("host", "chat.example");
+        let socket = ("upgrade", "WebSocket");
+        for (policy, method, sent, passes) in [
+            (&plain, Method::GET, vec![local], true),
+            (&plain, Method::POST, vec![local], false),
+            (
+                &plain,
+                Method::DELETE,
+                vec![local, ("sec-fetch-site", "none")],
+                false,
+            ),
+            (
+                &plain,
+                Method::POST,
+                vec![local, ("sec-fetch-site", "same-site")],
+                false,
+            ),
+            (
+                &plain,
+                Method::POST,
+                vec![local, ("sec-fetch-site", "same-origin")],
+                true,
+            ),
+            (
+                &plain,
+                Method::POST,
+                vec![local, ("origin", "http://127.0.0.1:8080")],
+                true,
+            ),
+            (
+                &plain,
+                Method::POST,
+                vec![local, ("origin", "http://127.0.0.1:3000")],
+                false,
+            ),
+            (
+                &plain,
+                Method::POST,
+                vec![local, ("origin", "http://localhost:8080")],
+                false,
+            ),
+            (
+                &plain,
+                Method::POST,
+                vec![
+                    local,
+                    ("origin", "http://localhost:3000"),
+                    ("sec-fetch-site", "same-origin"),
+                ],
+                true,
+            ),
+            (
+                &plain,
+                Method::POST,
+                vec![local, ("origin", "https://app.example")],
+                true,
+            ),
+            (&plain, Method::POST, vec![local, ("origin", "null")], false),
+            (&plain, Method::GET, vec![local, socket], false),
+            (
+                &plain,
+                Method::GET,
+                vec![local, socket, ("origin", "http://127.0.0.1:8080")],
+                true,
+            ),
+            (
+                &plain,
+                Method::GET,
+                vec![local, socket, ("origin", "http://127.0.0.1:1")],
+                false,
+            ),
+            (
+                &secure,
+                Method::POST,
+                vec![public, ("origin", "https://chat.example")],
+                true,
+            ),
+            (
+                &secure,
+                Method::POST,
+                vec![public, ("origin", "http://chat.example")],
+                false,
+            ),
+            (
+                &secure,
+                Method::POST,
+                vec![
+                    public,
+                    ("origin", "https://evil.example"),
+                    ("sec-fetch-site", "same-origin"),
+                ],
+                false,
+            ),
+        ] {
+            let checked = policy.check_cookie(&method, &headers(&sent));
+            assert_eq!(checked.is_ok(), passes, "{method} {sent:?}");
         }
     }
 

@@ -54,7 +54,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt as _, stream};
 use tokio::sync::{mpsc, oneshot};
 
-pub use crate::store::{AuditPage, MAX_AUDIT_ROWS};
+pub use crate::store::{AuditFilter, AuditPage, MAX_AUDIT_ROWS};
 pub use checkpoints::Checkpoints;
 pub use command::{Command, CredentialDecision};
 pub use error::{ChatError, NotReady};
@@ -670,6 +670,15 @@ impl Chats {
         let loaded = self.shared.capacity.loaded.held();
         let cluster = self.shared.cluster.as_ref().map(|it| it.figures());
         self.shared.metrics.text(open, loaded, cluster)
+    }
+
+    /// A page of the audit of others; whoever asks is an auditor.
+    pub async fn audit_of_all(
+        &self,
+        of: AuditFilter<'_>,
+        page: AuditPage,
+    ) -> Result<Vec<AuditRow>, ChatError> {
+        Ok(self.shared.store.audit_of_all(of, page).await?)
     }
 
     pub async fn audit(

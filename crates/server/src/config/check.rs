@@ -1,9 +1,7 @@
 //! The rules for a configuration that go beyond the types of its values.
 
-use std::collections::BTreeMap;
-
 use adk_bridge_agents::tool::is_tool_name;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderName, Uri};
 
 use super::{
@@ -13,9 +11,6 @@ use super::{
 use crate::agent_list::{MAX_AGENT_ID, is_agent_id};
 use crate::budget::LOADED_COPIES;
 
-/// A shorter key can be guessed.
-const MIN_KEY_BYTES: usize = 16;
-
 impl Config {
     /// Refuses an address that other machines can reach if no credentials are required.
     pub(crate) fn check_address(&self, requires_credentials: bool) -> Result<(), ConfigError> {
@@ -24,7 +19,7 @@ impl Config {
         }
         Err(ConfigError::Value {
             key: "server.listen",
-            problem: "without auth.api_keys only a loopback address may be bound; set a key, or listen on 127.0.0.1".to_owned(),
+            problem: "without auth.api_keys, auth.oidc or auth.proxy only a loopback address may be bound; set one, or listen on 127.0.0.1".to_owned(),
         })
     }
 
@@ -37,18 +32,6 @@ impl Config {
     pub(crate) fn problems(&self) -> Vec<ConfigError> {
         let mut problems = Vec::new();
         let mut bad = |key, problem: &str| problems.push(ConfigError::value(key, problem));
-        let mut keys = BTreeMap::new();
-        for key in &self.auth.api_keys {
-            if key.key.len() < MIN_KEY_BYTES {
-                bad("auth.api_keys", "a key must have at least 16 characters");
-            }
-            if key.user.is_empty() || keys.insert(&key.key, &key.user).is_some() {
-                bad(
-                    "auth.api_keys",
-                    "every key needs a user, and no key may occur twice",
-                );
-            }
-        }
         if !self.server.allowed_origins.iter().all(|it| is_origin(it)) {
             bad(
                 "server.allowed_origins",
@@ -136,6 +119,7 @@ impl Config {
         }
         problems.extend(self.files.check().err());
         problems.extend(self.store.check().err());
+        problems.extend(self.auth.check(&self.server).err());
         problems.extend(self.audit.check().err());
         problems.extend(self.retention.check().err());
         problems.extend(super::cluster::check(self));
@@ -151,6 +135,17 @@ impl Config {
             header == AUTHORIZATION
                 || header.as_str() == "x-api-key" && self.server.original_dialect().is_some()
         };
+        // What proves who a user is here would prove it elsewhere in the bridge's name.
+        let named = |name: &'static str| ConfigError::value("agent.token", name);
+        let agents = self.each_agent().iter();
+        for header in agents.filter_map(|agent| agent.token.as_ref()?.from()) {
+            let proxy = self.auth.proxy.as_ref().map(|it| it.header()).transpose()?;
+            if header == COOKIE || proxy == Some(header) {
+                return Err(named(
+                    "this header holds what logs users in to the bridge, which no agent may get; name another one with from",
+                ));
+            }
+        }
         let agents = self.each_agent().iter();
         let mut headers = agents.filter_map(|agent| agent.token.as_ref()?.from());
         if !self.auth.api_keys.is_empty() && headers.any(|header| holds_keys(&header)) {

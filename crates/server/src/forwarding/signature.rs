@@ -178,12 +178,15 @@ fn mac_with(key: &[u8]) -> Hmac<Sha256> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::auth::Role;
 
     const SECONDS: u64 = 1_000;
 
     fn alice() -> Forwarded {
         Forwarded {
-            identity: Some(Identity::new("alice", "key")),
+            identity: Some(
+                Identity::new("alice", "key").with_roles([Role::Admin].into_iter().collect()),
+            ),
             base: Base::relative(Some(Base::origin("https://chat.example"))),
         }
     }

@@ -6,6 +6,7 @@ pub mod chats;
 pub mod compat;
 pub mod credentials;
 pub mod files;
+pub mod login;
 pub mod page;
 pub mod sockets;
 pub mod users;

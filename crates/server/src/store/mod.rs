@@ -12,6 +12,7 @@
 //!          ├─ events   what a remote agent said, by generation
 //!          └─ files    rows here, content in `crate::files`
 //!   audit ── append-only, outlives its chat
+//!   logins ── of users with the page; they belong to no chat
 //! ```
 
 mod chat_state;
@@ -58,6 +59,9 @@ pub const MAX_LISTED: u32 = 200;
 
 /// The most rows of an audit in one page: a megabyte at most.
 pub const MAX_AUDIT_ROWS: u32 = 1_000;
+
+/// How many logins with the page one user may have: one for each browser of each device.
+pub const MAX_LOGINS: u32 = 64;
 
 /// The largest message or event. An answer has up to 16 MiB of text, which JSON can make six times as long, plus tool
 /// outputs.
@@ -185,6 +189,13 @@ pub trait Store: AuditTrail {
     /// A page of the audit of a chat, oldest first, even of a deleted chat. A chat without rows must exist.
     fn audit<'a>(&'a self, chat: ChatRef<'a>, page: AuditPage) -> Pending<'a, Vec<AuditRow>>;
 
+    /// A page of the audit of everybody, or of one user, or of a chat id, in the order of their ids. For auditors only.
+    fn audit_of_all<'a>(
+        &'a self,
+        of: AuditFilter<'a>,
+        page: AuditPage,
+    ) -> Pending<'a, Vec<AuditRow>>;
+
     /// Whether the audit of a chat already has a refusal for the same call, approval and reason.
     fn has_refused<'a>(&'a self, chat: ChatRef<'a>, audit: &'a Audit) -> Pending<'a, bool>;
 
@@ -261,6 +272,22 @@ pub trait Store: AuditTrail {
 
     /// Takes a job that one of several processes does, for a while. Returns false if another one has taken it.
     fn begin_job<'a>(&'a self, name: &'a str, hold: Duration) -> Pending<'a, bool>;
+
+    /// Adds a login with the page. Those that have ended, that were not used since then, and the oldest of a user who has more
+    /// than [`MAX_LOGINS`] are removed.
+    fn add_login<'a>(&'a self, login: &'a LoginRow, unused_since: Timestamp) -> Pending<'a, ()>;
+
+    /// A login by its id, ended or not.
+    fn login<'a>(&'a self, id: &'a str) -> Pending<'a, Option<LoginRow>>;
+
+    /// Notes that a login was used.
+    fn see_login<'a>(&'a self, id: &'a str, at: Timestamp) -> Pending<'a, ()>;
+
+    /// Ends a login, if there is one with this id.
+    fn end_login<'a>(&'a self, id: &'a str) -> Pending<'a, ()>;
+
+    /// Ends all logins of a user. Returns how many there were.
+    fn end_logins_of<'a>(&'a self, user: &'a UserId) -> Pending<'a, u64>;
 
     /// The ids of all files of all users.
     fn file_ids(&self) -> Pending<'_, Vec<String>>;
@@ -494,6 +521,13 @@ pub struct AuditPage {
     pub limit: u32,
 }
 
+/// Whose audit an auditor wants to see; by default everybody's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AuditFilter<'a> {
+    pub user: Option<&'a UserId>,
+    pub chat: Option<&'a ChatId>,
+}
+
 impl Default for AuditPage {
     fn default() -> Self {
         Self {
@@ -561,6 +595,31 @@ pub struct DeletedFile {
 pub struct StoredEvent {
     pub message_id: MessageId,
     pub body: String,
+}
+
+/// A login with the page.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LoginRow {
+    /// The hash of what the browser holds.
+    pub id: String,
+    pub user: UserId,
+    /// Who has logged in, as JSON.
+    pub body: String,
+    pub created: Timestamp,
+    /// When it was last used, roughly.
+    pub seen: Timestamp,
+    /// When it ends, however much it is used.
+    pub ends: Timestamp,
+}
+
+/// Shows nothing personal.
+impl std::fmt::Debug for LoginRow {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("LoginRow")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A file without its content.

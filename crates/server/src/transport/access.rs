@@ -15,14 +15,22 @@ use tower_http::cors::CorsLayer;
 
 use super::cors;
 use super::error::AppError;
-use crate::auth::{Authenticator, Identity, Refusal, SourceError, SourcePolicy, WrongKeys};
+use crate::auth::{Authenticator, Identity, Logins, Refusal, SourceError, SourcePolicy, WrongKeys};
+use crate::chat::now;
 use crate::config::Config;
 use crate::connections::{ConnectionPlace, Peer};
 use crate::forwarding::Forwarded;
 use crate::known_users::KnownUsers;
 
 /// Endpoints outside of `/api/` whose answers are private.
-const PRIVATE: [&str; 3] = ["/metrics", "/stream", "/clear-sessions"];
+const PRIVATE: [&str; 6] = [
+    "/metrics",
+    "/stream",
+    "/clear-sessions",
+    "/login",
+    "/login/callback",
+    "/logout",
+];
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Who may use the server, and from where.
@@ -32,6 +40,7 @@ pub struct Access {
     authenticator: Arc<dyn Authenticator>,
     users: Arc<KnownUsers>,
     wrong_keys: WrongKeys,
+    logins: Option<Arc<Logins>>,
 }
 
 /// From where requests may come.
@@ -65,6 +74,7 @@ impl Access {
             authenticator,
             users,
             wrong_keys: WrongKeys::new(config.limits.wrong_keys_per_minute),
+            logins: None,
         }
     }
 
@@ -78,6 +88,43 @@ impl Access {
 
     pub fn requires_credentials(&self) -> bool {
         self.authenticator.requires_credentials()
+    }
+
+    /// Knows when logins with the page end.
+    #[must_use]
+    pub fn with_logins(self, logins: Option<Arc<Logins>>) -> Self {
+        Self { logins, ..self }
+    }
+
+    /// Returns when what proves an identity has ended; `None` if it does not end.
+    pub(super) fn end_of(
+        &self,
+        identity: &Identity,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let expires = identity.expires();
+        let login = identity.login().map(str::to_owned);
+        let login = login.and_then(|id| Some((self.logins.clone()?, id)));
+        if expires.is_none() && login.is_none() {
+            return None;
+        }
+        Some(async move {
+            let expired = async {
+                match expires {
+                    Some(expires) => tokio::time::sleep(expires.since(now())).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let logged_out = async {
+                match login {
+                    Some((logins, id)) => logins.has_ended(&id).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = expired => {}
+                () = logged_out => {}
+            }
+        })
     }
 
     /// Refuses a WebSocket from a source that is not allowed.

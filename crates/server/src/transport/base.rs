@@ -34,6 +34,14 @@ where
     }
 }
 
+impl Base {
+    /// The origin of a request that was made on this machine, to one of its names.
+    pub(super) fn of_this_machine(headers: &HeaderMap) -> Option<Self> {
+        let host = text(headers, header::HOST.as_str())?;
+        is_local(host).then(|| own_origin(headers)).flatten()
+    }
+}
+
 /// Whether the page has another origin. Current browsers say so.
 fn is_elsewhere(headers: &HeaderMap) -> bool {
     if let Some(site) = text(headers, "sec-fetch-site") {

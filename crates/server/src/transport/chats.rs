@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use adk_bridge_protocol::id::ChatId;
+use adk_bridge_protocol::id::{ChatId, UserId};
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::time::Timestamp;
 use axum::body::Body;
@@ -20,10 +20,10 @@ use super::body::{WholeBody, read_body};
 use super::chat::{View, check_json};
 use super::error::AppError;
 use super::{forward, percent, schemas};
-use crate::auth::Identity;
+use crate::auth::{Identity, Role};
 use crate::budget::{Budget, Hold};
 use crate::chat::request::{dialect_of, read_json};
-use crate::chat::{AuditPage, Chats, Listing, MAX_AUDIT_ROWS, RemainingMessages};
+use crate::chat::{AuditFilter, AuditPage, Chats, Listing, MAX_AUDIT_ROWS, RemainingMessages};
 use crate::files::address::Base;
 use crate::forwarding::Forwarding;
 
@@ -260,6 +260,9 @@ pub struct OfAudit {
     /// The id of the chat. It is required.
     #[schemars(with = "String", length(min = 1), example = &"chat-1")]
     chat: Option<ChatId>,
+    /// Whose audit, for auditors.
+    #[schemars(with = "Option<String>")]
+    user: Option<UserId>,
     /// The `id` of the last row of the page before.
     after: Option<u64>,
     /// How many rows there may be on the page.
@@ -267,17 +270,14 @@ pub struct OfAudit {
     limit: Option<u32>,
 }
 
-/// The audit of a chat, oldest first; a `Link` leads to the rows after these.
+/// The audit of a chat, oldest first; a `Link` leads to the rows after these. Auditors also see that of other users, and of all.
 pub async fn audit(
     State(chats): State<Chats>,
     State(unread): State<Arc<Budget>>,
-    Identity { user, .. }: Identity,
-    Query(OfAudit { chat, after, limit }): Query<OfAudit>,
+    identity: Identity,
+    Query(asked): Query<OfAudit>,
 ) -> Result<Response, AppError> {
-    let chat = chat.ok_or_else(|| {
-        AppError::unprocessable("missing_field", "name the chat: /api/audit?chat=ID")
-    })?;
-    let limit = limit.unwrap_or(MAX_AUDIT_ROWS);
+    let limit = asked.limit.unwrap_or(MAX_AUDIT_ROWS);
     if limit == 0 {
         return Err(AppError::bad_request(
             "bad_request",
@@ -285,15 +285,41 @@ pub async fn audit(
         ));
     }
     let page = AuditPage {
-        after: after.unwrap_or_default(),
+        after: asked.after.unwrap_or_default(),
         limit: limit.min(MAX_AUDIT_ROWS),
     };
-    let rows = chats.audit(&user, &chat, page).await?;
-    let mut response = held_json(unread.hold(&user), &rows)?;
+    let rows = match &asked {
+        OfAudit {
+            chat: Some(chat),
+            user: None,
+            ..
+        } => chats.audit(&identity.user, chat, page).await?,
+        OfAudit {
+            chat: None,
+            user: None,
+            ..
+        } if !identity.roles.has(Role::Auditor) => {
+            let message = "name the chat: /api/audit?chat=ID";
+            return Err(AppError::unprocessable("missing_field", message));
+        }
+        OfAudit { chat, user, .. } => {
+            if *user != Some(identity.user.clone()) {
+                identity.require(Role::Auditor)?;
+            }
+            let (user, chat) = (user.as_ref(), chat.as_ref());
+            chats.audit_of_all(AuditFilter { user, chat }, page).await?
+        }
+    };
+    let mut response = held_json(unread.hold(&identity.user), &rows)?;
     if let Some(last) = rows.last().filter(|_| rows.len() == page.limit as usize) {
-        let (chat, after) = (percent::encoded(chat.as_str()), last.id);
+        let named = |name: &str, value: Option<&str>| {
+            value.map(|value| format!("{name}={}&", percent::encoded(value)))
+        };
         let link = format!(
-            "<?chat={chat}&after={after}&limit={}>; rel=\"next\"",
+            "<?{}{}after={}&limit={}>; rel=\"next\"",
+            named("chat", asked.chat.as_ref().map(ChatId::as_str)).unwrap_or_default(),
+            named("user", asked.user.as_ref().map(UserId::as_str)).unwrap_or_default(),
+            last.id,
             page.limit
         );
         // Nothing in it is more than ASCII.

@@ -241,7 +241,7 @@ fn shown(
     response
 }
 
-const STYLE: &str = ":root{color-scheme:light dark;font:1rem/1.5 system-ui,sans-serif}\
+pub(super) const STYLE: &str = ":root{color-scheme:light dark;font:1rem/1.5 system-ui,sans-serif}\
                      body{margin:0;min-height:100vh;display:grid;place-items:center}\
                      main{max-width:28rem;padding:2rem;text-align:center}h1{font-size:1.25rem;margin:0 0 .5rem}";
 /// Other windows learn what happened, nothing secret. A login that took the place of a page goes back to it; what is wrong
@@ -321,13 +321,13 @@ impl End {
 }
 
 /// Whether a browser's first language is Japanese; there are words in English and in Japanese.
-fn is_japanese(headers: &HeaderMap) -> bool {
+pub(super) fn is_japanese(headers: &HeaderMap) -> bool {
     let languages = headers.get(header::ACCEPT_LANGUAGE);
     let languages = languages.and_then(|languages| languages.to_str().ok());
     languages.is_some_and(|languages| languages.trim_start().starts_with("ja"))
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('"', "&quot;")
         .replace('<', "&lt;")

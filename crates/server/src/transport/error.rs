@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::admission::AdmissionError;
 use crate::agent_list::NoAgent;
-use crate::auth::{Refusal, SourceError};
+use crate::auth::{Refusal, RoleNeeded, SourceError};
 use crate::budget::{self, BudgetError};
 use crate::chat::error::{ChatError, DeclaredToolsError, HandedInError, NotReady, RequestError};
 use crate::cluster::Peer;
@@ -171,7 +171,9 @@ impl From<&AppError> for Close {
 impl From<&Refusal> for Close {
     fn from(refusal: &Refusal) -> Self {
         match refusal {
-            Refusal::NoCredentials(_) | Refusal::WrongCredentials(_) => Self::UNAUTHORIZED,
+            Refusal::NoCredentials(_) | Refusal::WrongCredentials(_) | Refusal::Forbidden(_) => {
+                Self::UNAUTHORIZED
+            }
             Refusal::Unavailable(_) => Self::INTERNAL,
         }
     }
@@ -184,6 +186,7 @@ impl From<Refusal> for AppError {
             Refusal::NoCredentials(_) | Refusal::WrongCredentials(_) => {
                 Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
             }
+            Refusal::Forbidden(_) => Self::forbidden("foreign_origin", message),
             Refusal::Unavailable(_) => Self::unavailable(message),
         }
     }
@@ -193,10 +196,16 @@ impl From<SourceError> for AppError {
     fn from(error: SourceError) -> Self {
         let code = match error {
             SourceError::Host { .. } => "foreign_host",
-            SourceError::Origin { .. } => "foreign_origin",
+            SourceError::Origin { .. } | SourceError::NoOrigin => "foreign_origin",
             SourceError::Forwarded { .. } => "forwarded",
         };
         Self::forbidden(code, error.to_string())
+    }
+}
+
+impl From<RoleNeeded> for AppError {
+    fn from(error: RoleNeeded) -> Self {
+        Self::forbidden("role_needed", error.to_string())
     }
 }
 

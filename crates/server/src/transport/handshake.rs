@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adk_bridge_protocol::base64;
-use adk_bridge_protocol::id::{ChatId, UserId};
+use adk_bridge_protocol::id::ChatId;
 use adk_bridge_protocol::wire::frame::MAX_TEXT_FRAME_BYTES;
 use adk_bridge_protocol::wire::live::Close;
 use axum::Json;
@@ -150,7 +150,7 @@ impl Upgrades {
         let connection = parts.extensions.get::<Arc<ConnectionPlace>>().cloned();
         let admitted = match identity {
             // Counted before the client knows that it is open.
-            Ok(identity) => match self.admit(&identity.user, &parts, connection.as_deref()) {
+            Ok(identity) => match self.admit(&identity, &parts, connection.as_deref()) {
                 Ok(place) => match self.way(&identity, &parts, &wanted).await {
                     Ok(way) => Ok((identity, place, way)),
                     // Its replica tells the client.
@@ -214,10 +214,11 @@ impl Upgrades {
 
     fn admit(
         &self,
-        user: &UserId,
+        identity: &Identity,
         parts: &Parts,
         connection: Option<&ConnectionPlace>,
     ) -> Result<Place, AppError> {
+        let user = &identity.user;
         let is_passed_on = parts.extensions.get::<Forwarded>().is_some();
         if let Some(connection) = connection {
             match is_passed_on {
@@ -229,10 +230,15 @@ impl Upgrades {
             true => self.sockets.enter_passed_on(),
             false => self.sockets.enter(user),
         };
-        place.ok_or_else(|| {
+        let mut place = place.ok_or_else(|| {
             let message = "too many of your WebSockets are open (server.max_sockets); close one";
             AppError::too_many(message, SOON)
-        })
+        })?;
+        // What proves who it is for may end before the socket does; the first replica looks after that.
+        if let (false, Some(end)) = (is_passed_on, self.access.end_of(identity)) {
+            Sockets::close_after(&mut place, end);
+        }
+        Ok(place)
     }
 
     /// Finds out who serves a socket, and opens one there if it is another replica.

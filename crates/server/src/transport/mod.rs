@@ -19,6 +19,7 @@ pub mod forward;
 pub mod handshake;
 mod incoming;
 pub mod live;
+pub mod login;
 pub mod page;
 mod percent;
 pub mod schemas;

@@ -8,7 +8,7 @@ use axum::extract::FromRef;
 use super::access::Access;
 use super::body::Intake;
 use super::handshake::Upgrades;
-use crate::auth::Authenticator;
+use crate::auth::{Authenticator, Logins};
 use crate::budget::Budget;
 use crate::chat::Chats;
 use crate::config::Config;
@@ -25,6 +25,8 @@ struct Parts {
     chats: Chats,
     sockets: Arc<Sockets>,
     access: Arc<Access>,
+    /// Present where users log in with the page.
+    logins: Option<Arc<Logins>>,
     intake: Intake,
     upgrades: Upgrades,
     /// Present in a cluster.
@@ -39,10 +41,12 @@ impl App {
         chats: Chats,
         sockets: Arc<Sockets>,
         authenticator: Arc<dyn Authenticator>,
+        logins: Option<Arc<Logins>>,
         forwarding: Option<Arc<Forwarding>>,
     ) -> Self {
         let users = chats.shared().users.clone();
-        let access = Arc::new(Access::new(&config, authenticator, users));
+        let access = Access::new(&config, authenticator, users);
+        let access = Arc::new(access.with_logins(logins.clone()));
         let intake = Intake::new(&config);
         let upgrades = Upgrades::new(&config, access.clone(), sockets.clone(), intake.clone());
         let passing = forwarding.clone().map(|it| (it, chats.clone()));
@@ -54,6 +58,7 @@ impl App {
             chats,
             sockets,
             access,
+            logins,
             intake,
         }))
     }
@@ -112,6 +117,7 @@ parts! {
     chats: Chats,
     sockets: Arc<Sockets>,
     access: Arc<Access>,
+    logins: Option<Arc<Logins>>,
     intake: Intake,
     upgrades: Upgrades,
     forwarding: Option<Arc<Forwarding>>,

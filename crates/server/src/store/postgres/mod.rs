@@ -8,6 +8,7 @@ mod chats;
 mod connection;
 mod error;
 mod grown_texts;
+mod logins;
 mod messages;
 mod migrations;
 mod ownership;
@@ -35,10 +36,10 @@ use uuid::Uuid;
 
 use super::encoded;
 use super::{
-    AuditEntry, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatOverview, ChatRef,
+    AuditEntry, AuditFilter, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatOverview, ChatRef,
     CommittedSize, Cut, DeletedFile, FileRow, GrownReply, HistorySize, Identity, ListedChat,
-    MessagePage, OldChat, OldFiles, OpenReply, Opening, OutlineEntry, Pending, Store, StoreError,
-    StoredEvent, StoredMessage,
+    LoginRow, MessagePage, OldChat, OldFiles, OpenReply, Opening, OutlineEntry, Pending, Store,
+    StoreError, StoredEvent, StoredMessage,
 };
 use crate::audit::chain::ChainedRow;
 use crate::audit::seal::Seal;
@@ -369,6 +370,14 @@ impl Store for PostgresStore {
         Box::pin(records::audit(self, chat, page))
     }
 
+    fn audit_of_all<'a>(
+        &'a self,
+        of: AuditFilter<'a>,
+        page: AuditPage,
+    ) -> Pending<'a, Vec<AuditRow>> {
+        Box::pin(records::audit_of_all(self, of, page))
+    }
+
     fn has_refused<'a>(&'a self, chat: ChatRef<'a>, audit: &'a Audit) -> Pending<'a, bool> {
         Box::pin(records::has_refused(self, chat, audit))
     }
@@ -463,6 +472,26 @@ impl Store for PostgresStore {
 
     fn begin_job<'a>(&'a self, name: &'a str, hold: Duration) -> Pending<'a, bool> {
         Box::pin(records::begin_job(self, name, hold))
+    }
+
+    fn add_login<'a>(&'a self, login: &'a LoginRow, unused_since: Timestamp) -> Pending<'a, ()> {
+        Box::pin(logins::add(self, login, unused_since))
+    }
+
+    fn login<'a>(&'a self, id: &'a str) -> Pending<'a, Option<LoginRow>> {
+        Box::pin(logins::find(self, id))
+    }
+
+    fn see_login<'a>(&'a self, id: &'a str, at: Timestamp) -> Pending<'a, ()> {
+        Box::pin(logins::see(self, id, at))
+    }
+
+    fn end_login<'a>(&'a self, id: &'a str) -> Pending<'a, ()> {
+        Box::pin(logins::end(self, id))
+    }
+
+    fn end_logins_of<'a>(&'a self, user: &'a UserId) -> Pending<'a, u64> {
+        Box::pin(logins::end_all_of(self, user))
     }
 
     fn file_ids(&self) -> Pending<'_, Vec<String>> {

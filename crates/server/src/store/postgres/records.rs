@@ -17,8 +17,8 @@ use super::text::{loaded, stored};
 use super::{PostgresStore, write_name};
 use crate::store::encoded::{fits, from_sql, to_sql};
 use crate::store::{
-    AuditEntry, AuditPage, AuditRow, ChatRef, DeletedFile, Entity, FileRow, MAX_AUDIT_ROWS,
-    OldFiles, StoreError, StoredEvent,
+    AuditEntry, AuditFilter, AuditPage, AuditRow, ChatRef, DeletedFile, Entity, FileRow,
+    MAX_AUDIT_ROWS, OldFiles, StoreError, StoredEvent,
 };
 
 /// Rows of the audit, as columns.
@@ -93,6 +93,26 @@ pub(super) async fn audit(
         exists(store, chat).await?;
     }
     rows.iter().map(audit_row).collect()
+}
+
+pub(super) async fn audit_of_all(
+    store: &PostgresStore,
+    of: AuditFilter<'_>,
+    page: AuditPage,
+) -> Result<Vec<AuditRow>, StoreError> {
+    let rows = store.read(|| {
+        sqlx::query(
+            "SELECT id, at, chat_id, turn_id, connection_id, kind, tool_call_id, tool_name, approval_id, user_id,
+                    transport, dialect, reason, input_hash, replica
+             FROM adk_bridge.audit
+             WHERE user_id = coalesce($1, user_id) AND chat_id = coalesce($2, chat_id) AND id > $3 ORDER BY id LIMIT $4",
+        )
+        .bind(of.user.map(|user| stored(user.as_str())))
+        .bind(of.chat.map(|chat| stored(chat.as_str())))
+        .bind(to_sql(page.after))
+        .bind(i64::from(page.limit.min(MAX_AUDIT_ROWS)))
+    });
+    rows.await?.iter().map(audit_row).collect()
 }
 
 pub(super) fn audit_row(row: &PgRow) -> Result<AuditRow, StoreError> {

@@ -10,7 +10,9 @@ use uuid::Uuid;
 use super::chats;
 use crate::audit::chain::{ChainEnd, ChainedRow, Link};
 use crate::store::encoded::{from_sql, to_sql};
-use crate::store::{AuditEntry, AuditPage, AuditRow, ChatRef, MAX_AUDIT_ROWS, StoreError};
+use crate::store::{
+    AuditEntry, AuditFilter, AuditPage, AuditRow, ChatRef, MAX_AUDIT_ROWS, StoreError,
+};
 
 pub(super) async fn append(
     connection: &mut SqliteConnection,
@@ -132,6 +134,26 @@ pub(super) async fn list(
     if rows.is_empty() && page.after == 0 {
         chats::key_of(connection, chat).await?;
     }
+    rows.iter().map(read_row).collect()
+}
+
+pub(super) async fn list_all(
+    connection: &mut SqliteConnection,
+    of: AuditFilter<'_>,
+    page: AuditPage,
+) -> Result<Vec<AuditRow>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT id, at, chat_id, turn_id, connection_id, kind, tool_call_id, tool_name,
+                approval_id, user, transport, dialect, reason, input_hash, replica
+         FROM audit WHERE user = coalesce(?1, user) AND chat_id = coalesce(?2, chat_id) AND id > ?3
+         ORDER BY id LIMIT ?4",
+    )
+    .bind(of.user.map(UserId::as_str))
+    .bind(of.chat.map(ChatId::as_str))
+    .bind(to_sql(page.after))
+    .bind(page.limit.min(MAX_AUDIT_ROWS))
+    .fetch_all(connection)
+    .await?;
     rows.iter().map(read_row).collect()
 }
 

@@ -628,6 +628,11 @@ fn migrations() -> Migrator {
             "audit chain",
             include_str!("../../../migrations/0014_audit_chain.sql"),
         ),
+        migration(
+            16,
+            "logins",
+            include_str!("../../../migrations/0016_logins.sql"),
+        ),
     ])
 }
 

@@ -9,6 +9,7 @@ mod events;
 mod files;
 mod grown_texts;
 mod inspect;
+mod logins;
 mod look;
 mod messages;
 mod replies;
@@ -38,10 +39,11 @@ use crate::parsing::{self, Room};
 
 use super::encoded::{self, EncodedRecord};
 use super::{
-    AuditEntry, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatOverview, ChatRef,
+    AuditEntry, AuditFilter, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatOverview, ChatRef,
     CommittedSize, Cut, DataDir, DeletedFile, FileRow, GrownReply, HistorySize, Identity,
-    ListedChat, MessagePage, OldChat, OldFiles, OpenReply, Opening, OutlineEntry, Pending,
-    PriorContents, Store, StoreError, StoredEvent, StoredMessage, WriteProblem, make_private,
+    ListedChat, LoginRow, MessagePage, OldChat, OldFiles, OpenReply, Opening, OutlineEntry,
+    Pending, PriorContents, Store, StoreError, StoredEvent, StoredMessage, WriteProblem,
+    make_private,
 };
 use connection::{Durability, Readers, STORE, Writer};
 use messages::EncodedOpening;
@@ -426,6 +428,14 @@ impl Store for SqliteStore {
         read!(self, |connection| audit::list(connection, chat, page))
     }
 
+    fn audit_of_all<'a>(
+        &'a self,
+        of: AuditFilter<'a>,
+        page: AuditPage,
+    ) -> Pending<'a, Vec<AuditRow>> {
+        read!(self, |connection| audit::list_all(connection, of, page))
+    }
+
     fn has_refused<'a>(&'a self, chat: ChatRef<'a>, audit: &'a Audit) -> Pending<'a, bool> {
         read!(self, |connection| audit::has_refused(
             connection, chat, audit
@@ -546,6 +556,34 @@ impl Store for SqliteStore {
     fn begin_job<'a>(&'a self, _: &'a str, _: Duration) -> Pending<'a, bool> {
         // There is one process.
         Box::pin(async { Ok(true) })
+    }
+
+    fn add_login<'a>(&'a self, login: &'a LoginRow, unused_since: Timestamp) -> Pending<'a, ()> {
+        write!(self, &login.user, Durability::Machine, |connection| {
+            logins::add(connection, login, unused_since)
+        })
+    }
+
+    fn login<'a>(&'a self, id: &'a str) -> Pending<'a, Option<LoginRow>> {
+        read!(self, |connection| logins::find(connection, id))
+    }
+
+    fn see_login<'a>(&'a self, id: &'a str, at: Timestamp) -> Pending<'a, ()> {
+        write!(self, STORE, Durability::Process, |connection| {
+            logins::see(connection, id, at)
+        })
+    }
+
+    fn end_login<'a>(&'a self, id: &'a str) -> Pending<'a, ()> {
+        write!(self, STORE, Durability::Machine, |connection| {
+            logins::end(connection, id)
+        })
+    }
+
+    fn end_logins_of<'a>(&'a self, user: &'a UserId) -> Pending<'a, u64> {
+        write!(self, user, Durability::Machine, |connection| {
+            logins::end_all_of(connection, user)
+        })
     }
 
     fn file_ids(&self) -> Pending<'_, Vec<String>> {

@@ -1,0 +1,250 @@
+//! Who a token is about: the user's id, roles and claims, from what the token says.
+
+use std::collections::BTreeSet;
+
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde_json::Value;
+
+use super::jwt::{self, TokenError};
+use super::{Claims, Identity, Role, Roles};
+use crate::config::RoleNames;
+
+/// OpenID providers give a user an id of at most 255 bytes.
+const MAX_NAME_BYTES: usize = 255;
+
+/// What would mean something else in an address, or would be hard to see in a log.
+const ESCAPED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'/')
+    .add(b'<')
+    .add(b'>')
+    .add(b'?')
+    .add(b'\\')
+    .add(b'`');
+
+/// Claims that are lists of words by their own definition. All others are taken as a whole: a group may have two words.
+const LISTS_OF_WORDS: [&str; 2] = ["scope", "scp"];
+
+/// What is shown to the users themselves.
+const DISPLAYED: [&str; 3] = ["name", "preferred_username", "email"];
+
+/// How the tokens of one source tell who their users are.
+#[derive(Debug)]
+pub(super) struct ClaimMapping {
+    /// What the ids of its users begin with, so that those of two sources differ.
+    source: String,
+    user_claim: String,
+    roles_claim: Option<String>,
+    roles: RoleNames,
+    /// The claims that some agent needs. No others are kept.
+    kept: BTreeSet<String>,
+}
+
+impl ClaimMapping {
+    pub(super) fn new(
+        source: &str,
+        user_claim: &str,
+        roles: (Option<&str>, &RoleNames),
+        kept: &BTreeSet<String>,
+    ) -> Self {
+        Self {
+            source: source.to_owned(),
+            user_claim: user_claim.to_owned(),
+            roles_claim: roles.0.map(str::to_owned),
+            roles: roles.1.clone(),
+            kept: kept.clone(),
+        }
+    }
+
+    /// The user of a token that was checked.
+    pub(super) fn identity(
+        &self,
+        claims: &jwt::Claims,
+        via: &'static str,
+    ) -> Result<Identity, TokenError> {
+        let name = claims.text(&self.user_claim).unwrap_or_default();
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            return Err(TokenError::NoUser(self.user_claim.clone()));
+        }
+        // An address that nobody has checked may be anybody's.
+        if self.user_claim == "email" && via != super::proxy::VIA && !is_verified(claims) {
+            return Err(TokenError::Unverified);
+        }
+        let kept = self.kept.iter().filter_map(|name| {
+            let value = claims.0.get(name)?;
+            let claim = Claims::new([(name.clone(), value.clone())]).ok();
+            if claim.is_none() {
+                tracing::debug!(claim = name, "a claim of a token is too large to be kept");
+            }
+            claim.map(|_| (name.clone(), value.clone()))
+        });
+        let identity = Identity::new(user_id(&self.source, name), via)
+            .with_roles(self.roles_in(claims))
+            .with_claims(Claims::new(kept).unwrap_or_default());
+        Ok(identity)
+    }
+
+    /// Whether a token has all that is looked for in it.
+    pub(super) fn is_complete(&self, claims: &jwt::Claims) -> bool {
+        let has = |name: &String| found(claims, name).is_some();
+        has(&self.user_claim) && self.roles_claim.iter().all(has) && self.kept.iter().all(has)
+    }
+
+    fn roles_in(&self, claims: &jwt::Claims) -> Roles {
+        let Some(name) = &self.roles_claim else {
+            return Roles::default();
+        };
+        let words: Vec<&str> = match found(claims, name) {
+            Some(Value::String(text)) if LISTS_OF_WORDS.contains(&name.as_str()) => {
+                text.split(' ').collect()
+            }
+            Some(Value::String(text)) => vec![text],
+            Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        };
+        let roles = words.into_iter().flat_map(|word| self.roles.of(word));
+        roles.collect::<Vec<Role>>().into()
+    }
+}
+
+/// What a page may call a user.
+pub(super) fn display_name(claims: &jwt::Claims) -> Option<String> {
+    let mut names = DISPLAYED.iter().filter_map(|name| claims.text(name));
+    let name = names.find(|name| !name.trim().is_empty())?;
+    Some(name.chars().take(MAX_NAME_BYTES).collect())
+}
+
+/// The id of a user of a source: the source cannot contain the colon, so no two sources share an id.
+pub(super) fn user_id(source: &str, name: &str) -> String {
+    format!("{source}:{}", utf8_percent_encode(name, ESCAPED))
+}
+
+fn is_verified(claims: &jwt::Claims) -> bool {
+    match claims.0.get("email_verified") {
+        Some(Value::Bool(is_verified)) => *is_verified,
+        // Some providers write it as text.
+        Some(Value::String(word)) => word == "true",
+        _ => false,
+    }
+}
+
+/// A claim by its name, or within an object: `realm_access.roles`.
+fn found<'c>(claims: &'c jwt::Claims, name: &str) -> Option<&'c Value> {
+    claims.0.get(name).or_else(|| {
+        let (first, rest) = name.split_once('.')?;
+        let first = claims.0.get(first)?;
+        rest.split('.').try_fold(first, |value, key| value.get(key))
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn mapping(user: &str, roles: Option<&str>) -> ClaimMapping {
+        let names =
+            json!({"admins": "admin", "Domain Admins": ["auditor", "approver"], "Admins": "admin"});
+        let names = serde_json::from_value(names).unwrap();
+        let kept = ["email".to_owned(), "groups".to_owned()].into();
+        ClaimMapping::new("corp", user, (roles, &names), &kept)
+    }
+
+    fn of(mapping: &ClaimMapping, claims: Value) -> Result<Identity, TokenError> {
+        let claims = serde_json::from_value(claims).unwrap();
+        mapping.identity(&jwt::Claims(claims), "oidc")
+    }
+
+    #[test]
+    fn no_two_sources_share_an_id() {
+        assert_eq!(user_id("corp", "alice"), "corp:alice");
+        assert_eq!(user_id("corp", "a:b"), "corp:a:b");
+        assert_eq!(user_id("corp", "x/y %\n"), "corp:x%2Fy%20%25%0A");
+        assert_eq!(user_id("corp", "é@x"), "corp:%C3%A9@x");
+    }
+
+    #[test]
+    fn the_claim_that_names_the_user_must_be_there() {
+        for (claim, claims, user) in [
+            ("sub", json!({"sub": "alice"}), Some("corp:alice")),
+            ("sub", json!({"sub": ""}), None),
+            ("sub", json!({"sub": 7}), None),
+            ("sub", json!({}), None),
+            ("sub", json!({"sub": "x".repeat(256)}), None),
+            (
+                "email",
+                json!({"email": "a@x", "email_verified": true}),
+                Some("corp:a@x"),
+            ),
+            (
+                "email",
+                json!({"email": "a@x", "email_verified": false}),
+                None,
+            ),
+            ("email", json!({"email": "a@x"}), None),
+        ] {
+            let found = of(&mapping(claim, None), claims.clone());
+            let found = found.ok().map(|it| it.user.to_string());
+            assert_eq!(found.as_deref(), user, "{claims}");
+        }
+    }
+
+    #[test]
+    fn only_a_whole_name_gives_a_role() {
+        for (claim, value, roles) in [
+            (
+                "groups",
+                json!(["admins", "staff"]),
+                vec![Role::User, Role::Admin],
+            ),
+            ("groups", json!("admins"), vec![Role::User, Role::Admin]),
+            ("groups", json!("staff admins"), vec![Role::User]),
+            (
+                "groups",
+                json!(["Domain Admins"]),
+                vec![Role::User, Role::Approver, Role::Auditor],
+            ),
+            ("groups", json!({"admins": true}), vec![Role::User]),
+            ("groups", json!([["admins"]]), vec![Role::User]),
+            (
+                "scope",
+                json!("openid admins"),
+                vec![Role::User, Role::Admin],
+            ),
+            (
+                "https://x.example/roles",
+                json!(["admins"]),
+                vec![Role::User, Role::Admin],
+            ),
+        ] {
+            let claims = json!({"sub": "a", claim: value});
+            let found = of(&mapping("sub", Some(claim)), claims.clone()).unwrap();
+            let found: Vec<_> = found.roles.given().collect();
+            assert_eq!(found, roles, "{claims}");
+        }
+        let nested = json!({"sub": "a", "realm_access": {"roles": ["admins"]}});
+        let found = of(&mapping("sub", Some("realm_access.roles")), nested).unwrap();
+        assert!(found.roles.has(Role::Admin));
+        let none = of(
+            &mapping("sub", None),
+            json!({"sub": "a", "groups": ["admins"]}),
+        )
+        .unwrap();
+        assert!(none.roles.is_plain());
+    }
+
+    #[test]
+    fn claims_that_no_agent_names_are_not_kept_and_large_ones_refuse_nobody() {
+        let large = vec!["x".repeat(100); 100];
+        let claims = json!({"sub": "a", "email": "a@x", "phone": "1", "groups": large});
+        let found = of(&mapping("sub", None), claims).unwrap();
+        assert_eq!(found.claims().get("email"), Some(&json!("a@x")));
+        assert_eq!(found.claims().get("phone"), None);
+        assert_eq!(found.claims().get("groups"), None);
+    }
+}

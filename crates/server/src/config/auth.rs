@@ -1,0 +1,434 @@
+//! Who may use the bridge: keys, OpenID providers, and a proxy that logs users in.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use axum::http::HeaderName;
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::{ConfigError, Server, Span, list};
+use crate::auth::oidc::remote::{is_local, is_safe};
+use crate::auth::{Algorithm, Claims, Role, Roles};
+
+/// A shorter key can be guessed.
+const MIN_KEY_BYTES: usize = 16;
+/// A provider should not be asked for its keys all the time.
+const MIN_KEYS_AGE: Duration = Duration::from_secs(1);
+/// The source of users whom a proxy names; no provider may have this name.
+const PROXY: &str = "proxy";
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Auth {
+    /// Without any way to log in, only a loopback address may be bound.
+    pub api_keys: Vec<ApiKey>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub oidc: Vec<Oidc>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<Proxy>,
+    pub login: Login,
+}
+
+/// A key and its user: the key itself, or its hash.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApiKey {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// SHA-256 of the key, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_sha256: Option<String>,
+    pub user: String,
+    #[serde(default, skip_serializing_if = "Roles::is_plain")]
+    pub roles: Roles,
+    /// What is known of the user, for `agent.state`.
+    #[serde(default, skip_serializing_if = "Claims::is_empty")]
+    pub claims: Claims,
+}
+
+/// An OpenID provider.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Oidc {
+    /// Exactly as its tokens and its description write it.
+    pub issuer: String,
+    /// What the ids of its users begin with; by default the host of the issuer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Whom its tokens have to be for, as `Authorization: Bearer TOKEN`. Without it none are taken.
+    #[serde(
+        default,
+        deserialize_with = "list::words",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub audience: Vec<String>,
+    /// What the bridge is called there. Without it nobody logs in with the page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// The environment variable that holds the secret of the client, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_secret_env: Option<String>,
+    /// What is asked for at a login.
+    #[serde(default = "scopes", deserialize_with = "list::words")]
+    pub scopes: Vec<String>,
+    #[serde(default = "subject")]
+    pub user_claim: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roles_claim: Option<String>,
+    #[serde(default)]
+    pub roles: RoleNames,
+    #[serde(default = "algorithms")]
+    pub algorithms: Vec<Algorithm>,
+    /// How old its keys may become before they are looked up again.
+    #[serde(default = "keys_max_age")]
+    pub keys_max_age: Span,
+}
+
+/// A proxy that signs who its users are.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Proxy {
+    /// The header with the signed assertion.
+    pub header: String,
+    /// Where the proxy publishes its keys.
+    pub jwks_url: String,
+    #[serde(deserialize_with = "list::words")]
+    pub audience: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    #[serde(default = "subject")]
+    pub user_claim: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roles_claim: Option<String>,
+    #[serde(default)]
+    pub roles: RoleNames,
+    #[serde(default = "algorithms")]
+    pub algorithms: Vec<Algorithm>,
+    #[serde(default = "keys_max_age")]
+    pub keys_max_age: Span,
+}
+
+/// How long a login with the page lasts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Login {
+    /// How long it may be unused.
+    pub idle: Span,
+    /// How long it lasts at most: then the provider is asked again who the user is.
+    pub longest: Span,
+}
+
+/// Which roles the groups of a provider stand for: a role, or several.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RoleNames(BTreeMap<String, OneOrSeveral>);
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+enum OneOrSeveral {
+    One(Role),
+    Several(Vec<Role>),
+}
+
+impl RoleNames {
+    /// The roles of a group.
+    pub fn of(&self, group: &str) -> Vec<Role> {
+        match self.0.get(group) {
+            None => Vec::new(),
+            Some(OneOrSeveral::One(role)) => vec![*role],
+            Some(OneOrSeveral::Several(roles)) => roles.clone(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl ApiKey {
+    /// The hash of the key.
+    pub fn digest(&self) -> Option<[u8; 32]> {
+        use sha2::{Digest as _, Sha256};
+
+        match (&self.key, &self.key_sha256) {
+            (Some(key), None) => Some(Sha256::digest(key).into()),
+            (None, Some(hex)) => bytes_of(hex),
+            _ => None,
+        }
+    }
+}
+
+impl Oidc {
+    pub fn name(&self) -> String {
+        let host = || {
+            let url = Url::parse(&self.issuer).ok()?;
+            let host = url.host_str()?.trim_matches(['[', ']']).replace(':', "-");
+            Some(match url.port() {
+                Some(port) => format!("{host}-{port}"),
+                None => host,
+            })
+        };
+        self.name.clone().or_else(host).unwrap_or_default()
+    }
+
+    /// The secret of the client, from the environment.
+    pub fn client_secret(&self) -> Result<Option<String>, ConfigError> {
+        let Some(variable) = &self.client_secret_env else {
+            return Ok(None);
+        };
+        match std::env::var(variable) {
+            Ok(secret) if !secret.trim().is_empty() => Ok(Some(secret.trim().to_owned())),
+            _ => Err(ConfigError::value(
+                "auth.oidc",
+                format!(
+                    "client_secret_env names the environment variable {variable}, which is not set; set it to the secret of \
+                     the client, or leave the key out if it has none"
+                ),
+            )),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if !Url::parse(&self.issuer).is_ok_and(|url| {
+            is_safe(&url)
+                && url.query().is_none()
+                && url.fragment().is_none()
+                && url.password().is_none()
+        }) {
+            return Err(String::from(
+                "issuer: write it as the provider does, such as \"https://login.example.com\"; http:// is taken on this machine \
+                 only",
+            ));
+        }
+        let name = self.name();
+        let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
+        if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) || name == PROXY {
+            return Err(format!(
+                "name {name:?}: write 1 to 64 letters, digits, '-', '_' and '.'; \"{PROXY}\" is taken"
+            ));
+        }
+        if self.audience.is_empty() && self.client_id.is_none() {
+            return Err(
+                "set audience for tokens of programs, client_id for the page, or both".into(),
+            );
+        }
+        if self.client_id.is_none() && self.client_secret_env.is_some() {
+            return Err("client_secret_env needs client_id".into());
+        }
+        if !self.scopes.iter().any(|scope| scope == "openid") {
+            return Err("scopes must have \"openid\"".into());
+        }
+        check_tokens(
+            &self.algorithms,
+            self.keys_max_age,
+            (self.roles_claim.as_deref(), &self.roles),
+        )
+    }
+}
+
+impl Proxy {
+    pub fn header(&self) -> Result<HeaderName, ConfigError> {
+        let bad = |_| ConfigError::value("auth.proxy", "header: write the name of a header");
+        self.header.parse().map_err(bad)
+    }
+
+    pub fn keys(&self) -> Result<Url, ConfigError> {
+        let url = Url::parse(&self.jwks_url).ok().filter(is_safe);
+        let problem = "jwks_url: write an https:// address; http:// is taken on this machine only";
+        url.ok_or_else(|| ConfigError::value("auth.proxy", problem))
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let bad = |problem: String| ConfigError::value("auth.proxy", problem);
+        let header = self.header()?;
+        if ["authorization", "cookie", "host", "origin"].contains(&header.as_str()) {
+            return Err(bad(format!("header: {header} holds something else")));
+        }
+        self.keys()?;
+        if self.audience.is_empty() || self.audience.iter().any(String::is_empty) {
+            return Err(bad("audience: name whom the assertions are for".into()));
+        }
+        let roles = (self.roles_claim.as_deref(), &self.roles);
+        check_tokens(&self.algorithms, self.keys_max_age, roles).map_err(bad)
+    }
+}
+
+impl Auth {
+    /// Whether users can log in with the page.
+    pub fn has_login(&self) -> bool {
+        self.oidc.iter().any(|it| it.client_id.is_some())
+    }
+
+    pub(super) fn check(&self, server: &Server) -> Result<(), ConfigError> {
+        self.check_keys()?;
+        let mut names = BTreeSet::new();
+        for oidc in &self.oidc {
+            let bad = |problem: String| ConfigError::value("auth.oidc", problem);
+            oidc.check().map_err(bad)?;
+            if !names.insert(oidc.name()) {
+                return Err(bad(format!(
+                    "two providers have the name {:?}, with which the ids of their users begin; give each its own name",
+                    oidc.name()
+                )));
+            }
+            let same = |other: &&Oidc| other.issuer == oidc.issuer;
+            if self.oidc.iter().filter(same).count() > 1 {
+                return Err(bad(format!("the issuer {} occurs twice", oidc.issuer)));
+            }
+        }
+        if let Some(proxy) = &self.proxy {
+            proxy.check()?;
+        }
+        let bad = |key, problem: &str| Err(ConfigError::value(key, problem));
+        if self.login.idle.0.is_zero() {
+            return bad("auth.login.idle", "must be greater than 0");
+        }
+        if self.login.longest.0.is_zero() {
+            return bad("auth.login.longest", "must be greater than 0");
+        }
+        if self.has_login() {
+            return check_public_url(server);
+        }
+        Ok(())
+    }
+
+    fn check_keys(&self) -> Result<(), ConfigError> {
+        let bad = |problem: &str| Err(ConfigError::value("auth.api_keys", problem));
+        let mut known = BTreeSet::new();
+        for key in &self.api_keys {
+            if key.key.is_some() == key.key_sha256.is_some() {
+                return bad("write either key or key_sha256 for every user");
+            }
+            if key
+                .key
+                .as_ref()
+                .is_some_and(|key| key.len() < MIN_KEY_BYTES)
+            {
+                return bad("a key must have at least 16 characters");
+            }
+            let Some(digest) = key.digest() else {
+                return bad(
+                    "key_sha256 is the SHA-256 of the key in 64 hexadecimal digits, as `printf %s KEY | sha256sum` prints it",
+                );
+            };
+            if key.user.is_empty() || !known.insert(digest) {
+                return bad("every key needs a user, and no key may occur twice");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong below `auth`, without the value: it may be a key, or the secret of a client.
+pub(super) fn without_secrets(error: &figment::Error) -> ConfigError {
+    let key = error.path.get(1).map_or("", String::as_str);
+    let (key, problem) = match key {
+        "oidc" => (
+            "auth.oidc",
+            "write [[auth.oidc]] with issuer = \"https://…\", audience or client_id, and where they are needed name, \
+             client_secret_env (the name of an environment variable; the secret itself does not stand here), scopes, \
+             user_claim, roles_claim, roles = { \"group\" = \"approver\" } (user, approver, auditor or admin), algorithms \
+             (RS256, ES256 and EdDSA) and keys_max_age",
+        ),
+        "proxy" => (
+            "auth.proxy",
+            "write header = \"…\", jwks_url = \"https://…\" and audience = \"…\", and where they are needed issuer, user_claim, \
+             roles_claim, roles = { \"group\" = \"approver\" }, algorithms (RS256, ES256 and EdDSA) and keys_max_age",
+        ),
+        "login" => (
+            "auth.login",
+            "write idle = \"8h\" and longest = \"24h\", and nothing else",
+        ),
+        _ => (
+            "auth.api_keys",
+            "write a list of { key = \"…\", user = \"…\" }, or { key_sha256 = \"…\", user = \"…\" }, with roles = [\"auditor\"] and \
+             claims = { NAME = \"…\" } where they are needed (at most 64 of 4 KB), and nothing else in [auth] but oidc, proxy \
+             and login",
+        ),
+    };
+    ConfigError::value(key, problem)
+}
+
+/// Providers send users back to an address that they know.
+fn check_public_url(server: &Server) -> Result<(), ConfigError> {
+    let bad = |problem| Err(ConfigError::value("server.public_url", problem));
+    match server.public_url.as_deref().map(Url::parse) {
+        None if server.listen.ip().is_loopback() => Ok(()),
+        None => bad(
+            "logins with the page need it, as providers send users back to it; write \"https://chat.example.com\"",
+        ),
+        Some(Ok(url)) if url.scheme() == "https" || is_local(&url) => Ok(()),
+        Some(_) => bad(
+            "logins with the page need an https:// address, so that nobody else reads their cookies; http:// is taken on this \
+             machine only",
+        ),
+    }
+}
+
+fn check_tokens(
+    algorithms: &[Algorithm],
+    keys_max_age: Span,
+    (claim, roles): (Option<&str>, &RoleNames),
+) -> Result<(), String> {
+    if algorithms.is_empty() {
+        return Err("algorithms: name at least one of RS256, ES256 and EdDSA".into());
+    }
+    if keys_max_age.0 < MIN_KEYS_AGE {
+        return Err("keys_max_age must be at least 1s".into());
+    }
+    match claim.is_some() == !roles.is_empty() {
+        true => Ok(()),
+        false => Err(
+            "roles_claim names the claim that holds groups, and roles says what they stand for: set both or neither".into(),
+        ),
+    }
+}
+
+fn bytes_of(hex: &str) -> Option<[u8; 32]> {
+    if hex.len() != 64 || !hex.bytes().all(|it| it.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, digits) in bytes.iter_mut().zip(hex.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
+fn scopes() -> Vec<String> {
+    ["openid", "profile", "email"].map(str::to_owned).into()
+}
+
+fn subject() -> String {
+    "sub".into()
+}
+
+fn algorithms() -> Vec<Algorithm> {
+    Algorithm::ALL.into()
+}
+
+fn keys_max_age() -> Span {
+    Span(Duration::from_secs(5 * 60))
+}
+
+impl Default for Login {
+    fn default() -> Self {
+        Self {
+            // A working day, with its breaks.
+            idle: Span(Duration::from_secs(8 * 60 * 60)),
+            // Whoever leaves the company is out by the next day.
+            longest: Span(Duration::from_secs(24 * 60 * 60)),
+        }
+    }
+}
+
+/// Never prints a key.
+impl std::fmt::Debug for ApiKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("ApiKey")
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
