@@ -14,6 +14,7 @@
 //! | `hostile` | four users who attack each other, over every endpoint and both sockets |
 //! | `mutated` | requests gone wrong in every way that a seeded generator finds |
 //! | `page_tools` | tools that pages declare in their requests |
+//! | `roles` | what each role may do |
 //! | `security` | keys, users, origins, hosts, and what is refused at start |
 //! | `same_id` | two users with chats of the same id |
 //! | `proxied` | requests that come through proxies, and upstreams in spite of them |
@@ -43,6 +44,7 @@ mod page_tools;
 mod plain;
 mod proxied;
 mod readers;
+mod roles;
 mod same_id;
 mod security;
 mod stock;

@@ -11,6 +11,7 @@
 pub(crate) mod branches;
 pub(crate) mod chats;
 pub(crate) mod evidence;
+pub(crate) mod logins;
 pub(crate) mod records;
 pub(crate) mod replies;
 pub(crate) mod sizes;
@@ -86,6 +87,12 @@ macro_rules! store_suite {
                 state_changes_with_nothing_in_between
                 events_belong_to_a_generation
                 files_belong_to_a_user
+                audit_of_everybody_is_read_in_pages
+            }
+            logins {
+                are_found_until_they_are_ended
+                are_removed_when_they_are_over
+                of_one_user_are_bounded
             }
         }
     };

@@ -1,6 +1,6 @@
 //! Records of a chat other than messages: audit rows, state of tools, events, files.
 
-use adk_bridge::store::{StoreChatState, StoredEvent};
+use adk_bridge::store::{AuditFilter, StoreChatState, StoredEvent};
 use adk_bridge_agents::tool::ChatState as _;
 use adk_bridge_protocol::id::{ChatId, UserId};
 use adk_bridge_protocol::outbox::AuditKind;
@@ -76,6 +76,40 @@ pub(crate) async fn audit_is_read_in_pages(home: &impl Home) {
         );
     }
     assert_eq!(pages, ["012", "345", "6"]);
+}
+
+pub(crate) async fn audit_of_everybody_is_read_in_pages(home: &impl Home) {
+    let store = with_chat(home).await;
+    store.create_chat(FOREIGN, at(1)).await.unwrap();
+    for (chat, reason) in [(CHAT, "0"), (FOREIGN, "1"), (CHAT, "2")] {
+        let row = audit(AuditKind::AnswerRefused, reason);
+        store.append_audit(chat, &[row]).await.unwrap();
+    }
+    let (user, chat) = (Some(CHAT.user), Some(CHAT.id));
+    let nobody = &UserId::literal("nobody");
+    for (of, expected) in [
+        (AuditFilter::default(), "012"),
+        (AuditFilter { user, chat: None }, "02"),
+        (AuditFilter { user, chat }, "02"),
+        (AuditFilter { user: None, chat }, "012"),
+        (
+            AuditFilter {
+                user: Some(nobody),
+                chat: None,
+            },
+            "",
+        ),
+    ] {
+        let (mut after, mut found) = (0, String::new());
+        loop {
+            let page = AuditPage { after, limit: 1 };
+            let rows = store.audit_of_all(of, page).await.unwrap();
+            let Some(row) = rows.last() else { break };
+            after = row.id;
+            found.extend(row.reason.clone());
+        }
+        assert_eq!(found, expected, "{of:?}");
+    }
 }
 
 pub(crate) async fn a_refusal_is_found_again(home: &impl Home) {
