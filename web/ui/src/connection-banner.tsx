@@ -6,6 +6,7 @@ import { apiKey } from './lib/api';
 import { useSecond } from './lib/clock';
 import { checkAgain, connection, recoveries, refresh } from './lib/connection';
 import { translate, useTranslate } from './lib/i18n';
+import { logIn, session } from './lib/session';
 import { useStore } from './lib/store';
 import { toast } from './lib/toasts';
 import { Button } from './ui/button';
@@ -22,7 +23,7 @@ export function ConnectionBanner() {
     case 'online':
       return null;
     case 'locked':
-      return <KeyDialog />;
+      return <LoginDialog />;
     case 'reconnecting':
       return <Reconnecting retryAt={state.retryAt} />;
     default:
@@ -61,7 +62,43 @@ function useRecoveryToast(): void {
   }, [count, restarted]);
 }
 
+/** Asks for what the server takes: a login, a key, or either. */
+function LoginDialog() {
+  const t = useTranslate();
+  const known = useStore(session);
+  const ways = known?.login ?? [];
+  if (ways.length === 0) return <KeyDialog />;
+  return (
+    <Dialog title={t('loginNeeded')}>
+      <div className="flex flex-col gap-2" data-testid="login">
+        {ways.map((way) => (
+          <Button key={way.name} look="primary" onClick={() => logIn(way)} data-testid={`login-${way.name}`}>
+            {ways.length === 1 ? t('logIn') : t('logInWith', { name: way.name })}
+          </Button>
+        ))}
+      </div>
+      {known?.keys === true && (
+        <details className="mt-4 text-sm">
+          <summary className="cursor-pointer text-muted-foreground">{t('keyInstead')}</summary>
+          <div className="mt-2">
+            <KeyForm />
+          </div>
+        </details>
+      )}
+    </Dialog>
+  );
+}
+
 function KeyDialog() {
+  const t = useTranslate();
+  return (
+    <Dialog title={t('keyNeeded')}>
+      <KeyForm />
+    </Dialog>
+  );
+}
+
+function KeyForm() {
   const t = useTranslate();
   const [key, setKey] = useState('');
   const [isRefused, setRefused] = useState(() => apiKey.get() !== '');
@@ -72,30 +109,28 @@ function KeyDialog() {
     void checkAgain().then(() => setRefused(true));
   };
   return (
-    <Dialog title={t('keyNeeded')}>
-      <form onSubmit={unlock}>
-        {isRefused && (
-          <p role="alert" className="mb-2 text-sm text-danger">
-            {t('keyWrong')}
-          </p>
-        )}
-        <input
-          autoFocus
-          type="password"
-          autoComplete="current-password"
-          aria-label={t('keyLabel')}
-          placeholder={t('keyLabel')}
-          value={key}
-          onChange={(event) => setKey(event.target.value)}
-          className="h-10 w-full rounded-lg border border-input bg-background px-3"
-          data-testid="key-field"
-        />
-        <div className="mt-4 text-right">
-          <Button type="submit" look="primary" disabled={key.trim() === ''}>
-            {t('unlock')}
-          </Button>
-        </div>
-      </form>
-    </Dialog>
+    <form onSubmit={unlock}>
+      {isRefused && (
+        <p role="alert" className="mb-2 text-sm text-danger">
+          {t('keyWrong')}
+        </p>
+      )}
+      <input
+        autoFocus
+        type="password"
+        autoComplete="current-password"
+        aria-label={t('keyLabel')}
+        placeholder={t('keyLabel')}
+        value={key}
+        onChange={(event) => setKey(event.target.value)}
+        className="h-10 w-full rounded-lg border border-input bg-background px-3"
+        data-testid="key-field"
+      />
+      <div className="mt-4 text-right">
+        <Button type="submit" look="primary" disabled={key.trim() === ''}>
+          {t('unlock')}
+        </Button>
+      </div>
+    </form>
   );
 }

@@ -4,12 +4,14 @@ import { createRoot } from 'react-dom/client';
 import { App } from './app';
 import { startConnection } from './lib/connection';
 import { applyLanguage } from './lib/i18n';
+import { followSession } from './lib/session';
 import { applyTheme } from './lib/settings';
 import './styles.css';
 
 applyTheme();
 applyLanguage();
 startConnection();
+followSession();
 
 const root = document.getElementById('root');
 if (root) createRoot(root).render(<App />);

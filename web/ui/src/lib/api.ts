@@ -3,6 +3,7 @@ import type { GivenCredential } from '@adk-bridge/client';
 import type { UIMessage } from 'ai';
 
 import { learnServerTime } from './clock';
+import type { Session } from './session';
 import { createKeptStore } from './store';
 
 export interface AgentTool {
@@ -102,6 +103,12 @@ function nextOf(response: Response): string | undefined {
 }
 
 export const api = {
+  session: () => json<Session>('api/session'),
+  /** Ends the login; where the user can log out of the provider, too. */
+  logOut: async (everywhere: boolean): Promise<{ redirect: string | null }> => {
+    const path = everywhere ? 'logout?everywhere=true' : 'logout';
+    return (await checked(await authorizedFetch(path, { method: 'POST' }))).json();
+  },
   agents: () => json<AgentInfo[]>('api/agents'),
   chats: async (query = ''): Promise<ChatPage> => {
     const response = await checked(await authorizedFetch(`api/chats${query}`));

@@ -9,6 +9,7 @@ import { useTranslate } from '../lib/i18n';
 import { openNewChat } from '../lib/route';
 import { useStore } from '../lib/store';
 import { IconButton } from '../ui/button';
+import { AccountMenu } from './account-menu';
 import { ChatList } from './chat-list';
 import { SettingsMenu } from './settings-menu';
 
@@ -59,6 +60,7 @@ export function Sidebar({ openId, isPhone, onClose }: Props) {
           <span className="min-w-0 flex-1 truncate pl-1" data-testid="agent">
             {[info?.name, info?.model].filter(Boolean).join(' · ')}
           </span>
+          <AccountMenu />
           <SettingsMenu />
         </footer>
       </aside>
