@@ -9,12 +9,18 @@ export class Visitor {
   #cookies = new Map();
 
   /** `publicUrl` is the name by which the provider knows the bridge at `url`. */
-  constructor({ url, publicUrl }) {
+  constructor({ url, publicUrl = url }) {
     this.place = (address) => address.replace(publicUrl, url);
   }
 
-  /** Goes from the bridge's link to its callback; returns that page. The user consents, or leaves by the provider's own link. */
-  async follow(link, { user = 'alice', consents = true } = {}) {
+  /** The cookies that are sent to an address. */
+  cookiesFor(address) {
+    const cookies = this.#cookies.get(new URL(address).host) ?? new Map();
+    return [...cookies].map(([name, value]) => `${name}=${value}`).join('; ');
+  }
+
+  /** Goes from the bridge's link to the page at `end`; returns that page. The user consents, or leaves by the provider's own link. */
+  async follow(link, { user = 'alice', consents = true, end = '/api/oauth/callback' } = {}) {
     let [address, options] = [this.place(link), {}];
     for (let step = 0; step < STEP_LIMIT; step += 1) {
       const response = await this.#fetch(address, options);
@@ -25,7 +31,7 @@ export class Visitor {
         continue;
       }
       const page = await response.text();
-      if (new URL(address).pathname === '/api/oauth/callback') return { status: response.status, page };
+      if (new URL(address).pathname === end) return { status: response.status, page, address };
       assert.equal(response.status, 200, page);
       const prompt = /name="prompt" value="(\w+)"/.exec(page)?.[1];
       assert.ok(prompt, page);
@@ -44,7 +50,7 @@ export class Visitor {
     const host = new URL(address).host;
     const cookies = this.#cookies.get(host) ?? new Map();
     this.#cookies.set(host, cookies);
-    const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ');
+    const cookie = this.cookiesFor(address);
     const response = await fetch(address, { ...options, redirect: 'manual', headers: { cookie } });
     for (const set of response.headers.getSetCookie()) {
       const [, name, value] = /^([^=]+)=([^;]*)/.exec(set);

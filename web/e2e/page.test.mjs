@@ -24,7 +24,9 @@ import { deliveryTests } from './delivery.mjs';
 import { elsewhereTests } from './elsewhere.mjs';
 import { FORMS, formTests } from './forms.mjs';
 import { inspectorTests } from './inspector.mjs';
+import { startIssuer } from './issuer.mjs';
 import { liveTests } from './live.mjs';
+import { loginTests } from './login.mjs';
 import { startProvider } from './login-provider.mjs';
 import { lookTests } from './look.mjs';
 import { startServer } from './server.mjs';
@@ -72,6 +74,9 @@ describe('ui', () => {
     await start('hastyVault', `${agentOf(url, 'vault')}[approval]\ntimeout = "10s"\n`);
     await start('keptVault', agentOf(world.vault.url, 'vault'));
     world.provider.allow(['vault', 'hastyVault', 'keptVault'].map((name) => world.servers[name].url));
+    world.issuer = await started(startIssuer(), (issuer) => issuer.stop());
+    await start('login', `[demo]\npace = "0ms"\n${world.issuer.toml()}`, world.issuer.env);
+    world.issuer.allow([world.servers.login.url]);
     world.apps = await started(startAppServer(), (server) => server.stop());
     await start('apps', agentOf(world.apps.url, 'app'));
   });
@@ -86,6 +91,7 @@ describe('ui', () => {
       ...clientToolTests,
       ...formTests,
       ...credentialTests,
+      ...loginTests,
       ...conversationTests,
       ...connectionTests,
       ...inspectorTests,

@@ -237,12 +237,16 @@ pub(crate) const CHECKS: &[Check] = &[
     },
     Check {
         name: "chat",
-        what: "the AI SDK's own chats, versions 6 and 7, against the real binary",
+        what: "the AI SDK's own chats, versions 6 and 7, against the real binary, and users of a real OpenID provider",
         needs: &[Need::Node],
         writes: &[],
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],
-            &["node-test", "web/chat/chat.test.mjs"],
+            &[
+                "node-test",
+                "web/chat/chat.test.mjs",
+                "web/chat/login.test.mjs",
+            ],
         ],
         tally: Tally::Report,
     },
