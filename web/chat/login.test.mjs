@@ -121,34 +121,6 @@ describe('login', { concurrency: 1 }, () => {
     assert.ok(asked <= 2, `${asked} times`);
   });
 
-  test('a new key is known as soon as it is used, and the old one is not taken any more', async () => {
-    const old = forge(claims(), issuer.keyFor('ES256'));
-    assert.equal((await ask(old, { at: hasty })).status, 200);
-    issuer.rotate();
-    const fresh = forge(claims(), issuer.keyFor('ES256'));
-    // Keys are looked up at most once a second there.
-    let status;
-    for (let tries = 0; tries < 500 && status !== 200; tries += 1) {
-      ({ status } = await ask(fresh, { at: hasty }));
-      if (status !== 200) await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-    assert.equal(status, 200);
-    assert.equal((await ask(old, { at: hasty })).status, 401);
-    await until(() => /the key "ES256-.*" that signed it is none of the issuer's/.test(hasty.log()), hasty.log);
-    assert.equal((await ask(await issuer.token('RS256'), { at: hasty })).status, 200);
-  });
-
-  test('known keys serve while the provider is away', async () => {
-    const key = issuer.keyFor('EdDSA');
-    assert.equal((await ask(forge(claims(), key), { at: hasty })).status, 200);
-    issuer.away();
-    for (let number = 0; number < 5; number += 1) {
-      const { status, text } = await ask(forge(claims({ number }), key), { at: hasty });
-      assert.equal(status, 200, text);
-    }
-    issuer.allow([bridge.url, hasty.url]);
-  });
-
   /** Logs in on the provider's pages. */
   const logIn = async (user, at = bridge, visitor = new Visitor({ url: at.url })) => {
     const { status, address, page } = await visitor.follow(`${at.url}/login?to=%2F%23hers`, { user, end: '/' });
@@ -283,6 +255,34 @@ describe('login', { concurrency: 1 }, () => {
       assert.equal(response.headers.getSetCookie().filter((it) => it.startsWith('adk-bridge-login')).length, 0);
     }
     await until(() => /a user cannot log in at corp: 127.0.0.1:\d+ answers 400 \(invalid_grant\)/.test(bridge.log()), bridge.log);
+  });
+
+  test('a new key is known as soon as it is used, and the old one is not taken any more', async () => {
+    const old = forge(claims(), issuer.keyFor('ES256'));
+    assert.equal((await ask(old, { at: hasty })).status, 200);
+    issuer.rotate();
+    const fresh = forge(claims(), issuer.keyFor('ES256'));
+    // Keys are looked up at most once a second there.
+    let status;
+    for (let tries = 0; tries < 500 && status !== 200; tries += 1) {
+      ({ status } = await ask(fresh, { at: hasty }));
+      if (status !== 200) await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    assert.equal(status, 200);
+    assert.equal((await ask(old, { at: hasty })).status, 401);
+    await until(() => /the key "ES256-.*" that signed it is none of the issuer's/.test(hasty.log()), hasty.log);
+    assert.equal((await ask(await issuer.token('RS256'), { at: hasty })).status, 200);
+  });
+
+  test('known keys serve while the provider is away', async () => {
+    const key = issuer.keyFor('EdDSA');
+    assert.equal((await ask(forge(claims(), key), { at: hasty })).status, 200);
+    issuer.away();
+    for (let number = 0; number < 5; number += 1) {
+      const { status, text } = await ask(forge(claims({ number }), key), { at: hasty });
+      assert.equal(status, 200, text);
+    }
+    issuer.allow([bridge.url, hasty.url]);
   });
 
   test('no secret is found anywhere', async () => {

@@ -144,7 +144,8 @@ client_id = "bridge"
 client_secret_env = "LOGIN_CLIENT_SECRET"
 roles_claim = "groups"
 roles = { controllers = "auditor", operators = ["admin", "approver"] }
-${more}`,
+${more}
+`,
     env: { LOGIN_CLIENT_SECRET: CLIENT_SECRET },
     stop: () => new Promise((resolve) => (server.close(resolve), server.closeAllConnections())),
   };
