@@ -36,7 +36,7 @@ pub enum Algorithm {
 
 /// Why a token is refused, for the log. It has nothing of the token but short texts of its head and its claims.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TokenError {
+pub(crate) enum TokenError {
     #[error("it is not a signed token of three parts")]
     Malformed,
     #[error("it is signed with {0}; only what auth lists under algorithms is taken")]

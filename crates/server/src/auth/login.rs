@@ -38,7 +38,7 @@ use crate::store::{LoginRow, Store, StoreError};
 use attempt::Attempt;
 use cookies::{Cookies, Secret};
 
-pub use attempt::CALLBACK;
+pub(crate) use attempt::CALLBACK;
 
 const VIA: &str = "login";
 const HELP: &str = "log in: GET /login";

@@ -12,7 +12,7 @@ use url::{Url, form_urlencoded};
 use crate::auth::oidc::Client;
 
 /// Where providers send users back to.
-pub const CALLBACK: &str = "/login/callback";
+pub(crate) const CALLBACK: &str = "/login/callback";
 
 /// Long enough to find a telephone that shows a code.
 pub(super) const LIFE: Duration = Duration::from_secs(15 * 60);

@@ -14,7 +14,7 @@ const MAX_BYTES: usize = 256 * 1024;
 
 /// Why a provider cannot be asked, for the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RemoteError {
+pub(crate) enum RemoteError {
     #[error("{host} cannot be reached: {problem}")]
     Unreachable { host: String, problem: String },
     #[error("{host} answers {status}{error}")]
