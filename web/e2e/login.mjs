@@ -24,7 +24,7 @@ async function leave(visit, words) {
 
 export const loginTests = [
   [
-    'login: at the provider and back to the chat that was open, speech included, and out again',
+    'login: at the provider and back to the chat that was open, and out again',
     async (open, { servers, issuer }) => {
       const visit = await open({ server: servers.login, alsoAt: issuer.issuer });
       await visit.get('login').waitFor();
