@@ -19,6 +19,7 @@ use adk_bridge::chat::readers::Answer;
 use adk_bridge::chat::request::ChatRequest;
 use adk_bridge::chat::toolbox::Toolbox;
 use adk_bridge::chat::{Capacity, ChatError, ChatSettings, Chats, Checkpoints, Command, Shared};
+use adk_bridge::config::Current;
 use adk_bridge::credentials::Credentials;
 use adk_bridge::files::Files;
 use adk_bridge::files::address::Addresses;
@@ -177,12 +178,12 @@ async fn chats(directory: &std::path::Path, fault: Fault, tool_timeout: Duration
             loaded: LoadedMemory::new(&defaults),
             unread: adk_bridge::budget::unread(&defaults),
         },
-        settings: ChatSettings {
+        settings: Current::new(ChatSettings {
             keep_recordings: false,
             tool_timeout,
             turn_time: Duration::from_secs(600),
             files_per_request: 100,
-        },
+        }),
     })
 }
 

@@ -15,7 +15,10 @@ use tower_http::cors::CorsLayer;
 
 use super::cors;
 use super::error::AppError;
-use crate::auth::{Authenticator, Identity, Logins, Refusal, SourceError, SourcePolicy, WrongKeys};
+use crate::auth::{
+    Authenticator, Identity, Logins, Refusal, Role, RoleNeeded, SourceError, SourcePolicy,
+    WrongKeys,
+};
 use crate::chat::now;
 use crate::config::Config;
 use crate::connections::{ConnectionPlace, Peer};
@@ -169,12 +172,11 @@ impl Access {
 }
 
 /// Refuses everybody but administrators.
-pub fn require_admin(identity: &Identity) -> Result<(), AppError> {
-    if identity.is_admin() {
-        return Ok(());
+pub fn require_admin(identity: &Identity) -> Result<(), RoleNeeded> {
+    match identity.is_admin() {
+        true => Ok(()),
+        false => Err(RoleNeeded(Role::Admin)),
     }
-    let message = "only an administrator may do this";
-    Err(AppError::forbidden("forbidden", message))
 }
 
 /// Refuses a request that does not name exactly one host: a proxy and this server could read different ones.

@@ -180,7 +180,7 @@ async fn a_user_is_erased_and_gets_a_copy_before() {
         let path = format!("/api/users/{user}");
         let refused = bridge.request(Method::DELETE, &path).send().await.unwrap();
         assert_eq!(refused.status(), 403);
-        assert_eq!(read(refused).await["error"]["code"], "forbidden");
+        assert_eq!(read(refused).await["error"]["code"], "role_needed");
     }
     bridge.terminate();
     assert!(bridge.wait().await.success());

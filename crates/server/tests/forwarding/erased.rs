@@ -60,7 +60,7 @@ async fn a_user_is_erased_wherever_the_chats_are() {
     let refused = b.send("DELETE", "/api/users/alice", "").await;
     assert_eq!(
         (refused.status, refused.code().as_str()),
-        (403, "forbidden")
+        (403, "role_needed")
     );
     let erase = async || {
         let headers = [OPERATOR, JSON];
