@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn new_turns_are_refused_before_memory_runs_out() {
         let with = |limit| {
-            let mut allowed = admission().allowed;
+            let mut allowed = admission().allowed.get();
             allowed.memory = Some(limit);
             let mut admission = Arc::into_inner(Admission::new(allowed)).unwrap();
             admission.memory = ProcessMemory::fixed(1_000);

@@ -377,7 +377,7 @@ fn check_tokens(
     if keys_max_age.0 < MIN_KEYS_AGE {
         return Err("keys_max_age must be at least 1s".into());
     }
-    match claim.is_some() == !roles.is_empty() {
+    match claim.is_some() != roles.is_empty() {
         true => Ok(()),
         false => Err(
             "roles_claim names the claim that holds groups, and roles says what they stand for: set both or neither".into(),

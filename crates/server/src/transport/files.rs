@@ -74,7 +74,7 @@ pub async fn upload(
 
 /// Who requests a file.
 pub enum Reader {
-    Owner(Identity),
+    Owner(Box<Identity>),
     /// Anyone with a signed URL, since browsers send no key with a picture.
     Anybody,
 }
@@ -99,7 +99,7 @@ where
         }
         let access = Arc::<Access>::from_ref(state);
         match access.authenticate(parts).await {
-            Ok(identity) => Ok(Self::Owner(identity)),
+            Ok(identity) => Ok(Self::Owner(Box::new(identity))),
             Err(refusal) => Err(access.refuse(refusal, parts)),
         }
     }
