@@ -616,7 +616,7 @@ mod tests {
         let cases = [
             ("[server]\nlistn = \"127.0.0.1:80\"", "listn"),
             ("[approval]\ntimeout = \"soon\"", "approval.timeout"),
-            ("[audit]\nkey = 12345678901234567890", "audit.key"),
+            ("[audit]\nkey = 1234567890123456789", "audit.key"),
             ("[audit]\nkey = \"short\"", "audit.key"),
             (
                 "[audit]\nkey_env = \"NO_SUCH_VARIABLE_OF_A_TEST\"",

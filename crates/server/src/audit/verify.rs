@@ -532,7 +532,11 @@ mod tests {
                         link.hash = link.hash_of(&row.row);
                     });
                 },
-                Problem::Changed { row: 5 },
+                Problem::Rebuilt {
+                    first: 5,
+                    last: 7,
+                    seal: 2,
+                },
             ),
             (
                 "its hash removed",

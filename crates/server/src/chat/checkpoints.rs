@@ -14,17 +14,15 @@ use crate::store::{GrownReply, Store};
 
 /// How long to wait for more before writing: one transaction costs as much as all that is in it.
 const GATHER: Duration = Duration::from_millis(200);
-/// How often the task of the checkpoints looks whether it is still needed.
-const IDLE: Duration = Duration::from_secs(5);
 /// How much text may wait. A store that takes longer for it is one that chats have to wait for.
 const MAX_WAITING_BYTES: usize = 8 * 1024 * 1024;
 
 /// What is to be stored next, of all chats.
-#[derive(Default)]
 pub struct Checkpoints {
+    store: Arc<dyn Store>,
     waiting: Mutex<Waiting>,
-    /// Notified when something waits.
-    come: Notify,
+    /// Notified when something waits, and when nothing more will.
+    come: Arc<Notify>,
     /// How often something was not stored: every message has to be stored whole then.
     losses: AtomicU64,
 }
@@ -45,26 +43,34 @@ pub(super) struct ReplyCheckpoint {
 impl Checkpoints {
     /// Stores what comes, for as long as anybody may bring something.
     pub fn storing_in(store: Arc<dyn Store>) -> Arc<Self> {
-        let this = Arc::new(Self::default());
+        let come = Arc::new(Notify::new());
+        let this = Arc::new(Self {
+            store,
+            waiting: Mutex::default(),
+            come: come.clone(),
+            losses: AtomicU64::new(0),
+        });
+        // While it waits it keeps nothing open.
         let checkpoints = Arc::downgrade(&this);
         tokio::spawn(async move {
-            while let Some(checkpoints) = checkpoints.upgrade() {
-                if checkpoints.lock().replies.is_empty() {
-                    let waiting = checkpoints.come.notified();
-                    // Looks now and then whether anybody is left.
-                    let _ = tokio::time::timeout(IDLE, waiting).await;
-                    continue;
-                }
+            loop {
+                come.notified().await;
                 sleep(GATHER).await;
-                checkpoints.store(&*store).await;
+                let Some(checkpoints) = checkpoints.upgrade() else {
+                    return;
+                };
+                checkpoints.store().await;
             }
         });
         this
     }
 
-    async fn store(&self, store: &dyn Store) {
+    async fn store(&self) {
         let waiting = std::mem::take(&mut *self.lock());
-        match store.grow_replies(&waiting.replies).await {
+        if waiting.replies.is_empty() {
+            return;
+        }
+        match self.store.grow_replies(&waiting.replies).await {
             Ok(()) => failpoint("after", "checkpoint"),
             Err(error) => {
                 self.losses.fetch_add(1, Relaxed);
@@ -94,6 +100,12 @@ impl Checkpoints {
     fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
         // Poisoning is ignored: no critical section can leave it inconsistent.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        self.come.notify_one();
     }
 }
 

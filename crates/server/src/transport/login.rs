@@ -29,12 +29,15 @@ use crate::files::address::Base;
 
 #[derive(Deserialize, JsonSchema)]
 pub struct Beginning {
+    /// The name of the provider, if there are several.
     provider: Option<String>,
+    /// Where to go after the login: a path, or a page of an allowed origin.
     to: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 pub struct Ending {
+    /// Whether to end all logins of the user.
     #[serde(default)]
     everywhere: bool,
 }

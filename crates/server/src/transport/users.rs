@@ -140,6 +140,7 @@ pub async fn export(
 pub struct Whose {
     /// `all`: everybody's, for an administrator.
     users: Option<String>,
+    /// The id of the row before the first one, for an administrator.
     after: Option<u64>,
 }
 

@@ -200,12 +200,8 @@ async fn operations_need_the_key_that_they_ask_for() {
         let opens = operation["responses"].get("101").is_some();
         let headers = if opens { &upgrade[..] } else { &[] };
         let answer = bridge.send(&method, &filled(path), headers, "").await;
-        let said = (needs_key, has_answer);
-        assert_eq!(
-            said,
-            (answer.status == 401, answer.status == 401),
-            "{method} {path}"
-        );
+        assert_eq!(needs_key, answer.status == 401, "{method} {path}");
+        assert!(has_answer || !needs_key, "{method} {path}");
     }
 }
 

@@ -107,11 +107,6 @@ pub fn session() -> Operation {
     .answers(200, "Who asks.", vec![Content::json::<Value>(example)])
     .refuses(&[
         &only(401, "unauthorized", "the credentials are not accepted"),
-        &only(
-            403,
-            "no_credentials",
-            "requests from elsewhere need credentials",
-        ),
         &only(429, "too_many", "too many wrong credentials"),
         READS,
         INTERNAL,
