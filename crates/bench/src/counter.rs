@@ -116,16 +116,16 @@ impl Counter {
 
 /// Sends a command to the valgrind of a process, and waits until it was carried out.
 fn tell(process: u32, words: &[&str]) -> anyhow::Result<()> {
-    let told = Command::new("vgdb")
+    let output = Command::new("vgdb")
         .arg(format!("--pid={process}"))
         .args(words)
         .stdin(Stdio::null())
         .output()
         .context("vgdb, a part of valgrind, cannot be started")?;
-    if !told.status.success() {
+    if !output.status.success() {
         bail!(
             "valgrind did not take a command: {}",
-            String::from_utf8_lossy(&told.stderr).trim()
+            String::from_utf8_lossy(&output.stderr).trim()
         );
     }
     Ok(())

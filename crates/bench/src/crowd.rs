@@ -22,7 +22,7 @@ const USAGE: &str =
   SERVER       adk-bridge by default; nginx and translator have no idle sockets
   --idle N     idle live sockets (10,000)
   --streams N  chats that stream 30 deltas a second (2,000)
-  --turns N    short turns a second beside them (200)
+  --turns N    short turns a second in addition (200)
   --seconds N  how long the streams last (20)";
 
 /// 30 deltas per second.

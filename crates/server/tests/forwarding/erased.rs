@@ -44,7 +44,8 @@ async fn a_user_is_erased_wherever_the_chats_are() {
     let acquainted = async {
         loop {
             let ready = b.send("GET", "/ready", "").await.json();
-            if ready["cluster"]["peers"] == json!(["a"]) {
+            let peers = ready["cluster"]["peers"].as_array();
+            if peers.is_some_and(|peers| peers.len() == 1) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

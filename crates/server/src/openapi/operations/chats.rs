@@ -91,7 +91,7 @@ pub fn audit() -> Operation {
     .with_header("link", NEXT)
     .refuses(&[
         &only(422, "missing_field", "the chat is not named"),
-        &only(403, "role_needed", "the user is no auditor"),
+        &only(403, "role_needed", "the user is not an auditor"),
         NO_CHAT,
         READS,
         TOO_MANY,

@@ -6,7 +6,7 @@ use crate::openapi::operation::{Content, Group, Operation};
 use crate::openapi::refusals::{INTERNAL, READS, Refusal, TOO_MANY, WRITES, only};
 use crate::transport::users::{Erased, Whose};
 
-const FORBIDDEN: [Refusal; 1] = only(403, "role_needed", "the user is no administrator");
+const FORBIDDEN: [Refusal; 1] = only(403, "role_needed", "the user is not an administrator");
 const LINES: &str = "application/x-ndjson";
 const FILE: &str = "Browsers save it under this name.";
 

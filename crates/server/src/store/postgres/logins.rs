@@ -1,4 +1,4 @@
-//! Logins with the page, in PostgreSQL. Every statement can be repeated.
+//! Logins with the page, in PostgreSQL, by statements that can be repeated.
 
 use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::time::Timestamp;

@@ -1,4 +1,4 @@
-//! Looks at a database that another process may be using, and copies it. Nothing in it is changed.
+//! Looks at a database that another process may be using, and copies it, without changing anything in it.
 
 use std::path::{Path, PathBuf};
 
