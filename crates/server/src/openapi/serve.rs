@@ -124,7 +124,9 @@ impl Description {
             ));
         };
         let mut kinds = known.contents.iter().map(|content| content.media_type);
-        let fits = kinds.any(|known| known == kind || known == "*/*");
+        // What has not changed is not sent again, whatever its headers say.
+        let fits = status == StatusCode::NOT_MODIFIED.as_u16()
+            || kinds.any(|known| known == kind || known == "*/*");
         (!fits && (!known.contents.is_empty() || !kind.is_empty())).then(|| {
             format!("{place} is answered with {status} as {kind:?}, which its description lacks")
         })
