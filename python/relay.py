@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 def make_certificate(public=None):
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    start = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
+    start = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)

@@ -5,6 +5,7 @@ import io
 import os
 import struct
 import zlib
+from functools import partial
 from importlib.util import find_spec
 
 import pytest
@@ -315,8 +316,8 @@ def test_failures_are_errors(client):
         ("http 400", errors.ClientError, 400, "INVALID_ARGUMENT"),
     ]
     for prompt, error, code, status in cases:
-        refused(error, lambda: stream(client, prompt), code, status)
-        refused(error, lambda: client.models.generate_content(model=MODEL, contents=prompt), code, status)
+        refused(error, partial(stream, client, prompt), code, status)
+        refused(error, partial(client.models.generate_content, model=MODEL, contents=prompt), code, status)
     raised = refused(errors.ClientError, lambda: stream(client, "http 429"), 429, "RESOURCE_EXHAUSTED")
     delays = [detail["retryDelay"] for detail in raised.details["error"]["details"] if "retryDelay" in detail]
     equal(delays, ["1s"])

@@ -12,7 +12,6 @@ import json
 from pathlib import Path
 
 import pytest
-
 from google.adk.cli.api_server import RunAgentRequest
 from google.adk.events.event import Event
 
@@ -133,7 +132,7 @@ def first_difference(found, expected, path="$"):
                 return inner
         return None
     if isinstance(found, list) and isinstance(expected, list) and len(found) == len(expected):
-        for index, pair in enumerate(zip(found, expected)):
+        for index, pair in enumerate(zip(found, expected, strict=True)):
             inner = first_difference(*pair, f"{path}[{index}]")
             if inner is not None:
                 return inner

@@ -235,7 +235,7 @@ async def test_tools_of_the_second_generation(client):
         await session.send_tool_response(
             function_responses=[
                 types.FunctionResponse(id=call.id, name=call.name, response=result)
-                for call, result in zip(asked.calls, results)
+                for call, result in zip(asked.calls, results, strict=True)
             ]
         )
         equal((await turn(session)).text, "It is 20 °C in Rome. You are in Rome.")

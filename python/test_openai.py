@@ -14,13 +14,13 @@ import types
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Annotated, Union
+from typing import Annotated, NotRequired, Required, Union, get_args, get_origin
 
 import openai
 import pytest
 from openai.types.chat import completion_create_params
 from pydantic import TypeAdapter
-from typing_extensions import NotRequired, Required, get_args, get_origin, get_type_hints, is_typeddict
+from typing_extensions import get_type_hints, is_typeddict
 
 from checks import equal, true
 

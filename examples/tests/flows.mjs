@@ -18,7 +18,7 @@ export const flows = {
 
   tool: async (visit) => {
     await visit.send('what is the weather in Tokyo');
-    await visit.seesTool(/get_weather[^]*temperatureCelsius/);
+    await visit.seesTool(/get_weather[\s\S]*temperatureCelsius/);
     await visit.sees(/°C and .* in Tokyo/);
     await visit.idle();
   },
@@ -41,7 +41,7 @@ export const flows = {
 
   'client tool': async (visit) => {
     await visit.send('call set_color {"color":"teal"}');
-    await visit.seesTool(/set_color[^]*"shown":"teal"/);
+    await visit.seesTool(/set_color[\s\S]*"shown":"teal"/);
     await visit.idle();
     assert.equal(await visit.color(), 'rgb(0, 128, 128)');
     const [part] = (await visit.messages()).at(-1).parts.filter(({ toolCallId }) => toolCallId !== undefined);

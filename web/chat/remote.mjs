@@ -198,7 +198,7 @@ const contentTests = [
     assert.deepEqual(stored.find((part) => nameOf(part) === CREDENTIAL).output, { granted: true });
     assert.doesNotMatch(show(session.posts.map((post) => post.text)), /PLANTED/);
   }],
-  ['the agent describes itself', async (kit, { scripted }) => {
+  ['the agent describes itself', async (_kit, { scripted }) => {
     const agent = await scripted.agent();
     assert.equal(agent.name, 'scripted');
     const tools = Object.fromEntries(agent.tools.map((tool) => [tool.name, tool]));
@@ -439,7 +439,7 @@ export const restartTests = [
     assert.equal(session.text.trim(), 'hello');
     assert.match(textOf(session.chat.messages[1]), /before/);
   }],
-  ['a name that the server does not have is refused at the start', async (kit, { startBridge }) => {
+  ['a name that the server does not have is refused at the start', async (_kit, { startBridge }) => {
     const toml = '[approval]\ntools = ["get_wether"]\n';
     await assert.rejects(startBridge('scripted', undefined, toml), /approval\.tools: the app "scripted" has no tool named "get_wether"/);
   }],

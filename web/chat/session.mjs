@@ -281,7 +281,7 @@ export function show(value) {
 
 /** Messages as JSON, without what has no meaning: the words in which "nothing" is written. */
 export function comparable(messages) {
-  return JSON.parse(JSON.stringify(messages), (key, value) => {
+  return JSON.parse(JSON.stringify(messages), (_key, value) => {
     if (value !== null && typeof value === 'object' && !Array.isArray(value)) {
       const { metadata, ...rest } = value;
       const empty = metadata === null || metadata === undefined || Object.keys(metadata).length === 0;

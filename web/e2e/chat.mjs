@@ -119,7 +119,7 @@ export const chatTests = [
       await visit.page.route('**/api/chat?*', (route) =>
         route.fulfill({
           contentType: 'text/event-stream',
-          body: chunks.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`).join('') + 'data: [DONE]\n\n',
+          body: chunks.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`).join('').concat('data: [DONE]\n\n'),
         }),
       );
       await visit.say('anything');

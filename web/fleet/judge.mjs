@@ -39,7 +39,7 @@ export async function judge(person, expected) {
 
   sameAsShown(person, stored);
   const calls = native.flatMap(toolsOf);
-  once(person, calls, audit, journal);
+  once(calls, audit, journal);
   decidedOnce(person, calls, audit);
   const unknown = calls.filter((part) => UNKNOWN.test(part.errorText ?? ''));
   const late = calls.filter((part) => EXPIRED.test(part.errorText ?? ''));
@@ -77,7 +77,7 @@ function shown(messages, { sdk, name }) {
 }
 
 /** Payments: at most once, never without a yes, and once where the message says so. */
-function once(person, calls, audit, journal) {
+function once(calls, audit, journal) {
   for (const part of calls.filter((part) => nameOf(part) === 'shop__pay')) {
     const begun = journal.filter(({ event, key }) => event === 'begun' && key === part.toolCallId).length;
     const yes = audit.filter((row) => row.kind === 'approval.approved' && row.toolCallId === part.toolCallId).length;

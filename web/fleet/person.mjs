@@ -100,7 +100,7 @@ export class Person {
       await this.#rest();
       if (Date.now() > this.deadline) throw this.violation('the turn does not come to its end');
       if (this.#isBroken()) {
-        await this.#getOver(turn, before);
+        await this.#getOver(before);
         continue;
       }
       if (turn.regenerate === undefined && !this.#hasAsked(before)) {
@@ -108,7 +108,7 @@ export class Person {
           // It arrived between the two requests of a page that loads.
           this.note('an answer is shown without its question');
           this.unasked += 1;
-          await this.#getOver(turn, before);
+          await this.#getOver(before);
           continue;
         }
         this.note('the message never arrived: sending it again');
@@ -117,7 +117,7 @@ export class Person {
       }
       if (this.message?.role !== 'assistant') {
         this.note('no answer is shown');
-        await this.#getOver(turn, before);
+        await this.#getOver(before);
         continue;
       }
       if (this.message.metadata?.ended === 'interrupted') {
@@ -136,7 +136,7 @@ export class Person {
       if (open.length === 0) {
         if (!this.#isSettled()) {
           this.note('a call has no outcome, and nothing runs');
-          await this.#getOver(turn, before);
+          await this.#getOver(before);
           continue;
         }
         this.tell('ended', this);
@@ -225,7 +225,7 @@ export class Person {
   }
 
   /** Gets over a break: resumes where the page can, or loads it again, until the server shows where it is. */
-  async #getOver(turn, before) {
+  async #getOver(before) {
     this.breaks += 1;
     const shown = this.chat.error?.message;
     this.note(`broken: ${shown ?? 'no error'} [${this.requests.at(-1)?.problem ?? this.requests.at(-1)?.status ?? ''}]`);

@@ -113,7 +113,7 @@ async function converse(client, path, frame, expected) {
   let text = '';
   await within(
     path,
-    new Promise((resolve, reject) => {
+    new Promise((_resolve, reject) => {
       socket.on('open', () => socket.send(JSON.stringify(frame)));
       socket.on('message', (data) => (text += data).includes(expected) && resolve());
       socket.on('error', reject);
@@ -142,7 +142,7 @@ function call(client, method, path, { body, headers = {}, until } = {}) {
   };
   return within(
     `${method} ${path}`,
-    new Promise((resolve, reject) => {
+    new Promise((_resolve, reject) => {
       const asked = request(url, { method, headers: sent }, (response) => {
         let text = '';
         let reads = 0;
@@ -171,7 +171,7 @@ function plain(response) {
 
 async function within(what, promise) {
   let timer;
-  const late = new Promise((resolve, reject) => {
+  const late = new Promise((_resolve, reject) => {
     timer = setTimeout(() => reject(new Error(`${what}: nothing after ${PATIENCE_MS / 1000} seconds`)), PATIENCE_MS);
   });
   try {

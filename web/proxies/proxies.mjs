@@ -13,7 +13,7 @@ const packages = createRequire(import.meta.url);
 
 /** The code block of README.md that begins with this comment, for this bridge. */
 function snippet(comment, bridge) {
-  const blocks = [...README.matchAll(/```[a-z]+\n([^]*?)```/g)].map(([, text]) => text);
+  const blocks = [...README.matchAll(/```[a-z]+\n([\s\S]*?)```/g)].map(([, text]) => text);
   const found = blocks.find((text) => text.slice(2).trimStart().startsWith(comment));
   if (found === undefined) throw new Error(`README.md has no block that begins with ${comment}`);
   return found.replaceAll('127.0.0.1:8080', new URL(bridge).host);

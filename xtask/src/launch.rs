@@ -1,4 +1,4 @@
-//! `cargo xtask run`, `fleet`, `bench` and `release`: prepare, then hand over.
+//! `cargo xtask run`, `format`, `fleet`, `bench` and `release`: prepare, then hand over.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use crate::guard;
 use crate::process::{self, Log};
 use crate::setup;
-use crate::steps::FLEET_NEEDS;
+use crate::steps::{BIOME, FLEET_NEEDS};
 use crate::workspace::Workspace;
 
 /// Builds the page and the server, and becomes `adk-bridge serve`.
@@ -19,6 +19,23 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCod
         .args(["run", "--release", "--package=adk-bridge", "--", "serve"])
         .args(arguments);
     process::become_program(&mut cargo)
+}
+
+/// Formats the code in every language, and mends what its linters can.
+pub(crate) fn format(workspace: &Workspace) -> Result<ExitCode, String> {
+    setup::require(&[setup::Need::Node, setup::Need::Linters], workspace)?;
+    let mut rust = process::cargo();
+    rust.args(["fmt", "--all"]);
+    process::finish(rust.current_dir(&workspace.root))?;
+    let mut biome = Command::new(workspace.root.join(BIOME));
+    biome.args(["check", "--write"]);
+    process::finish(biome.current_dir(&workspace.root))?;
+    for arguments in [&["check", "--fix"][..], &["format"]] {
+        let mut ruff = Command::new(workspace.linters_python());
+        ruff.args(["-m", "ruff"]).args(arguments);
+        process::finish(ruff.current_dir(&workspace.root))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Builds what a release consists of, for the platform of this machine.

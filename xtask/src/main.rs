@@ -1,4 +1,4 @@
-//! The project's commands: `cargo xtask run | test | fleet | bench | release`.
+//! The project's commands: `cargo xtask run | test | format | fleet | bench | release`.
 //!
 //! It has no dependencies, so that the first command on a fresh machine starts at once.
 
@@ -26,6 +26,7 @@ usage: cargo xtask COMMAND
   run [ARGUMENTS]      build the page and the server, then start `adk-bridge serve ARGUMENTS`
   test [STEP]...       set up what the checks need, then run them all, or only the named ones
   test --list          name the steps
+  format               format the code in every language, and mend what linters can
   fleet [--kills N] [--seed N] [--only TEXT]
                        kill replicas (500 times) while stock chats talk; `test fleet` is its short form
   bench guard [--base REV]
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Some("bench") => launch::bench(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
         Some("fleet") => launch::fleet(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
         Some("release") => launch::release(&workspace).unwrap_or_else(|problem| fail(&problem)),
+        Some("format") => launch::format(&workspace).unwrap_or_else(|problem| fail(&problem)),
         Some("test") => test(&workspace, &rest),
         Some("help" | "--help" | "-h") => {
             print!("{USAGE}");

@@ -46,7 +46,7 @@ pub(crate) const NEEDS: &[Need] = &[
 ];
 
 /// Where npm packages are asked for: the checks that are written in JavaScript, the library and the page.
-const NODE_PACKAGES: [&str; 11] = [
+const NODE_PACKAGES: [&str; 12] = [
     "web/conformance",
     "web/chat",
     "web/client",
@@ -56,6 +56,7 @@ const NODE_PACKAGES: [&str; 11] = [
     "web/assistant-ui",
     "web/mcp",
     "web/fleet",
+    "web/lint",
     "examples",
     "packages",
 ];
@@ -115,7 +116,7 @@ impl Need {
             Self::Haproxy => "set up haproxy, which replicas are put behind",
             Self::Valgrind => "set up valgrind, which counts instructions",
             Self::OpenApi => "set up a Python environment with schemathesis",
-            Self::Linters => "set up a Python environment with linters for deployment files",
+            Self::Linters => "set up a Python environment with linters",
         }
     }
 }

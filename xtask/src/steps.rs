@@ -37,6 +37,9 @@ enum Tally {
 /// What replicas and those who talk to them need.
 pub(crate) const FLEET_NEEDS: &[Need] = &[Need::Node, Need::Postgres, Need::Haproxy];
 
+/// The formatter and linter of TypeScript, JavaScript and CSS.
+pub(crate) const BIOME: &str = "web/lint/node_modules/.bin/biome";
+
 /// All checks, in the order in which they run.
 pub(crate) const CHECKS: &[Check] = &[
     Check {
@@ -60,6 +63,34 @@ pub(crate) const CHECKS: &[Check] = &[
             "--",
             "-D",
             "warnings",
+        ]],
+        tally: Tally::None,
+    },
+    Check {
+        name: "lint",
+        what: "the other code is formatted, and its linters report nothing",
+        needs: &[Need::Node, Need::Linters],
+        writes: &[],
+        programs: &[
+            &[BIOME, "ci", "--error-on-warnings"],
+            &["linters-python", "-m", "ruff", "check"],
+            &["linters-python", "-m", "ruff", "format", "--check"],
+        ],
+        tally: Tally::None,
+    },
+    Check {
+        name: "doc",
+        what: "the documentation of the Rust code is complete, and its links lead somewhere",
+        needs: &[],
+        writes: &[],
+        programs: &[&[
+            "env",
+            "RUSTDOCFLAGS=-D warnings",
+            "cargo",
+            "doc",
+            "--workspace",
+            "--no-deps",
+            "--document-private-items",
         ]],
         tally: Tally::None,
     },
@@ -137,12 +168,16 @@ pub(crate) const CHECKS: &[Check] = &[
     },
     Check {
         name: "deploy",
-        what: "the files of deploy/ pass the linters of those who read them, and the bridge takes their configuration",
+        what: "the files of deploy/ and .github/ pass the linters of those who read them, and the bridge takes their configuration",
         needs: &[Need::Proxies, Need::Linters],
         writes: &[],
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],
-            &["pytest-linters", "python/test_deploy.py"],
+            &[
+                "pytest-linters",
+                "python/test_deploy.py",
+                "python/test_repository.py",
+            ],
         ],
         tally: Tally::Report,
     },
@@ -565,6 +600,7 @@ fn command(words: &[&str], report: &Path, workspace: &Workspace) -> Command {
         "cargo" => process::cargo(),
         "npm" => process::script("npm"),
         "node-test" => node_test(report, workspace),
+        "linters-python" => Command::new(workspace.linters_python()),
         "pytest" => pytest(&workspace.python(), report, workspace),
         "pytest-linters" => pytest(&workspace.linters_python(), report, workspace),
         "pytest-newest-client" => pytest(&workspace.newest_client_python(), report, workspace),

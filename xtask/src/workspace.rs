@@ -64,12 +64,12 @@ impl Workspace {
         self.target.join("venv-openapi")
     }
 
-    /// The virtual environment with linters for deployment files.
+    /// The virtual environment with linters.
     pub(crate) fn linters_venv(&self) -> PathBuf {
         self.target.join("venv-linters")
     }
 
-    /// The interpreter of the virtual environment with linters for deployment files.
+    /// The interpreter of the virtual environment with linters.
     pub(crate) fn linters_python(&self) -> PathBuf {
         python_of(&self.linters_venv())
     }

@@ -59,7 +59,7 @@ export function Chat({ id, stored }) {
       <form onSubmit={send}>
         <input name="text" placeholder="Message" autoComplete="off" />
         <input name="picture" type="file" accept="image/*" aria-label="Picture" />
-        <button disabled={isBusy}>Send</button>
+        <button type="submit" disabled={isBusy}>Send</button>
         {isBusy && <button type="button" onClick={end}>Stop</button>}
       </form>
     </main>
@@ -80,8 +80,8 @@ function Tool({ part, answer }) {
       {getToolName(part)} {JSON.stringify(input)}: {state} {JSON.stringify(output) ?? errorText}
       {state === 'approval-requested' && (
         <>
-          <button onClick={() => answer({ id: approval.id, approved: true })}>Allow</button>
-          <button onClick={() => answer({ id: approval.id, approved: false })}>Deny</button>
+          <button type="button" onClick={() => answer({ id: approval.id, approved: true })}>Allow</button>
+          <button type="button" onClick={() => answer({ id: approval.id, approved: false })}>Deny</button>
         </>
       )}
     </section>

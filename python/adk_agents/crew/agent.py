@@ -8,7 +8,6 @@ from google.adk.agents import BaseAgent, LlmAgent, ParallelAgent
 from google.adk.events import Event
 from google.adk.models.base_llm import BaseLlm
 from google.genai import types
-
 from scripted.agent import ScriptedModel, get_weather, say
 
 

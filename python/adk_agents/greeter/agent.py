@@ -2,7 +2,6 @@
 
 from google.adk.agents import LlmAgent
 from google.adk.models.base_llm import BaseLlm
-
 from scripted.agent import say
 
 

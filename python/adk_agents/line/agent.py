@@ -1,9 +1,8 @@
 """One agent after another, in an app that pauses for long-running tools: the second one speaks when the first is done."""
 
+from crew.agent import speaker
 from google.adk.agents import SequentialAgent
 from google.adk.apps import App, ResumabilityConfig
-
-from crew.agent import speaker
 from team.agent import player
 
 app = App(

@@ -3,7 +3,6 @@
 from google.adk.agents import LlmAgent
 from google.adk.tools import FunctionTool, ToolContext
 from google.adk.tools.base_toolset import BaseToolset
-
 from scripted.agent import ScriptedModel
 from vault.agent import login, owner, token_of
 

@@ -2,7 +2,6 @@
 
 from google.adk.agents import LlmAgent
 from google.adk.planners import PlanReActPlanner
-
 from scripted.agent import ScriptedModel, get_weather
 
 root_agent = LlmAgent(name="planner", model=ScriptedModel(), planner=PlanReActPlanner(), tools=[get_weather])

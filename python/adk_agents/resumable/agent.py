@@ -1,7 +1,6 @@
 """The scripted agent in an app that pauses properly for long-running tools."""
 
 from google.adk.apps import App, ResumabilityConfig
-
 from scripted.agent import build
 
 app = App(

@@ -2,7 +2,6 @@
 
 from google.adk.agents import LlmAgent
 from google.adk.tools import FunctionTool, LongRunningFunctionTool
-
 from scripted.agent import get_weather, pay, pick_color, save_note, wait
 
 

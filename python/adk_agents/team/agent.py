@@ -1,9 +1,8 @@
 """Two agents that play the same script at once, and one that speaks meanwhile."""
 
+from crew.agent import speaker
 from google.adk.agents import LlmAgent, ParallelAgent
 from google.adk.tools import FunctionTool, LongRunningFunctionTool
-
-from crew.agent import speaker
 from scripted.agent import ScriptedModel, get_weather, pay, pick_color
 
 

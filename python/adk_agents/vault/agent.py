@@ -3,14 +3,21 @@
 import os
 
 import requests
-from fastapi.openapi.models import APIKey, APIKeyIn, HTTPBase, HTTPBearer, OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
+from fastapi.openapi.models import (
+    APIKey,
+    APIKeyIn,
+    HTTPBase,
+    HTTPBearer,
+    OAuth2,
+    OAuthFlowAuthorizationCode,
+    OAuthFlows,
+)
 from google.adk.agents import LlmAgent
 from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
 from google.adk.auth.auth_schemes import OpenIdConnectWithConfig
 from google.adk.auth.auth_tool import AuthConfig
 from google.adk.tools import ToolContext
 from google.adk.version import __version__
-
 from scripted.agent import ScriptedModel, get_weather
 
 ISSUER = os.environ.get("LOGIN_ISSUER", "http://127.0.0.1:9")

@@ -26,6 +26,7 @@ export interface ClientToolContext {
 }
 
 /** A tool of the front end; what it returns is the output, what it throws the error. The input is the model's. */
+// biome-ignore lint/suspicious/noExplicitAny: whoever writes the tool knows the type that its schema asks for
 export type ClientToolFunction = (input: any, context: ClientToolContext) => unknown;
 
 /** A tool with settings of its own. */
@@ -57,6 +58,7 @@ export interface ToolChat {
   readonly id: string;
   readonly messages: readonly MessageLike[];
   readonly status: string;
+  // biome-ignore lint/suspicious/noExplicitAny: both versions of the SDK have types of their own here
   addToolOutput(result: any): void | PromiseLike<void>;
 }
 

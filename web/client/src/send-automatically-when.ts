@@ -28,7 +28,7 @@
  * was approved, and has nothing to wait for if it was denied.
  */
 
-import { type MessageLike, type PartLike, type ToolNames, type ToolPart } from './tool-parts.js';
+import type { MessageLike, PartLike, ToolNames, ToolPart } from './tool-parts.js';
 import { confirmedCallId, decisionOn, isConfirmation, isSettled, isToolPart, lastStepOf, namesOf, toolNameOf } from './tool-parts.js';
 
 /** What `sendAutomaticallyWhen` of the AI SDK is called with. */

@@ -92,7 +92,7 @@ function renamed(chunk: UIMessageChunk): UIMessageChunk {
 /** What `reset-step` of v7 does, so that v6 can fold it as well. */
 function takenBack(chunks: UIMessageChunk[]): UIMessageChunk[] {
   return chunks.reduce<UIMessageChunk[]>((kept, chunk) => {
-    if ((chunk.type as string) !== 'reset-step') return [...kept, chunk];
+    if ((chunk.type as string) !== 'reset-step') return kept.concat(chunk);
     const step = kept.findLastIndex(({ type }) => type === 'start-step');
     return kept.slice(0, step + 1);
   }, []);

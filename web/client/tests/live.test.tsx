@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest
 
 import { buildUseChatOptions, ChunkLog, defineClientTools, parseChunkLog, playChunkLog } from '../src/index.js';
 import { ChatPage, textOf, type PageOptions } from './chat-page.js';
-import { startProxy, type Proxy } from './proxy.js';
+import { startProxy, type TestProxy } from './proxy.js';
 import { startServer, WAIT_LIMIT_MS, type Server } from './server.js';
 
 const PAY = 'call process_payment {"amount":50,"recipient":"Hanako"}';
@@ -14,7 +14,7 @@ const PAY = 'call process_payment {"amount":50,"recipient":"Hanako"}';
 const HASTY = { minRetryMs: 20, maxRetryMs: 100 };
 
 let server: Server;
-let proxy: Proxy;
+let proxy: TestProxy;
 let pages: ChatPage[] = [];
 beforeAll(async () => {
   server = await startServer();

@@ -2,7 +2,7 @@
 
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 
-export interface Proxy {
+export interface TestProxy {
   readonly url: string;
   /** Breaks every connection at once. */
   cut(): void;
@@ -14,7 +14,7 @@ export interface Proxy {
   close(): Promise<void>;
 }
 
-export async function startProxy(target: string): Promise<Proxy> {
+export async function startProxy(target: string): Promise<TestProxy> {
   const sockets = new Set<Socket>();
   const keep = (socket: Socket) => {
     sockets.add(socket);
@@ -37,7 +37,7 @@ export async function startProxy(target: string): Promise<Proxy> {
     upstream.on('close', () => client.destroy());
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const proxy: Proxy = {
+  const proxy: TestProxy = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     cut: () => {
       for (const socket of [...sockets]) socket.resetAndDestroy();

@@ -4,12 +4,12 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
 
 import { ChatPage, textOf } from './chat-page.js';
-import { startProxy, type Proxy } from './proxy.js';
+import { startProxy, type TestProxy } from './proxy.js';
 import { startServer, type Server } from './server.js';
 import { tones } from './speech-samples.js';
 
 let server: Server;
-let proxy: Proxy;
+let proxy: TestProxy;
 let page: ChatPage;
 let samples: number;
 let marks: string[];

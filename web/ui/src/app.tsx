@@ -39,6 +39,7 @@ export function App() {
 
   return (
     <div className="flex h-full">
+      {/* biome-ignore lint/a11y/useValidAnchor: leads to the field; a button would be read as something to do */}
       <a
         href="#message"
         onClick={(event) => {

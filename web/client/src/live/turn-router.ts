@@ -14,7 +14,7 @@
 import type { UIMessage, UIMessageChunk } from 'ai';
 
 import type { SdkVersion } from '../sdk-version.js';
-import { ServerTurn, TurnStream } from './turn-stream.js';
+import { ServerTurn, type TurnStream } from './turn-stream.js';
 
 /** One call of `sendMessages`. */
 export interface Send {

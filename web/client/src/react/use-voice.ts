@@ -46,7 +46,7 @@ export function useVoice<Message extends UIMessage>(
   const { pushToTalkKeys = true, deviceId } = options;
   const [mode, setModeState] = useState<TalkMode>(options.mode ?? 'push-to-talk');
   const [isMuted, setMutedState] = useState(false);
-  // A session has the options that it was made with; another device is another session.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a session has the options that it was made with; another device is another session
   const session = useMemo(() => {
     if (live === undefined) return undefined;
     const session = new VoiceSession(live as LiveChatTransport, { ...options, mode });

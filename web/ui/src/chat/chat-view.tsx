@@ -43,6 +43,7 @@ export function ChatView({ session }: { session: ChatSession }) {
   const tools = useStore(agent)?.tools;
   const asked = useMemo(() => (isAtRest ? askedCalls(last) : []), [last, isAtRest, tools]);
   // What failed on its way is shown as a message, and stays in the queue until the server has it.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: only another message can be one of the queue
   const waitingItems = useMemo(
     () => queue.filter(({ id }) => !messages.some((message) => message.id === id)),
     [queue, messages.length],

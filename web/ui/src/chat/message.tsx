@@ -172,6 +172,7 @@ function RanCode({ data }: { data: unknown }) {
   const { code, output } = data as { code?: string; output?: string };
   return (
     <pre
+      role="group"
       aria-label={t('codeRan')}
       tabIndex={0}
       className="scroll-quiet my-2 overflow-x-auto rounded-lg bg-muted p-3 font-mono text-xs"

@@ -30,6 +30,7 @@ export function Recording({ source }: { source: string }) {
         <span className="sr-only">{t(isPlaying ? 'pauseRecording' : 'playRecording')}</span>
         {seconds === undefined ? '–:––' : countdown(seconds * 1_000)}
       </button>
+      {/* biome-ignore lint/a11y/useMediaCaption: the message next to it is what was said */}
       <audio
         ref={audio}
         src={source}

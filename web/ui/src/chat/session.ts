@@ -316,7 +316,8 @@ export class ChatSession {
   #heard(part: { type: string; data?: unknown }): void {
     const progress = progressOf(part);
     if (progress !== undefined) {
-      return this.progress.set(new Map(this.progress.get()).set(progress.toolCallId, progress));
+      this.progress.set(new Map(this.progress.get()).set(progress.toolCallId, progress));
+      return;
     }
     const spoken = transcriptionOf(part);
     if (spoken === undefined) return;

@@ -12,10 +12,10 @@ export function usePaced(text: string, isGrowing: boolean): string {
   const shown = isGrowing ? drawn : text;
 
   const began = performance.now();
+  // biome-ignore lint/correctness/useExhaustiveDependencies: the beginning belongs to the draw that this effect ends
   useLayoutEffect(() => {
     const now = performance.now();
     pace.current = { at: now, pauseMs: Math.min((now - began) / SHARE, MAX_PAUSE_MS) };
-    // The beginning belongs to the draw that this effect ends.
   }, [shown]);
 
   useEffect(() => {

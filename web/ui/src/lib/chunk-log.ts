@@ -91,7 +91,7 @@ export function endRequest(request: LoggedRequest): void {
 
 /** The log as lines of JSON, which `replay` and other tools read. */
 export function logAsText(): string {
-  return chunks.map((chunk) => JSON.stringify(chunk)).join('\n') + '\n';
+  return `${chunks.map((chunk) => JSON.stringify(chunk)).join('\n')}\n`;
 }
 
 function announce(): void {

@@ -139,7 +139,7 @@ function settled(schema: Schema, root: Schema, depth: number): Schema {
   const all = [anyOf, oneOf].find(Array.isArray) as unknown[] | undefined;
   const others = all?.filter((option) => !isSchema(option) || typeOf(option) !== 'null');
   if (others?.length === 1) return next(others[0]);
-  if (others !== undefined && others.every((option) => isSchema(option) && 'const' in option)) {
+  if (others?.every((option) => isSchema(option) && 'const' in option)) {
     const titles = others.map((option) => (option as Schema)['title']);
     return { ...own, enum: others.map((option) => (option as Schema)['const']), enumNames: titles };
   }

@@ -1,0 +1,89 @@
+"""The files that services of a code host and cargo-deny read are valid, and speak of everything that is here."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parent.parent
+GITHUB = ROOT / ".github"
+
+
+def run(*words):
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def updates(ecosystem):
+    """The directories in which new versions are looked for."""
+    entries = yaml.safe_load((GITHUB / "dependabot.yml").read_text())["updates"]
+    found = [it for it in entries if it["package-ecosystem"] == ecosystem]
+    return {path for it in found for path in it.get("directories") or [it["directory"]]}
+
+
+def directories_of(pattern):
+    names = run("git", "ls-files", "--cached", "--others", "--exclude-standard").splitlines()
+    places = {Path(name).parent for name in names if re.search(pattern, name)}
+    return {"/" if place == Path() else f"/{place}" for place in places}
+
+
+def test_the_workflow_and_the_updates_have_the_form_that_is_asked_for():
+    for kind, file in [("github-workflows", "workflows/ci.yml"), ("dependabot", "dependabot.yml")]:
+        run(sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{kind}", GITHUB / file)
+
+
+def test_the_workflow_runs_what_every_machine_runs():
+    jobs = yaml.safe_load((GITHUB / "workflows/ci.yml").read_text())["jobs"]
+    commands = [step.get("run", "") for job in jobs.values() for step in job["steps"]]
+    assert "bash .ci/run" in commands
+    toolchain = jobs["checks"]["container"].removeprefix("rust:").removesuffix("-bookworm")
+    cargo = tomllib.loads((ROOT / "Cargo.toml").read_text())
+    assert toolchain == cargo["workspace"]["package"]["rust-version"]
+
+
+def test_new_versions_are_looked_for_wherever_versions_are_pinned():
+    assert updates("npm") == directories_of(r"package-lock\.json$")
+    assert updates("pip") == directories_of(r"requirements[^/]*\.txt$")
+    assert updates("cargo") == directories_of(r"Cargo\.lock$")
+    assert updates("docker") == directories_of(r"Dockerfile$")
+
+
+def test_what_is_linked_has_a_license_and_a_source_that_are_allowed():
+    rules = tomllib.loads((ROOT / "deny.toml").read_text())
+    metadata = run("cargo", "metadata", "--format-version=1", "--locked", "--all-features")
+    packages = json.loads(metadata)["packages"]
+    allowed, used = set(rules["licenses"]["allow"]), set()
+    for package in packages:
+        name = f"{package['name']} {package['version']}"
+        assert is_allowed(package["license"] or "", allowed, used), f"{name}: {package['license']}"
+        assert package["source"] is None or package["source"].startswith("registry+"), name
+    assert allowed == used, f"nothing has these any more: {allowed - used}"
+
+
+def is_allowed(expression, allowed, used):
+    """Whether a license expression can be met. Notes in `used` which licenses are in it."""
+    words = re.findall(r"[()]|[^\s()/]+(?: WITH [^\s()]+)?|/", expression)
+    names = {"(": "(", ")": ")", "/": "or", "OR": "or", "AND": "and"}
+    used |= set(words) & allowed
+    return eval(" ".join(names.get(word, str(word in allowed)) for word in words) or "False")
+
+
+def test_expressions_of_licenses_are_understood():
+    allowed = {"MIT", "Apache-2.0 WITH LLVM-exception"}
+    for expression, expected in [
+        ("MIT", True),
+        ("GPL-3.0", False),
+        ("", False),
+        ("MIT/Apache-2.0", True),
+        ("Apache-2.0 / GPL-3.0", False),
+        ("MIT AND GPL-3.0", False),
+        ("(GPL-3.0 OR MIT) AND MIT", True),
+        ("Apache-2.0 WITH LLVM-exception OR GPL-3.0", True),
+        ("Apache-2.0", False),
+    ]:
+        assert is_allowed(expression, allowed, set()) is expected, expression
