@@ -11,12 +11,20 @@ use crate::steps::{BIOME, FLEET_NEEDS};
 use crate::workspace::Workspace;
 
 /// Builds the page and the server, and becomes `adk-bridge serve`.
+///
+/// Without `--release` it is the build that the tests use, too: it is there much sooner, and fast enough for trying out.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
     build_page(workspace)?;
+    let (profile, arguments) = match arguments.split_first() {
+        Some((first, rest)) if first == "--release" => (Some("--release"), rest),
+        _ => (None, arguments),
+    };
     println!("building the server: minutes the first time, seconds after that");
     let mut cargo = process::cargo();
     cargo
-        .args(["run", "--release", "--package=adk-bridge", "--", "serve"])
+        .arg("run")
+        .args(profile)
+        .args(["--package=adk-bridge", "--", "serve"])
         .args(arguments);
     process::become_program(&mut cargo)
 }
@@ -151,7 +159,7 @@ fn build_page(workspace: &Workspace) -> Result<(), String> {
     setup::require_node().map_err(|problem| {
         format!(
             "the page cannot be built: {problem}\n\
-             (`cargo run --release -p adk-bridge -- serve` starts the server without it)"
+             (`cargo run -p adk-bridge -- serve` starts the server without it)"
         )
     })?;
     let mut log = Log::create(workspace.log("page"))?;

@@ -23,7 +23,8 @@ use workspace::Workspace;
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  run [ARGUMENTS]      build the page and the server, then start `adk-bridge serve ARGUMENTS`
+  run [--release] [ARGUMENTS]
+                       build the page and the server, then start `adk-bridge serve ARGUMENTS`; --release makes a fast one
   test [STEP]...       set up what the checks need, then run them all, or only the named ones
   test --list          name the steps
   format               format the code in every language, and mend what linters can
