@@ -143,7 +143,7 @@ async function within(promise, what) {
 }
 
 function addressOf(server) {
-  return new Promise((_resolve, reject) => {
+  return new Promise((resolve, reject) => {
     let log = '';
     server.on('error', reject);
     server.on('close', (code) => reject(new Error(`it ended with ${code}:\n${log}`)));

@@ -113,7 +113,7 @@ async function converse(client, path, frame, expected) {
   let text = '';
   await within(
     path,
-    new Promise((_resolve, reject) => {
+    new Promise((resolve, reject) => {
       socket.on('open', () => socket.send(JSON.stringify(frame)));
       socket.on('message', (data) => (text += data).includes(expected) && resolve());
       socket.on('error', reject);
@@ -142,7 +142,7 @@ function call(client, method, path, { body, headers = {}, until } = {}) {
   };
   return within(
     `${method} ${path}`,
-    new Promise((_resolve, reject) => {
+    new Promise((resolve, reject) => {
       const asked = request(url, { method, headers: sent }, (response) => {
         let text = '';
         let reads = 0;
