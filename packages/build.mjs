@@ -24,6 +24,12 @@ export function version() {
   return found;
 }
 
+/** Whether the changelog says what a version brings. */
+export function isInChangelog(version) {
+  const headings = readFileSync(join(root, 'CHANGELOG.md'), 'utf8').matchAll(/^## \[?(\d+\.\d+\.\d+)[\] (]/gm);
+  return [...headings].some(([, found]) => found === version);
+}
+
 /** Makes everything that has the program for this machine's platform, and the library. */
 export function build(binary, directory) {
   const platform = `${process.platform}-${process.arch}`;
@@ -115,9 +121,12 @@ function sums(directory) {
   writeFileSync(join(directory, 'SHA256SUMS'), lines.join(''));
 }
 
+/** Copies a program without its debug information, which is most of it. Names of functions stay for backtraces. */
 function program(from, to) {
   copyFileSync(from, to);
   chmodSync(to, 0o755);
+  // Programs for Windows have theirs in a file of its own.
+  if (process.platform !== 'win32') execFileSync('strip', ['-S', to]);
 }
 
 function copyInto(path, directory) {
@@ -137,6 +146,10 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   if (directory === undefined) {
     console.error('usage: node packages/build.mjs BINARY DIRECTORY [CRATES]');
     process.exit(2);
+  }
+  if (!isInChangelog(version())) {
+    console.error(`CHANGELOG.md has no heading "## ${version()} (DATE)": say there what this version brings`);
+    process.exit(1);
   }
   build(binary, directory);
   if (crates !== undefined) addSources(crates, directory);

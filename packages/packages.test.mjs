@@ -1,16 +1,16 @@
-// The packages of a release, made from the program that is tested: checked, installed into empty places, and used.
+// The packages that `cargo xtask release` has made: checked, installed into empty places, and used.
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-import { BINARY } from '../web/target.mjs';
-import { build, version } from './build.mjs';
+import { TARGET } from '../web/target.mjs';
+import { isInChangelog, version } from './build.mjs';
 import { NOTICES, notices } from './notices.mjs';
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -26,11 +26,7 @@ describe('packages', () => {
   let made;
   before(() => {
     place = mkdtempSync(join(tmpdir(), 'adk-bridge-packages-'));
-    made = join(place, 'made');
-    // Debug information and symbols are most of it, and would have to be packed and unpacked again and again.
-    const program = join(place, 'adk-bridge');
-    run('strip', ['-o', program, BINARY]);
-    build(program, made);
+    made = join(TARGET, 'release-artifacts');
   });
   after(() => rmSync(place, { recursive: true, force: true }));
 
@@ -43,7 +39,9 @@ describe('packages', () => {
   const main = () => file(new RegExp(`^adk-bridge-${version()}\\.tgz$`));
   const platform = () => file(new RegExp(`^adk-bridge-${PLATFORM}-${version()}\\.tgz$`));
   const wheel = () => file(/\.whl$/);
-  const archive = () => file(/\.tar\.gz$/);
+  const archive = () => file(new RegExp(`-${PLATFORM}\\.tar\\.gz$`));
+  const sources = () => file(/-source\.tar\.gz$/);
+  const crate = () => file(/\.crate$/);
   const empty = (name) => {
     const path = join(place, name);
     mkdirSync(path);
@@ -123,16 +121,56 @@ describe('packages', () => {
     await serves(join(bin, 'adk-bridge'), [], path);
   });
 
+  test('the crate can be used by a program of its own', () => {
+    const path = empty('crate');
+    run('tar', ['-xzf', crate()], { cwd: path });
+    const [name] = readdirSync(path);
+    const manifest = `[package]\nname = "user"\nversion = "1.0.0"\nedition = "2024"\n[dependencies]\nadk-bridge-protocol = { path = "${name}" }\n`;
+    writeFileSync(join(path, 'Cargo.toml'), `${manifest}[workspace]\n`);
+    // The versions that are tested; what this program does not use of them is left out.
+    copyFileSync(join(root, 'Cargo.lock'), join(path, 'Cargo.lock'));
+    mkdirSync(join(path, 'src'));
+    writeFileSync(join(path, 'src/main.rs'), exampleOf(join(path, name, 'src/driver.rs')));
+    const env = { ...process.env, CARGO_TARGET_DIR: join(TARGET, 'packages') };
+    run('cargo', ['run', '--quiet', '--offline'], { cwd: path, env });
+  });
+
+  test('the sources are whole: cargo takes them with their lock file', () => {
+    const path = empty('sources');
+    run('tar', ['-xzf', sources()], { cwd: path });
+    const inside = join(path, `adk-bridge-${version()}`);
+    run('cargo', ['metadata', '--locked', '--offline', '--format-version=1'], { cwd: inside, maxBuffer: Infinity });
+    for (const needed of ['web/ui/package-lock.json', 'deploy/Dockerfile', 'LICENSE']) assert.ok(existsSync(join(inside, needed)), needed);
+  });
+
   test('publint and attw find nothing in the npm packages', () => {
     for (const packed of [client(), main(), platform()]) tool('publint', ['run', packed, '--strict', '--pack', 'false']);
     tool('attw', [client(), ...ATTW]);
   });
 
-  test('all packages have one version', () => {
-    const { version: ofClient } = JSON.parse(readFileSync(join(root, 'web/client/package.json'), 'utf8'));
-    assert.equal(ofClient, version());
+  test('all packages have one version, which the changelog and the manifests name', () => {
+    const read = (path) => readFileSync(join(root, path), 'utf8');
+    assert.equal(JSON.parse(read('web/client/package.json')).version, version());
+    for (const path of ['packages/README.md', 'web/client/README.md', 'deploy/kubernetes/deployment.yaml']) {
+      const named = [...read(path).matchAll(/adk[-_]bridge[-_:a-z0-9]*[-:](\d+\.\d+\.\d+)/g)].map(([, found]) => found);
+      assert.ok(named.length > 0, path);
+      for (const found of named) assert.equal(found, version(), path);
+    }
+    assert.ok(isInChangelog(version()));
+  });
+
+  test('a version that the changelog does not describe is not released', () => {
+    assert.equal(isInChangelog('9.9.9'), false);
+    assert.equal(isInChangelog(version().slice(0, -1)), false);
   });
 });
+
+/** The example in the documentation of a module, as a program. */
+function exampleOf(path) {
+  const text = readFileSync(path, 'utf8').replaceAll(/^\/\/! ?/gm, '');
+  const [, code] = /```\n([\s\S]*?)```/.exec(text);
+  return `fn main() {\n${code.replaceAll(/^# /gm, '')}}\n`;
+}
 
 async function within(promise, what) {
   let timer;

@@ -410,7 +410,7 @@ pub(crate) const CHECKS: &[Check] = &[
         needs: &[Need::Node, Need::Python],
         writes: &[],
         programs: &[
-            &["cargo", "build", "--package=adk-bridge"],
+            &["cargo", "xtask", "release"],
             &["node-test", "packages/packages.test.mjs"],
         ],
         tally: Tally::Report,
