@@ -1,22 +1,24 @@
-// The proxies, each set up with the words of README.md; returns the address of the page.
+// The proxies, each set up with the words of docs/front-ends.md; returns the address of the page.
 
-import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 
+import { blocksOf } from '../documents/blocks.mjs';
 import { directory, freePort, run, startServer } from './processes.mjs';
 
-const here = dirname(fileURLToPath(import.meta.url));
-const README = readFileSync(join(here, '../../README.md'), 'utf8');
+/** The document that says how each proxy is set up, and what the comment on top of its block begins with. */
+export const GUIDE = 'docs/front-ends.md';
+export const SNIPPETS = ['next.config.mjs', 'vite.config.js', 'Express', 'nginx', 'Caddy'];
+
 const packages = createRequire(import.meta.url);
 
-/** The code block of README.md that begins with this comment, for this bridge. */
+export const isSnippet = ({ path, text }, comment) => path === GUIDE && text.slice(2).trimStart().startsWith(comment);
+
+/** The code block of the guide that begins with this comment, for this bridge. */
 function snippet(comment, bridge) {
-  const blocks = [...README.matchAll(/```[a-z]+\n([\s\S]*?)```/g)].map(([, text]) => text);
-  const found = blocks.find((text) => text.slice(2).trimStart().startsWith(comment));
-  if (found === undefined) throw new Error(`README.md has no block that begins with ${comment}`);
-  return found.replaceAll('127.0.0.1:8080', new URL(bridge).host);
+  const found = blocksOf(GUIDE).find((block) => isSnippet(block, comment));
+  if (found === undefined) throw new Error(`${GUIDE} has no block that begins with ${comment}`);
+  return found.text.replaceAll('127.0.0.1:8080', new URL(bridge).host);
 }
 
 const PAGE = {
@@ -35,7 +37,7 @@ export const next = (mode) => async (bridge) => {
   return serving(`http://127.0.0.1:${port}`, process.execPath, args, { env });
 };
 
-/** Vite's development server; `options` are added to those of README.md. */
+/** Vite's development server; `options` are added to those of the guide. */
 export const vite = (options) => async (bridge) => {
   const config = snippet('vite.config.js', bridge).replace('ws: true', `ws: true, ...${JSON.stringify(options)}`);
   const path = directory({ 'vite.config.mjs': config, 'index.html': '<p>a page</p>' });
@@ -66,10 +68,10 @@ export const express = async (bridge) => {
 
 const PLAIN_NGINX = (bridge) => `server { listen 80; location / { proxy_pass ${bridge}; proxy_http_version 1.1; } }`;
 
-/** nginx with its own buffering and everything compressed: as it is by default, or as in README.md. */
+/** nginx with its own buffering and everything compressed: as it is by default, or as in the guide. */
 export const nginx = (kind) => async (bridge) => {
   const port = await freePort();
-  const server = kind === 'readme' ? snippet('nginx', bridge) : PLAIN_NGINX(bridge);
+  const server = kind === 'guide' ? snippet('nginx', bridge) : PLAIN_NGINX(bridge);
   const path = directory({});
   const config = `
     daemon off;

@@ -1,4 +1,4 @@
-// The real binary behind real proxies, set up with the words of README.md, and what comes through.
+// The real binary behind real proxies, set up with the words of docs/front-ends.md, and what comes through.
 
 import { after, describe, test } from 'node:test';
 
@@ -58,9 +58,9 @@ const CASES = [
     page: asPublic,
     checks: [streams, picturesOfRequests],
   },
-  { name: 'nginx as in README', start: nginx('readme'), checks: [...usual, strangersAreRefused, reboundPagesAreRefused] },
-  { name: 'nginx as in README, in public', start: nginx('readme'), toml: PUBLIC, page: asPublic, checks: usual },
-  { name: 'nginx as in README, in public on its port', start: nginx('readme'), toml: PUBLIC, page: onItsPort, checks: usual },
+  { name: 'nginx as in the guide', start: nginx('guide'), checks: [...usual, strangersAreRefused, reboundPagesAreRefused] },
+  { name: 'nginx as in the guide, in public', start: nginx('guide'), toml: PUBLIC, page: asPublic, checks: usual },
+  { name: 'nginx as in the guide, in public on its port', start: nginx('guide'), toml: PUBLIC, page: onItsPort, checks: usual },
   { name: 'caddy', start: caddy, checks: [...usual, reboundPagesAreRefused] },
   { name: 'caddy, in public', start: caddy, toml: PUBLIC, page: asPublic, checks: usual },
   { name: 'caddy, in public on its port', start: caddy, toml: PUBLIC, page: onItsPort, checks: usual },

@@ -339,12 +339,23 @@ pub(crate) const CHECKS: &[Check] = &[
     },
     Check {
         name: "proxies",
-        what: "answers stream through Next.js, Vite, Express, nginx and Caddy, configured as README.md shows",
+        what: "answers stream through Next.js, Vite, Express, nginx and Caddy, configured as docs/front-ends.md shows",
         needs: &[Need::Node, Need::Proxies],
         writes: &[],
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],
             &["node-test", "web/proxies/proxies.test.mjs"],
+        ],
+        tally: Tally::Report,
+    },
+    Check {
+        name: "documents",
+        what: "every code block of the documents is run, compiled or compared, and none is left out",
+        needs: &[Need::Node, Need::Postgres],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["node-test", "web/documents/blocks.test.mjs"],
         ],
         tally: Tally::Report,
     },

@@ -9,6 +9,7 @@ import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 
+import { blocksOf, documents } from '../../documents/blocks.mjs';
 import { startServer, type Server } from './server.js';
 
 const root = join(import.meta.dirname, '..');
@@ -71,16 +72,14 @@ describe('sources', () => {
 });
 
 describe('examples', () => {
-  /** The blocks of a page that are TypeScript. */
-  const blocks = (path: string) => [...readFileSync(path, 'utf8').matchAll(/^```(tsx?)\n([\s\S]*?)^```$/gm)].map(([, kind, code]) => ({ kind, code }));
-
-  it.each(['tsconfig.json', 'tsconfig.v6.json'])('of both README.md and PROTOCOL.md compile (%s)', (config) => {
+  it.each(['tsconfig.json', 'tsconfig.v6.json'])('of all documents compile (%s)', (config) => {
     const place = join(root, 'node_modules', '.examples', config);
     rmSync(place, { recursive: true, force: true });
     mkdirSync(place, { recursive: true });
-    const found = [join(root, 'README.md'), join(root, '../../PROTOCOL.md'), join(root, '../../README.md')].map(blocks);
-    expect(found.map(({ length }) => length)).toEqual([6, 3, 1]);
-    found.flat().forEach(({ kind, code }, index) => writeFileSync(join(place, `example${index}.${kind}`), code ?? ''));
+    const found = documents().flatMap(blocksOf).filter(({ language }) => ['ts', 'tsx'].includes(language));
+    expect(found.length).toBeGreaterThan(10);
+    // Named after their place, so that an error says where it is.
+    found.forEach(({ path, line, language, text }) => writeFileSync(join(place, `${path.replaceAll('/', '-')}-${line}.${language}`), text));
     const v6 = config.includes('v6') ? { ai: [join(root, 'node_modules/ai-6')], '@ai-sdk/react': [join(root, 'node_modules/ai-sdk-react-3')] } : {};
     const paths = { '@adk-bridge/client': [join(root, 'src/index.ts')], '@adk-bridge/client/react': [join(root, 'src/react/index.ts')], ...v6 };
     writeFileSync(join(place, 'tsconfig.json'), JSON.stringify({ extends: join(root, 'tsconfig.json'), compilerOptions: { paths, types: ['react'] }, include: ['*.ts', '*.tsx'] }));
