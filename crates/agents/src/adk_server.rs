@@ -50,6 +50,7 @@ use session::{Look, OpenedSession, Session, Telling};
 
 pub use app_info::AppInfo;
 pub use engine::AgentEngine;
+pub(crate) use engine::engine_line;
 pub use live::AdkConnection;
 pub use run::AdkRun;
 pub use server_traits::{Language, ServerTraits};

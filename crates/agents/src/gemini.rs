@@ -32,7 +32,7 @@ use crate::live::LiveAgent;
 use crate::silence::Patience;
 use crate::token::{TokenError, Tokens};
 use crate::trace_context::TraceContext;
-use response::Assembly;
+pub(crate) use response::Assembly;
 
 pub(crate) use response::Refusal;
 

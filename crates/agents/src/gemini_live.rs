@@ -30,7 +30,7 @@ use crate::live_socket::LiveSocket;
 use crate::token::{Token, TokenError};
 use crate::trace_context::TraceContext;
 pub use generation::Generation;
-use incoming::Assembly;
+pub(crate) use incoming::Assembly;
 
 /// A connection that is not open and set up by then never will be.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);

@@ -16,6 +16,8 @@
 pub mod adk_server;
 pub mod agent;
 pub mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gemini;
 pub mod gemini_live;
 mod http;

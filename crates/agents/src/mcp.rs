@@ -38,6 +38,7 @@ use tokio::time::timeout;
 use crate::error::shortened;
 use crate::tool::{ServerTool, ToolSource, ToolSpec};
 use questions::RunningCalls;
+pub(crate) use result::read as read_result;
 
 /// Stands between the name of a server and that of its tool.
 pub const SEPARATOR: &str = "__";

@@ -40,7 +40,7 @@ use crate::token::{TokenError, Tokens};
 use crate::trace_context::TraceContext;
 use refusal::{Credential, Refusal};
 use request::Body;
-use response::Assembly;
+pub(crate) use response::Assembly;
 
 /// Where OpenAI serves its own models.
 pub const OPENAI: &str = "https://api.openai.com/v1";

@@ -53,6 +53,11 @@ const CRATES: &[(&str, &[&str])] = &[
     ),
     // It measures the binary from outside.
     ("crates/bench", &["adk-bridge-testkit"]),
+    // It tries every parser.
+    (
+        "crates/fuzz",
+        &["adk-bridge", "adk-bridge-agents", "adk-bridge-protocol"],
+    ),
     ("xtask", &[]),
 ];
 

@@ -35,6 +35,7 @@ pub use any_of::AnyOf;
 pub use api_keys::ApiKeys;
 pub use claims::{Claims, ClaimsError};
 pub use jwt::Algorithm;
+pub(crate) use jwt::Unverified;
 pub use local_user::LocalUser;
 pub(crate) use login::CALLBACK as LOGIN_CALLBACK;
 pub use login::{LoginError, LoginWay, Logins, Step};

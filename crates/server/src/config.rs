@@ -304,6 +304,12 @@ impl Config {
         Ok(config)
     }
 
+    /// Reads the text of a configuration file, without the environment.
+    pub(crate) fn read_text(toml: &str) -> (Self, Vec<ConfigError>) {
+        let defaults = Figment::from(Serialized::defaults(Self::default()));
+        Reading::of(&defaults.merge(Toml::string(toml))).with_rules()
+    }
+
     /// Reads the configuration as far as that is possible, and says everything that is wrong with it.
     pub fn read(file: Option<&Path>, overrides: &Overrides) -> (Self, Vec<ConfigError>) {
         let mut figment = Figment::from(Serialized::defaults(Self::default()));

@@ -67,6 +67,8 @@ pub mod fake_gemini;
 pub mod files;
 pub mod findings;
 pub mod forwarding;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod known_users;
 pub mod mcp;
 pub mod metrics;

@@ -59,7 +59,7 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn translate(
+pub(crate) fn translate(
     recording: &[u8],
     dialect: Dialect,
     message_id: &str,

@@ -36,6 +36,7 @@ use crate::error::AgentError;
 use crate::token::Tokens;
 use crate::trace_context::TraceContext;
 pub(super) use lines::EngineLines;
+pub(crate) use lines::session_and_events as engine_line;
 
 /// The part of a resource's path that names engines.
 const ENGINES: &str = "/reasoningEngines/";

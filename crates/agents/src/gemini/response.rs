@@ -15,7 +15,7 @@ use crate::error::{AgentError, AgentErrorKind, place_of, shortened, withheld};
 
 /// The state between two chunks.
 #[derive(Debug, Default)]
-pub(super) struct Assembly {
+pub(crate) struct Assembly {
     /// Calls whose arguments are still being written.
     growing: Vec<GrowingCall>,
     begun: bool,
@@ -75,7 +75,7 @@ struct GoogleError {
 
 impl Assembly {
     /// Passes the events of one chunk to the sink.
-    pub(super) fn chunk(&mut self, json: &str, sink: EventSink<'_>) -> Result<(), AgentError> {
+    pub(crate) fn chunk(&mut self, json: &str, sink: EventSink<'_>) -> Result<(), AgentError> {
         self.begun = true;
         // Gateways for models of several providers end every stream with this.
         if json == "[DONE]" {

@@ -26,6 +26,14 @@ pub enum Generation {
 }
 
 impl Generation {
+    /// All of them, the oldest first.
+    pub const ALL: &[Self] = &[
+        Self::Second,
+        Self::EarlyThird,
+        Self::Third,
+        Self::BackgroundThinking,
+    ];
+
     /// The generation of a model, by its name. Names that say nothing, such as aliases, are taken for the newest.
     pub fn of(model: &str) -> Self {
         Self::named(model).unwrap_or(Self::Third)

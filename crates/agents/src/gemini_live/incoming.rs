@@ -27,7 +27,7 @@ const THINKING: Duration = Duration::from_secs(120);
 
 /// The state between two messages.
 #[derive(Debug, Default)]
-pub(super) struct Assembly {
+pub(crate) struct Assembly {
     /// What the user has said since the model's last turn.
     heard: String,
     /// Whether the whole has not been sent since the last piece.
@@ -137,7 +137,7 @@ fn speaker(message: &[u8]) -> Option<Speaker> {
 }
 
 impl Assembly {
-    pub(super) fn new(generation: Generation, mute: bool, model_spoke_last: bool) -> Self {
+    pub(crate) fn new(generation: Generation, mute: bool, model_spoke_last: bool) -> Self {
         Self {
             background: generation.speaks_during_calls().then(Background::default),
             mute,
@@ -235,7 +235,7 @@ impl Assembly {
 
     /// Passes on what one message says. Returns after how much silence [`Assembly::on_quiet`] is due, if the turn may
     /// be over.
-    pub(super) fn message(
+    pub(crate) fn message(
         &mut self,
         json: &[u8],
         sink: IncomingSink<'_>,

@@ -22,7 +22,7 @@ pub(super) fn outcome(result: ServerResult) -> Result<Outcome, String> {
     read(result)
 }
 
-fn read(result: Value) -> Result<Outcome, String> {
+pub(crate) fn read(result: Value) -> Result<Outcome, String> {
     let Value::Object(mut fields) = result else {
         return Err("the tool ran, and its result cannot be read".to_owned());
     };

@@ -28,7 +28,7 @@ const DONE: &str = "[DONE]";
 
 /// The state between two chunks.
 #[derive(Debug)]
-pub(super) struct Assembly {
+pub(crate) struct Assembly {
     calls: GrowingCalls,
     stage: Stage,
     /// Whether anything that looks like a stream has come.
@@ -110,7 +110,7 @@ struct ContentPart<'a> {
 
 impl Assembly {
     /// For an answer in a conversation that has this many calls.
-    pub(super) fn after(calls: usize) -> Self {
+    pub(crate) fn after(calls: usize) -> Self {
         Self {
             calls: GrowingCalls::after(calls),
             stage: Stage::Open,
@@ -125,7 +125,7 @@ impl Assembly {
     }
 
     /// Passes on what one event of a stream adds.
-    pub(super) fn event(
+    pub(crate) fn event(
         &mut self,
         name: &str,
         data: &str,
@@ -180,7 +180,7 @@ impl Assembly {
     }
 
     /// Ends the answer: passes on its calls, and why it ended.
-    pub(super) fn finish(&mut self, sink: EventSink<'_>) -> Result<(), AgentError> {
+    pub(crate) fn finish(&mut self, sink: EventSink<'_>) -> Result<(), AgentError> {
         let has_answered = self.said || !self.calls.is_empty();
         let ended = match self.finish_reason.as_deref() {
             Some(reason) => finish_reason(reason),

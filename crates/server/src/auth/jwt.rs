@@ -71,7 +71,7 @@ pub(crate) enum TokenError {
 
 /// A token that was read and not checked.
 #[derive(Debug)]
-pub(super) struct Unverified<'t> {
+pub(crate) struct Unverified<'t> {
     algorithm: Algorithm,
     key: Option<String>,
     kind: Option<String>,
@@ -171,7 +171,7 @@ pub(super) fn is_token(text: &str) -> bool {
 }
 
 impl<'t> Unverified<'t> {
-    pub(super) fn read(token: &'t str) -> Result<Self, TokenError> {
+    pub(crate) fn read(token: &'t str) -> Result<Self, TokenError> {
         if token.len() > MAX_TOKEN_BYTES || !is_token(token) {
             return Err(TokenError::Malformed);
         }

@@ -80,7 +80,7 @@ pub async fn clear_sessions(
     }))
 }
 
-fn parse(body: &[u8], dialect: Dialect) -> Result<ChatRequest, RequestError> {
+pub(crate) fn parse(body: &[u8], dialect: Dialect) -> Result<ChatRequest, RequestError> {
     let mut request = ChatRequest::parse(body, dialect)?;
     let is_named = !request.finds_chat;
     if !is_named {

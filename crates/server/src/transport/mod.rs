@@ -21,7 +21,7 @@ mod incoming;
 pub mod live;
 pub mod login;
 pub mod page;
-mod percent;
+pub(crate) mod percent;
 pub mod schemas;
 mod socket;
 mod state;

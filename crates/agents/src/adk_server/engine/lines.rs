@@ -128,7 +128,7 @@ impl EngineLines {
 }
 
 /// Appends the events of a line, and returns the id of the session that it names.
-fn session_and_events(line: &str, events: &mut String) -> Option<String> {
+pub(crate) fn session_and_events(line: &str, events: &mut String) -> Option<String> {
     // Gateways may send the lines as server-sent events, or as the items of one array.
     let line = line.trim();
     let line = line.strip_prefix("data:").unwrap_or(line);
