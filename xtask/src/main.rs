@@ -1,4 +1,4 @@
-//! The project's commands: `cargo xtask run | test | format | fleet | bench | release`.
+//! The project's commands: `cargo xtask run | test | format | fuzz | fleet | bench | release`.
 //!
 //! It has no dependencies, so that the first command on a fresh machine starts at once.
 
@@ -7,6 +7,7 @@
     reason = "a command line tool talks to its user on standard output"
 )]
 
+mod fuzz;
 mod guard;
 mod launch;
 mod plan;
@@ -30,6 +31,8 @@ usage: cargo xtask COMMAND
   format               format the code in every language, and mend what linters can
   fleet [--kills N] [--seed N] [--only TEXT]
                        kill replicas (500 times) while stock chats talk; `test fleet` is its short form
+  fuzz TARGET [SECONDS]
+                       search for input that a parser does not survive; crates/fuzz/src/lib.rs lists the targets
   bench guard [--base REV]
                        compare what the server takes with a base commit, by counted instructions and system calls
   bench [protocol|server|profile|crowd|fleet] [ARGUMENTS]
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Some("run") => launch::run(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
         Some("bench") => launch::bench(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
         Some("fleet") => launch::fleet(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
+        Some("fuzz") => fuzz::run(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
         Some("release") => launch::release(&workspace).unwrap_or_else(|problem| fail(&problem)),
         Some("format") => launch::format(&workspace).unwrap_or_else(|problem| fail(&problem)),
         Some("test") => test(&workspace, &rest),

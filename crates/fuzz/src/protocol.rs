@@ -65,11 +65,7 @@ pub(crate) fn event(data: &[u8]) {
         return;
     };
     if let Ok(event) = Event::parse(text) {
-        let _ = (
-            event.is_partial(),
-            event.result(),
-            event.parts().len(),
-        );
+        let _ = (event.is_partial(), event.result(), event.parts().len());
     }
 }
 

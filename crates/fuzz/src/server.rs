@@ -3,7 +3,6 @@
 use adk_bridge::fuzzing;
 use adk_bridge::protocol::chunk::Chunk;
 use adk_bridge::protocol::dialect::Dialect;
-use adk_bridge::protocol::wire::sse;
 
 pub(crate) fn chat_request(data: &[u8]) {
     fuzzing::chat_request(data);
@@ -35,11 +34,11 @@ pub(crate) fn recording(data: &[u8]) {
         let Some(stream) = fuzzing::translated(data, dialect) else {
             continue;
         };
-        for frame in stream
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
+        let stream = String::from_utf8_lossy(&stream);
+        for payload in stream
+            .lines()
+            .filter_map(|line| line.strip_prefix("data: "))
         {
-            let payload = std::str::from_utf8(sse::payload(frame)).unwrap_or_default();
             let is_read = payload == "[DONE]" || Chunk::parse(payload).is_ok();
             assert!(is_read, "not a chunk: {payload}");
         }
