@@ -60,7 +60,10 @@ pub fn run(
             directory_of(from).display()
         ),
     }
-    eprintln!("Logins at providers that users have begun and not finished must be begun again.");
+    eprintln!(
+        "Logins are not moved: users of the page log in again, and logins at providers that were begun and not finished \
+         must be begun again."
+    );
     Ok(ExitCode::SUCCESS)
 }
 

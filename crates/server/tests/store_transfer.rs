@@ -21,8 +21,11 @@ use std::sync::Arc;
 use adk_bridge::audit::{Sealing, seal_all};
 use adk_bridge::store::postgres::{PostgresConfig, PostgresStore};
 use adk_bridge::store::sqlite::SqliteStore;
-use adk_bridge::store::{AuditPage, ChatRef, Cut, DataDir, FileRow, Opening, Store, StoreError};
+use adk_bridge::store::{
+    AuditPage, ChatRef, Cut, DataDir, FileRow, GrownReply, Opening, Store, StoreError,
+};
 use adk_bridge_protocol::id::{ChatId, MessageId, UserId};
+use adk_bridge_protocol::message::Extent;
 use adk_bridge_protocol::outbox::AuditKind;
 use adk_bridge_testkit::postgres::{Postgres, database_of};
 use adk_bridge_testkit::process::binary;
@@ -40,6 +43,8 @@ async fn a_store_arrives_whole() {
     let url = server.database();
     fill(source.path()).await;
     let before = everything(&*sqlite(source.path()).await).await;
+    let grown = r#"paying\t\0 \\ \"now\""#;
+    assert!(before.iter().any(|line| line.contains(grown)), "{before:?}");
 
     let mut killed = 0;
     loop {
@@ -389,6 +394,19 @@ async fn fill(dir: &Path) {
             .commit(waits, &running("pay"), &entry("3"), at(7))
             .await
             .unwrap();
+        // Its text has grown since.
+        let mut extent = Extent::of(&running("pay").message);
+        for text in ["paying\t\0", "paying\t\0 \\ \"now\""] {
+            let grown = record("reply", text, json!([]), json!({})).message;
+            let grown = GrownReply {
+                user: user_id.clone(),
+                chat_id: waits.id.clone(),
+                epoch: None,
+                message_id: grown.id.clone(),
+                texts: extent.grow(&grown).unwrap(),
+            };
+            store.grow_replies(&[grown]).await.unwrap();
+        }
 
         // One that the front end owes.
         let owed = json!([{

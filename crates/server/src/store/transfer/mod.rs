@@ -190,12 +190,14 @@ impl Moving {
                     (SELECT printf('%d %d', count(*), coalesce(max(seq), 0)) FROM messages),
                     (SELECT printf('%d %d', count(*), coalesce(max(id), 0)) FROM audit),
                     (SELECT printf('%d', count(*)) FROM files),
+                    (SELECT printf('%d %d %d', count(*), coalesce(max(message), 0), coalesce(sum(octet_length(text)), 0))
+                     FROM grown_texts),
                     (SELECT printf('%d', schema_version) FROM pragma_schema_version)",
         )
         .fetch_one(&mut self.source)
         .await?;
         let parts: Result<Vec<String>, sqlx::Error> =
-            (0..5).map(|part| row.try_get(part)).collect();
+            (0..6).map(|part| row.try_get(part)).collect();
         Ok(parts?.join(", "))
     }
 
