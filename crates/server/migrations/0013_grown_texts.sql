@@ -13,6 +13,7 @@ CREATE TABLE grown_texts (
     PRIMARY KEY (message, part, at)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TRIGGER grown_texts_end AFTER UPDATE OF open ON messages WHEN old.open = 1 AND new.open = 0 BEGIN
+-- A message that is stored whole has them, or has taken them back.
+CREATE TRIGGER grown_texts_end AFTER UPDATE OF body, open ON messages WHEN old.open = 1 BEGIN
     DELETE FROM grown_texts WHERE message = old.seq;
 END;

@@ -28,7 +28,8 @@ use adk_bridge_protocol::message::Extent;
 use adk_bridge_protocol::outbox::AuditKind;
 use adk_bridge_testkit::postgres::{Pgbouncer, Postgres, database_of};
 use serde_json::json;
-use store_suite::{CHAT, Home, M2, at, audit, finished, reply, user};
+use sqlx::{Connection as _, Executor as _, PgConnection};
+use store_suite::{CHAT, Home, M1, M2, at, audit, finished, reply, user};
 
 mod direct {
     use super::*;
@@ -457,6 +458,87 @@ async fn an_owner_of_before_stores_nothing() {
         owner.checkpoint(CHAT, &record).await,
         Err(StoreError::Fenced)
     ));
+}
+
+/// A gathered checkpoint of an owner that is one no more, and of a chat that is deleted, is still to come: nothing of those
+/// two is there afterwards, and all of the others.
+#[tokio::test]
+async fn growth_that_comes_late_belongs_to_nobody() {
+    let home = Shared::new();
+    let store = open(&home.url).await.unwrap();
+    let (a, b) = (joined(&store, "a").await, joined(&store, "b").await);
+    let (deleted, other) = (ChatId::literal("deleted"), ChatId::literal("other"));
+    let [deleted, other] = [&deleted, &other].map(|id| ChatRef { id, ..CHAT });
+    let mut pieces = Vec::new();
+    for chat in [CHAT, deleted, other] {
+        let Claim::Mine { epoch, .. } = store.take(chat, &a).await.unwrap() else {
+            panic!("it has an owner");
+        };
+        let owner = store.clone().fenced(chat, epoch);
+        owner.create_chat(chat, at(1)).await.unwrap();
+        owner
+            .commit(chat, &reply("m1", "so"), &[], at(1))
+            .await
+            .unwrap();
+        let mut extent = Extent::of(&reply("m1", "so").message);
+        let texts = extent.grow(&reply("m1", "so far").message).unwrap();
+        pieces.push(GrownReply {
+            user: chat.user.clone(),
+            chat_id: chat.id.clone(),
+            epoch: Some(epoch),
+            message_id: M1.clone(),
+            texts,
+        });
+    }
+    let mut deleting = PgConnection::connect(&home.url).await.unwrap();
+    let mut deleting = deleting.begin().await.unwrap();
+    let delete = "DELETE FROM adk_bridge.chats WHERE id = 'deleted'";
+    deleting.execute(delete).await.unwrap();
+    let growing = tokio::spawn({
+        let (store, pieces) = (store.clone(), pieces.clone());
+        async move { store.grow_replies(&pieces).await }
+    });
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%grow_replies%'
+                   AND datname = current_database()";
+    while Postgres::shared().sql(database_of(&home.url), waiting) != "1\n" {
+        assert!(!growing.is_finished(), "it has not waited");
+        tokio::task::yield_now().await;
+    }
+    bury(&home.url, &a);
+    let Claim::Mine { epoch: next, .. } = store.take(CHAT, &b).await.unwrap() else {
+        panic!("a dead one has it");
+    };
+    let owner = store.clone().fenced(CHAT, next);
+    // As an owner writes that asks for the step again, and has got the same words so far.
+    owner.checkpoint(CHAT, &reply("m1", "so")).await.unwrap();
+    deleting.commit().await.unwrap();
+    growing.await.unwrap().unwrap();
+
+    let open = owner.open_replies_of(CHAT).await.unwrap();
+    assert_eq!(open, [reply("m1", "so")]);
+    let open = store.open_replies_of(other).await.unwrap();
+    assert_eq!(open, [reply("m1", "so far")]);
+    // What the owner adds takes the place.
+    let mut extent = Extent::of(&reply("m1", "so").message);
+    let mine = GrownReply {
+        epoch: Some(next),
+        texts: extent.grow(&reply("m1", "so what").message).unwrap(),
+        ..pieces[0].clone()
+    };
+    store.grow_replies(&[mine]).await.unwrap();
+    let open = owner.open_replies_of(CHAT).await.unwrap();
+    assert_eq!(open, [reply("m1", "so what")]);
+    let rows = "SELECT count(*) FROM adk_bridge.grown_texts g JOIN adk_bridge.messages m ON m.seq = g.message
+                JOIN adk_bridge.chats c ON c.key = m.chat AND c.id = 'chat-1'";
+    owner
+        .checkpoint(CHAT, &reply("m1", "so what"))
+        .await
+        .unwrap();
+    assert_eq!(
+        Postgres::shared().sql(database_of(&home.url), rows),
+        "0\n",
+        "pieces of a message that is stored whole"
+    );
 }
 
 /// A write that was given up and repeated may still arrive, after others that were asked for later.

@@ -9,6 +9,9 @@ CREATE TABLE adk_bridge.grown_texts (
     checksum bigint  NOT NULL,
     -- As JSON, which has no NUL.
     text     text    NOT NULL,
+    -- The epoch of its owner. A statement of an owner before may arrive late: once the chat has a write of a later epoch, the
+    -- piece does not count.
+    epoch    bigint  NOT NULL DEFAULT 0,
     PRIMARY KEY (message, part, at)
 );
 
@@ -18,8 +21,9 @@ BEGIN
     RETURN NULL;
 END $$;
 
-CREATE TRIGGER grown_texts_end AFTER UPDATE OF open ON adk_bridge.messages
-    FOR EACH ROW WHEN (OLD.open AND NOT NEW.open) EXECUTE FUNCTION adk_bridge.end_grown_texts();
+-- A message that is stored whole has them, or has taken them back.
+CREATE TRIGGER grown_texts_end AFTER UPDATE OF body, open ON adk_bridge.messages
+    FOR EACH ROW WHEN (OLD.open) EXECUTE FUNCTION adk_bridge.end_grown_texts();
 
 -- For many chats at once. What belongs to another owner by now, or to a reply that has ended, is left out: the next write of
 -- that chat says so.
@@ -29,14 +33,21 @@ CREATE FUNCTION adk_bridge.grow_replies(
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM adk_bridge.hurry();
-    INSERT INTO adk_bridge.grown_texts (message, part, at, checksum, text)
-    SELECT DISTINCT ON (m.seq, g.part, g.at) m.seq, g.part, g.at, g.checksum, g.text
-    FROM unnest(_users, _chats, _epochs, _ids, _parts, _at, _checksums, _texts)
-        AS g (user_id, chat_id, epoch, id, part, at, checksum, text)
-    JOIN adk_bridge.chats c ON c.user_id = g.user_id AND c.id = g.chat_id
-    JOIN adk_bridge.messages m ON m.chat = c.key AND m.id = g.id AND m.cut_in IS NULL AND m.open
-    WHERE g.epoch IS NULL OR EXISTS (
-        SELECT 1 FROM adk_bridge.ownership o
-        WHERE o.user_id = g.user_id AND o.chat_id = g.chat_id AND o.epoch = g.epoch)
-    ON CONFLICT (message, part, at) DO UPDATE SET checksum = excluded.checksum, text = excluded.text;
+    WITH grown AS (
+        SELECT m.seq, g.part, g.at, g.checksum, g.text, coalesce(g.epoch, 0) AS epoch
+        FROM unnest(_users, _chats, _epochs, _ids, _parts, _at, _checksums, _texts)
+            AS g (user_id, chat_id, epoch, id, part, at, checksum, text)
+        JOIN adk_bridge.chats c ON c.user_id = g.user_id AND c.id = g.chat_id
+        JOIN adk_bridge.messages m ON m.chat = c.key AND m.id = g.id AND m.cut_in IS NULL AND m.open
+        WHERE g.epoch IS NULL OR EXISTS (
+            SELECT 1 FROM adk_bridge.ownership o
+            WHERE o.user_id = g.user_id AND o.chat_id = g.chat_id AND o.epoch = g.epoch)
+        -- One that is being deleted is waited for and left out: the other chats of this statement have nothing to do with it.
+        FOR KEY SHARE OF m)
+    INSERT INTO adk_bridge.grown_texts AS stored (message, part, at, checksum, text, epoch)
+    SELECT DISTINCT ON (g.seq, g.part, g.at) g.seq, g.part, g.at, g.checksum, g.text, g.epoch
+    FROM grown g ORDER BY g.seq, g.part, g.at, g.epoch DESC
+    ON CONFLICT (message, part, at) DO UPDATE
+    SET checksum = excluded.checksum, text = excluded.text, epoch = excluded.epoch
+    WHERE stored.epoch <= excluded.epoch;
 END $$;

@@ -15,7 +15,7 @@ use crate::chat::error::ChatError;
 use crate::chat::live::{LiveAsk, LiveCommand};
 use crate::chat::loaded::NoRoom;
 use crate::metrics::StoreOperation;
-use crate::store::{Entity, HistorySize, MessageState, StoreError};
+use crate::store::{Entity, HistorySize, MessageState, StoreError, StoredMessage};
 
 /// How long a live client waits for its chat before it is refused.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -214,6 +214,11 @@ impl Task {
                     chat,
                     "a step of chat {chat} that had another owner is asked for again"
                 );
+            }
+            // Pieces that an owner before has stored count until this one has written anything: so it begins with the whole.
+            let is_stored = |stored: &StoredMessage| stored.message == record.message;
+            if self.context.is_shared() && !messages.iter().any(is_stored) {
+                store.checkpoint(chat, &record).await?;
             }
             messages.retain(|stored| stored.message.id != record.message.id);
             reply = Some(Reply::restore(record));

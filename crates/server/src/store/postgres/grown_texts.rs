@@ -57,11 +57,13 @@ pub(super) async fn insert(
     done.await.map(|_| ())
 }
 
-/// The pieces that belong to a message.
+/// The pieces that belong to a message, but for those of owners before the one whose writes the chat has.
 pub(super) async fn of_message(store: &PostgresStore, seq: i64) -> Result<Vec<Growth>, StoreError> {
     let rows = store.read(|| {
         sqlx::query(
-            "SELECT part, at, checksum, text FROM adk_bridge.grown_texts WHERE message = $1",
+            "SELECT g.part, g.at, g.checksum, g.text FROM adk_bridge.grown_texts g
+             JOIN adk_bridge.messages m ON m.seq = g.message JOIN adk_bridge.chats c ON c.key = m.chat
+             WHERE g.message = $1 AND g.epoch >= coalesce(c.write_epoch, 0)",
         )
         .bind(seq)
     });
