@@ -288,6 +288,35 @@ async fn a_replica_that_stops_hands_its_chats_over() {
 }
 
 #[tokio::test]
+async fn a_replica_without_its_database_stops_in_time() {
+    /// The drain of the configuration, and what server.rs and chat/owning.rs allow: 2 s until load balancers have noticed,
+    /// 5 s for the last writes, 5 s for connections of clients, 3 s to leave the others, 1 s for a seal, 5 s to close
+    /// connections to the database. Without it one write is tried for 30 s.
+    const BOUND: Duration = Duration::from_secs(1 + 2 + 5 + 5 + 3 + 1 + 5);
+    let server = Postgres::start();
+    let toml = format!(
+        "[server]\ndrain = \"1s\"\n[cluster]\nlease = \"60s\"\n[store]\nurl = {:?}\n",
+        server.database()
+    );
+    let mut bridge = Bridge::with(&toml, |command| slowly(0, command));
+    let mut answer = bridge.ask(CHAT, "long 2000").await;
+    answer.events_until("word20").await;
+    server.stop(true);
+    bridge.signal("-TERM");
+    let stopped = tokio::time::timeout(BOUND, async {
+        while bridge.is_alive() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    assert!(stopped.await.is_ok(), "{}", bridge.log());
+    assert!(
+        bridge.log().contains("could not be handed over in time"),
+        "{}",
+        bridge.log()
+    );
+}
+
+#[tokio::test]
 async fn a_turn_that_ends_in_time_is_not_moved() {
     let fleet = Fleet::start_with(2, "[server]\ndrain = \"30s\"\n", slowly);
     let mut answer = fleet.at(0).ask(CHAT, "long 150").await;

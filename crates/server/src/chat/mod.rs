@@ -51,6 +51,7 @@ use adk_bridge_protocol::id::{CallId, ChatId, UserId};
 use adk_bridge_protocol::message::{Message, Role};
 use adk_bridge_protocol::time::Timestamp;
 use bytes::Bytes;
+use futures_util::future::join_all;
 use futures_util::{FutureExt as _, stream};
 use tokio::sync::{mpsc, oneshot};
 
@@ -289,18 +290,20 @@ impl Chats {
     /// Stores the state of every chat and ends it; running tools get a moment to finish.
     pub async fn shut_down(&self) {
         self.closing.store(true, Ordering::Relaxed);
+        self.tell_all(|answer| Command::ShutDown { answer }).await;
+    }
+
+    /// Gives all tasks a command, and waits until each has answered it or has ended. None waits for another.
+    async fn tell_all(&self, command: impl Fn(oneshot::Sender<()>) -> Command) {
         let tasks: Vec<mpsc::Sender<Command>> = self.lock().values().cloned().collect();
-        let mut ends = Vec::with_capacity(tasks.len());
-        for task in tasks {
+        let command = &command;
+        let told = tasks.into_iter().map(|task| async move {
             let (answer, end) = oneshot::channel();
-            // A task that has ended needs nothing more.
-            if task.send(Command::ShutDown { answer }).await.is_ok() {
-                ends.push(end);
+            if task.send(command(answer)).await.is_ok() {
+                let _ = end.await;
             }
-        }
-        for end in ends {
-            let _ = end.await;
-        }
+        });
+        join_all(told).await;
     }
 
     /// Whether a chat is in use, so that it need not be loaded.

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use adk_bridge_protocol::id::{ChatId, UserId};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
 use super::error::ChatError;
@@ -27,6 +27,9 @@ const SPREAD: Duration = Duration::from_millis(400);
 const AT_ONCE: u32 = 64;
 /// How many of its own chats a replica looks at in one go.
 const LOOKED_AT: u32 = 256;
+/// How long a chat whose time to leave has come may take to be stored and given back. A database that is away would be
+/// waited for much longer, and whoever stops a process does not wait.
+const LAST_WRITES: Duration = Duration::from_secs(5);
 /// A chat that cannot be continued (its agent may be away, or its history too large) is tried again after this time, then
 /// after twice as long each time up to the longest.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
@@ -307,19 +310,13 @@ impl Chats {
     }
 
     /// Gives all chats to other replicas: idle ones at once, the others when nothing is under way any more or the time is
-    /// over.
+    /// over. One that cannot be stored or given back then is left: others take it over.
     pub async fn hand_over(&self, until: Instant) {
-        let tasks: Vec<mpsc::Sender<Command>> = self.lock().values().cloned().collect();
-        let mut ends = Vec::with_capacity(tasks.len());
-        for task in tasks {
-            let (answer, end) = oneshot::channel();
-            // A task that has ended needs nothing more.
-            if task.send(Command::HandOver { until, answer }).await.is_ok() {
-                ends.push(end);
-            }
-        }
-        for end in ends {
-            let _ = end.await;
+        let handed_over = self.tell_all(|answer| Command::HandOver { until, answer });
+        if timeout_at(until + LAST_WRITES, handed_over).await.is_err() {
+            tracing::warn!(
+                "some chats could not be handed over in time; others take them over when this replica is gone"
+            );
         }
     }
 }

@@ -74,8 +74,14 @@ impl Task {
         self.holds.end_all();
         let asking = self.runs.is_active() || self.is_voice_asked();
         self.runs.cancel();
-        self.conversation.store_seen(&self.context).await;
-        if asking && let Err(error) = self.engine.store_record().await {
+        // What another replica may own is not written.
+        if self.context.is_held() {
+            self.conversation.store_seen(&self.context).await;
+        }
+        if asking
+            && self.context.is_held()
+            && let Err(error) = self.engine.store_record().await
+        {
             let chat = self.context.chat_id().as_str();
             tracing::warn!(chat, %error, "what is under way in chat {chat} is not stored; another replica goes on with less");
         }

@@ -12,6 +12,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
 use sqlx::query::Query;
 use sqlx::{Connection as _, Executor as _, PgConnection, Postgres, Row as _};
@@ -204,10 +205,9 @@ impl Connections {
     pub(super) async fn close(&self) {
         self.room.close();
         let idle = std::mem::take(&mut *self.lock());
-        for idle in idle {
-            // What was committed is committed, whether or not we say goodbye.
-            let _ = timeout(CONNECT, idle.connection.close()).await;
-        }
+        // What was committed is committed, whether or not we say goodbye.
+        let closing = idle.into_iter().map(|idle| idle.connection.close());
+        let _ = timeout(CONNECT, join_all(closing)).await;
     }
 
     /// Poisoning is ignored: no critical section can leave the list inconsistent.

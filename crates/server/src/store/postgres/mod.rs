@@ -552,8 +552,10 @@ impl Store for PostgresStore {
 
     fn close(&self) -> Pending<'_, ()> {
         Box::pin(async move {
-            self.shared.connections.close().await;
-            self.shared.heartbeats.close().await;
+            tokio::join!(
+                self.shared.connections.close(),
+                self.shared.heartbeats.close()
+            );
             Ok(())
         })
     }
