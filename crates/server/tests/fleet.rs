@@ -316,6 +316,48 @@ async fn a_replica_without_its_database_stops_in_time() {
     );
 }
 
+/// A chat that somebody uses elsewhere is left alone, however old it is.
+#[tokio::test]
+async fn an_old_chat_is_deleted_unless_another_replica_has_it() {
+    let fleet = Fleet::start(1, "[retention]\nchats = \"90d\"\n");
+    for chat in ["used", "unused"] {
+        fleet.at(0).ask(chat, "hello").await.events().await;
+    }
+    let _reader = Client::open(fleet.at(0), "/live?chat=used").await;
+    // Nobody has the other one any more.
+    within(async {
+        while fleet.sql("SELECT chat_id FROM adk_bridge.ownership") != "used\n" {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    fleet.sql(
+        "UPDATE adk_bridge.chats SET updated_at = updated_at - 91 * 86400000::bigint;
+         UPDATE adk_bridge.jobs SET taken_to = taken_to - interval '1 day'",
+    );
+    let other = Bridge::configured(&fleet.toml_of("other"));
+    within(async {
+        while fleet.sql("SELECT id FROM adk_bridge.chats") != "used\n" {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    // Its look is over when it has counted.
+    within(async {
+        let line = "adk_bridge_retention_deleted_total{what=\"chats\"} 1";
+        loop {
+            let metrics = other.get("/metrics").await;
+            if String::from_utf8_lossy(&metrics.body).contains(line) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    let chats = other.get("/api/chats").await.json();
+    assert_eq!(chats[0]["id"], "used", "{chats}");
+}
+
 #[tokio::test]
 async fn a_turn_that_ends_in_time_is_not_moved() {
     let fleet = Fleet::start_with(2, "[server]\ndrain = \"30s\"\n", slowly);

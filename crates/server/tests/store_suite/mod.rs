@@ -14,11 +14,13 @@ pub(crate) mod evidence;
 pub(crate) mod logins;
 pub(crate) mod records;
 pub(crate) mod replies;
+pub(crate) mod retention;
 pub(crate) mod sizes;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use adk_bridge::store::{AuditEntry, AuditPage, ChatRef, Pending, Store, StoreError};
+use adk_bridge::store::{AuditEntry, AuditPage, ChatRef, Cut, Pending, Store, StoreError};
 use adk_bridge_protocol::id::{ChatId, MessageId, UserId};
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::{Audit, AuditKind};
@@ -88,6 +90,11 @@ macro_rules! store_suite {
                 events_belong_to_a_generation
                 files_belong_to_a_user
                 audit_of_everybody_is_read_in_pages
+            }
+            retention {
+                finds_chats_by_their_last_change
+                forgets_files_by_their_age
+                is_one_processs_job_if_there_are_several
             }
             logins {
                 are_found_until_they_are_ended
