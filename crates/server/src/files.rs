@@ -188,6 +188,16 @@ impl Files {
         Ok(Self::open_below(&root, store, max_bytes).await?)
     }
 
+    /// Files in a bucket that nobody has looked at yet.
+    #[cfg(test)]
+    pub(crate) fn of_bucket(
+        objects: Arc<dyn object_store::ObjectStore>,
+        store: Arc<dyn Store>,
+    ) -> Self {
+        let bucket = Bucket::unopened(objects, store.clone());
+        Self::new(ContentStore::Bucket(bucket), store, u64::MAX)
+    }
+
     /// Opens files that are only copied from: a directory is not put in order. Files of another database are refused.
     pub async fn open_source(
         config: &FilesConfig,

@@ -1,15 +1,16 @@
 //! Whether the store can be written to, found out by writing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
 
 use super::now;
 use crate::files::{FileError, Files};
 use crate::store::{Store, StoreError, WriteProblem};
 
-/// How long a result is reused: the store is written at most once in this time.
+/// How long a result is reused: the store is written at most once in this time, and a bucket asked.
 const HOLDS: Duration = Duration::from_secs(1);
 /// How long an attempt may take. Health checks commonly wait a few seconds.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -27,24 +28,43 @@ pub struct Ready {
 #[derive(Default)]
 pub(super) struct Readiness {
     last: Mutex<Option<(Instant, Result<bool, NotReady>)>>,
+    bucket: BucketLooks,
+}
+
+/// What looks at a bucket have shown.
+#[derive(Default)]
+struct BucketLooks {
+    /// Held by the look that is under way.
+    under_way: Arc<Mutex<()>>,
+    /// Whether the bucket answered the last one.
+    last: watch::Sender<Option<bool>>,
 }
 
 impl Readiness {
     /// Checks, or returns the result of a moment ago. Concurrent callers wait for the same result.
-    pub(super) async fn look(&self, store: &dyn Store, files: &Files) -> Result<bool, NotReady> {
+    pub(super) async fn look(
+        &self,
+        store: &dyn Store,
+        files: &Arc<Files>,
+    ) -> Result<bool, NotReady> {
         let mut last = self.last.lock().await;
         if let Some((at, answer)) = &*last
             && at.elapsed() < HOLDS
         {
             return answer.clone();
         }
+        let probed = async {
+            match files.is_remote() {
+                true => Ok(self.bucket.answers(files).await),
+                false => files.probe().await.map(|()| true),
+            }
+        };
         let (stored, probed) = tokio::join!(
             timeout(PATIENCE, store.try_write(now())),
-            timeout(PATIENCE, files.probe())
+            timeout(PATIENCE, probed)
         );
         let (answer, why) = match (stored, probed) {
-            (Ok(Ok(())), Ok(Ok(()))) => (Ok(true), String::new()),
-            (Ok(Ok(())), _) if files.is_remote() => (Ok(false), String::new()),
+            (Ok(Ok(())), Ok(Ok(has_files))) => (Ok(has_files), String::new()),
             (Ok(Err(error)), _) | (_, Ok(Err(FileError::Store(error)))) => {
                 (Err(NotReady::from(&error)), error.to_string())
             }
@@ -63,6 +83,25 @@ impl Readiness {
         }
         *last = Some((Instant::now(), answer.clone()));
         answer
+    }
+}
+
+impl BucketLooks {
+    /// Whether the bucket has answered the last look. The next one begins, and nobody waits for it: one that hangs would make
+    /// health checks hang, and they would take away a server that can do everything else. Only before the first one has
+    /// ended it is waited for, and not for long.
+    async fn answers(&self, files: &Arc<Files>) -> bool {
+        if let Ok(alone) = self.under_way.clone().try_lock_owned() {
+            let (files, last) = (files.clone(), self.last.clone());
+            tokio::spawn(async move {
+                let looked = timeout(PATIENCE, files.probe()).await;
+                last.send_replace(Some(matches!(looked, Ok(Ok(())))));
+                drop(alone);
+            });
+        }
+        let mut last = self.last.subscribe();
+        let first = timeout(HOLDS, last.wait_for(Option::is_some)).await;
+        matches!(first, Ok(Ok(answered)) if *answered == Some(true))
     }
 }
 
@@ -106,6 +145,45 @@ impl From<&StoreError> for NotReady {
             StoreError::Unreachable { .. } => Self::Unreachable,
             StoreError::Io { doing, .. } => Self::Failed { doing },
             _ => Self::Unusable,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use object_store::aws::AmazonS3Builder;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::store::DataDir;
+    use crate::store::sqlite::SqliteStore;
+
+    #[tokio::test]
+    async fn a_bucket_that_never_answers_holds_nobody_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let data = Arc::new(DataDir::open(directory.path()).unwrap());
+        let store: Arc<dyn Store> = Arc::new(SqliteStore::open(data.clone(), None).await.unwrap());
+        // Connections are taken by the system, and nobody reads what comes.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let objects = AmazonS3Builder::new()
+            .with_endpoint(format!("http://{}", listener.local_addr().unwrap()))
+            .with_allow_http(true)
+            .with_region("nowhere")
+            .with_bucket_name("bucket")
+            .with_access_key_id("key")
+            .with_secret_access_key("secret")
+            .build();
+        let files = Arc::new(Files::of_bucket(Arc::new(objects.unwrap()), store.clone()));
+        let readiness = Readiness::default();
+        for _ in 0..2 {
+            assert_eq!(readiness.look(&*store, &files).await, Ok(false));
+            let look = &readiness.bucket.under_way;
+            assert!(
+                look.try_lock().is_err(),
+                "the look at the bucket was waited for"
+            );
+            drop(look.lock().await);
         }
     }
 }

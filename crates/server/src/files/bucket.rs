@@ -169,6 +169,19 @@ impl Bucket {
         Ok(opened)
     }
 
+    /// One that nobody has looked at yet.
+    #[cfg(test)]
+    pub(super) fn unopened(objects: Arc<dyn ObjectStore>, store: Arc<dyn Store>) -> Self {
+        Self {
+            objects,
+            files: Path::from("files"),
+            lost: Path::from("lost-files"),
+            url: "s3://bucket".into(),
+            store,
+            claimed: Arc::default(),
+        }
+    }
+
     pub(super) fn begin(&self, id: &str) -> IncomingObject {
         IncomingObject::new(self.clone(), self.place(id))
     }
