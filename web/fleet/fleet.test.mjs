@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
 import { TARGET } from '../target.mjs';
-import { startFleet } from './fleet.mjs';
+import { USERS, endpoints, startFleet } from './fleet.mjs';
 import { cutDatabase, restartDatabase, rollingRestart } from './outage.mjs';
 import { RACING, contradict } from './races.mjs';
 import { Random } from './random.mjs';
@@ -48,6 +48,38 @@ describe('fleet', () => {
       const result = await underLoad(fleet, { seed, stories, skip: ['expired'] }, (load) => rollingRestart(fleet, load));
       check(result, 'rolling-restart');
       assert.deepEqual(result.remarks, {}, 'a turn was lost, or repeated by its user');
+    });
+  });
+
+  describe('writers are watched', () => {
+    let fleet;
+    before(async () => (fleet = await startFleet({ binary, replicas: 1 })));
+    after(() => fleet?.stop());
+
+    test('a stranger is noticed in every table that a chat has', async () => {
+      const api = endpoints(fleet.url, USERS[0]);
+      const question = { id: 'q', role: 'user', parts: [{ type: 'text', text: 'say hello' }] };
+      await (await api.post('/api/chat', { id: 'chat', messages: [question] })).text();
+      assert.deepEqual(await fleet.strangers(), []);
+      const { query } = fleet.postgres;
+      const tables = await query(`
+        SELECT DISTINCT c.relname AS name FROM pg_constraint f JOIN pg_class c ON c.oid = f.conrelid
+        WHERE f.contype = 'f' AND f.confrelid IN ('adk_bridge.chats'::regclass, 'adk_bridge.messages'::regclass)`);
+      const [{ chat, message }] = await query('SELECT chat, max(seq) AS message FROM adk_bridge.messages GROUP BY chat');
+      const rows = {
+        messages: `(chat, id, state, seen, body) VALUES (${chat}, 'm', 'done', true, '{}')`,
+        approvals: `(chat, id, message_id, call_id, tool, input, input_hash, asked_at, expires_at, state)
+                    VALUES (${chat}, 'a', 'm', 'c', 't', '{}', 'h', 0, 0, 'requested')`,
+        tool_runs: `(chat, call_id, message_id, tool, started_at) VALUES (${chat}, 'c', 'm', 't', 0)`,
+        events: `(chat, generation, message_id, body) VALUES (${chat}, 0, 'm', '{}')`,
+        chat_state: `(chat, key, value) VALUES (${chat}, 'k', '1')`,
+        files: `(id, chat, media_type, bytes, created_at) VALUES ('f', ${chat}, 'text/plain', 1, 0)`,
+        grown_texts: `(message, part, at, checksum, text) VALUES (${message}, 0, 0, 0, '""')`,
+      };
+      assert.deepEqual(Object.keys(rows).sort(), tables.map(({ name }) => name).sort());
+      for (const [table, row] of Object.entries(rows)) await query(`INSERT INTO adk_bridge.${table} ${row}`);
+      const noticed = (await fleet.strangers()).map(({ kind }) => kind);
+      assert.deepEqual(noticed.sort(), Object.keys(rows).sort());
     });
   });
 

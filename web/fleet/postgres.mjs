@@ -87,10 +87,21 @@ export async function startPostgres(directory) {
   };
 }
 
+/** What belongs to a chat, besides rows of the audit, and how a row says to which. */
+const WRITTEN = {
+  messages: 'it.chat',
+  approvals: 'it.chat',
+  tool_runs: 'it.chat',
+  events: 'it.chat',
+  chat_state: 'it.chat',
+  files: 'it.chat',
+  grown_texts: '(SELECT m.chat FROM adk_bridge.messages m WHERE m.seq = it.message)',
+};
+
 /**
- * Has the database itself keep a record of every row of the audit, of the state of a chat and of its files that was written by
- * another replica than the owner of its chat. `strangers` tells them: there must be none, whoever was paused and for how long.
- * Rows without the name of their writer come over connections that have it as their `application_name`.
+ * Has the database itself keep a record of everything of a chat that was written by another replica than the chat's owner.
+ * `strangers` tells them: there must be none, whoever was paused and for how long. Rows of the audit have the name of their
+ * writer; the others come over connections that have it as their `application_name`.
  */
 export async function watchWriters({ query }) {
   await query(`
@@ -107,7 +118,7 @@ export async function watchWriters({ query }) {
       RETURN NULL;
     END $$;
     CREATE TRIGGER note_stranger AFTER INSERT ON adk_bridge.audit FOR EACH ROW EXECUTE FUNCTION public.note_stranger();
-    CREATE FUNCTION public.note_strange_change() RETURNS trigger LANGUAGE plpgsql AS $$
+    CREATE FUNCTION public.note_strange_change(_kind text, _key bigint) RETURNS void LANGUAGE plpgsql AS $$
     DECLARE
       _writer text := current_setting('application_name');
       _owner text;
@@ -116,18 +127,26 @@ export async function watchWriters({ query }) {
       SELECT name, id INTO _owner, _chat FROM adk_bridge.chats c
       LEFT JOIN adk_bridge.ownership o ON o.user_id = c.user_id AND o.chat_id = c.id
       LEFT JOIN adk_bridge.replicas ON instance = owner
-      WHERE c.key = coalesce(NEW.chat, OLD.chat);
+      WHERE c.key = _key;
       -- With the chat, everything of it is deleted.
       IF FOUND AND _owner IS DISTINCT FROM _writer THEN
-        INSERT INTO public.strangers (replica, owner, chat, kind) VALUES (_writer, _owner, _chat, TG_TABLE_NAME);
+        INSERT INTO public.strangers (replica, owner, chat, kind) VALUES (_writer, _owner, _chat, _kind);
       END IF;
-      RETURN NULL;
     END $$;
-    CREATE TRIGGER note_stranger AFTER INSERT OR UPDATE OR DELETE ON adk_bridge.chat_state
-      FOR EACH ROW EXECUTE FUNCTION public.note_strange_change();
-    CREATE TRIGGER note_stranger AFTER INSERT ON adk_bridge.files
-      FOR EACH ROW EXECUTE FUNCTION public.note_strange_change();
   `);
+  for (const [table, chat] of Object.entries(WRITTEN)) {
+    await query(`
+      CREATE FUNCTION public.note_stranger_in_${table}() RETURNS trigger LANGUAGE plpgsql AS $$
+      DECLARE
+        it adk_bridge.${table} := coalesce(NEW, OLD);
+      BEGIN
+        PERFORM public.note_strange_change('${table}', ${chat});
+        RETURN NULL;
+      END $$;
+      CREATE TRIGGER note_stranger AFTER INSERT OR UPDATE OR DELETE ON adk_bridge.${table}
+        FOR EACH ROW EXECUTE FUNCTION public.note_stranger_in_${table}();
+    `);
+  }
   return { strangers: () => query('SELECT * FROM public.strangers ORDER BY at') };
 }
 
