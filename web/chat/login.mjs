@@ -8,9 +8,13 @@ const STEP_LIMIT = 30;
 export class Visitor {
   #cookies = new Map();
 
-  /** `publicUrl` is the name by which the provider knows the bridge at `url`. */
-  constructor({ url, publicUrl = url }) {
+  /**
+   * `publicUrl` is the name by which the provider knows the bridge at `url`; `send` takes what `fetch` takes, and may ask
+   * somebody else.
+   */
+  constructor({ url, publicUrl = url, send = fetch }) {
     this.place = (address) => address.replace(publicUrl, url);
+    this.send = send;
   }
 
   /** The cookies that are sent to an address. */
@@ -51,7 +55,7 @@ export class Visitor {
     const cookies = this.#cookies.get(host) ?? new Map();
     this.#cookies.set(host, cookies);
     const cookie = this.cookiesFor(address);
-    const response = await fetch(address, { ...options, redirect: 'manual', headers: { cookie } });
+    const response = await this.send(address, { ...options, redirect: 'manual', headers: { cookie } });
     for (const set of response.headers.getSetCookie()) {
       const [, name, value] = /^([^=]+)=([^;]*)/.exec(set);
       cookies.set(name, value);

@@ -367,7 +367,11 @@ pub(crate) const CHECKS: &[Check] = &[
         programs: &[
             &["cargo", "build", "--release", "--package=adk-bridge"],
             &["node", "web/client/scripts/build.mjs"],
-            &["node-test", "web/fleet/fleet.test.mjs"],
+            &[
+                "node-test",
+                "web/fleet/fleet.test.mjs",
+                "web/fleet/login.test.mjs",
+            ],
         ],
         tally: Tally::Report,
     },
