@@ -210,6 +210,16 @@ impl Cluster {
             .state(self.me().name, is_member, self.is_draining())
     }
 
+    /// Notes that files are where no other replica finds them.
+    pub fn note_own_files(&self, own: bool) {
+        self.states.note_own_files(own);
+    }
+
+    /// Notes whether somebody else seals the audit with another key.
+    pub fn note_audit_key(&self, differs: bool) {
+        self.states.note_audit_key(differs);
+    }
+
     pub fn is_draining(&self) -> bool {
         self.draining.load(Relaxed)
     }

@@ -166,14 +166,7 @@ impl Files {
         max_bytes: u64,
     ) -> Result<Self, OpenError> {
         let root = match config.place()? {
-            FilesPlace::DataDir => {
-                if store.is_shared() {
-                    tracing::warn!(
-                        "files.url is not set: files are in the data directory, where no other bridge finds them"
-                    );
-                }
-                data_dir.path().to_owned()
-            }
+            FilesPlace::DataDir => data_dir.path().to_owned(),
             FilesPlace::Directory(path) => path,
             FilesPlace::Bucket {
                 provider,

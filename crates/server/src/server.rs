@@ -32,7 +32,7 @@ use crate::chat::loaded::LoadedMemory;
 use crate::chat::toolbox::{Toolbox, ToolboxError};
 use crate::chat::{Capacity, ChatSettings, Chats, Checkpoints, ClusterTasks, Shared, now};
 use crate::cluster::{Cluster, JoinError, Ownership};
-use crate::config::{Config, ConfigError, Current};
+use crate::config::{Config, ConfigError, Current, FilesPlace};
 use crate::connections::{self, Bounds, HEAD_TIME, Terms};
 use crate::credentials::Credentials;
 use crate::descriptors::{self, Shares};
@@ -424,6 +424,9 @@ impl ServerBuilder {
             Some(ownership) => Some(join(&config, &*store, ownership, &metrics).await?),
             None => None,
         };
+        if let Some(cluster) = &cluster {
+            cluster.note_own_files(config.files.place()? == FilesPlace::DataDir);
+        }
         let chats = Chats::new(Shared {
             credentials: Arc::new(credentials),
             checkpoints: Checkpoints::storing_in(store.clone()),
@@ -452,7 +455,7 @@ impl ServerBuilder {
         let upkeep = FilesUpkeep::begin(&chats);
         let key = config.audit.signing_key();
         let key = key.as_deref().map(SealKey::new);
-        let seals = Sealing::new(store.clone(), key).begin();
+        let seals = Sealing::new(store.clone(), key).begin(chats.shared().cluster.clone());
         let sealing = seals.sealing().clone();
         let retention = Retention::new(chats.clone(), sealing, config.retention).begin();
         let connections = bounds(&config, authenticator.requires_credentials(), shares);

@@ -393,6 +393,20 @@ async fn a_replica_that_stops_waits_for_what_it_passes_on() {
 }
 
 #[tokio::test]
+async fn replicas_that_do_not_share_their_files_say_so() {
+    let directory = TempDir::new().unwrap();
+    let fleet = Fleet::start(1, "");
+    // Alone it may keep them where it likes.
+    let ready = fleet.at(0).get("/ready").await.json();
+    assert_eq!(ready["cluster"]["problems"], Value::Null, "{ready}");
+    let files = format!("[files]\nurl = {:?}\n", directory.path());
+    let shared = Bridge::configured(&format!("{files}{}", fleet.toml_of("shared")));
+    fleet.until_ready_says(0, "files.url").await;
+    let ready = shared.get("/ready").await.json();
+    assert!(!ready.to_string().contains("files.url"), "{ready}");
+}
+
+#[tokio::test]
 async fn what_cannot_be_a_cluster_is_refused_or_reported_by_name() {
     let mut fleet = Fleet::start(1, "");
     let directory = TempDir::new().unwrap();

@@ -1,7 +1,7 @@
 //! Seals the audit while the server runs, and gives up rows that are too old.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use adk_bridge_protocol::time::Timestamp;
 use tokio::task::JoinHandle;
@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::seal::{Covered, Seal, SealContext, SealKey};
 use crate::chat::now;
+use crate::cluster::Cluster;
 use crate::store::{Store, StoreError};
 
 /// How often the audit is sealed, if there is something new. What an intruder takes back within this time leaves no trace
@@ -19,6 +20,8 @@ const EVERY: Duration = Duration::from_secs(60);
 const SPREAD: Duration = Duration::from_secs(10);
 /// How long the last seal may take when the server stops.
 const AT_THE_END: Duration = Duration::from_secs(1);
+/// How long another key is a problem after it was last met: both replicas seal every minute if there is something new.
+const REMEMBERED: Duration = Duration::from_secs(10 * 60);
 /// How many rows are read at once, and how many a seal covers at most: its list of ids stays short.
 const PAGE: u32 = 1_000;
 const MAX_ROWS: u64 = 10_000;
@@ -28,6 +31,16 @@ const MAX_ROWS: u64 = 10_000;
 pub struct Sealing {
     store: Arc<dyn Store>,
     key: Option<SealKey>,
+    made: Arc<Mutex<Made>>,
+}
+
+/// What this process knows of seals, its own and those of others.
+#[derive(Default)]
+struct Made {
+    /// The number of its last one.
+    last: Option<u64>,
+    /// When one of somebody else with another key came after that.
+    other_key: Option<Instant>,
 }
 
 /// Seals the audit every now and then, until it is dropped.
@@ -38,15 +51,23 @@ pub struct SealTask {
 
 impl Sealing {
     pub fn new(store: Arc<dyn Store>, key: Option<SealKey>) -> Self {
-        Self { store, key }
+        Self {
+            store,
+            key,
+            made: Arc::default(),
+        }
     }
 
-    pub fn begin(self) -> SealTask {
+    /// `cluster`: who is told that another replica has another key.
+    pub fn begin(self, cluster: Option<Arc<Cluster>>) -> SealTask {
         let sealing = self.clone();
         let task = tokio::spawn(async move {
             loop {
                 if let Err(error) = seal_all(&sealing, now()).await {
                     tracing::warn!(%error, "the audit is not sealed; it is tried again in a minute");
+                }
+                if let Some(cluster) = &cluster {
+                    cluster.note_audit_key(sealing.meets_another_key());
                 }
                 sleep(EVERY + SPREAD.mul_f64(fraction())).await;
             }
@@ -57,6 +78,30 @@ impl Sealing {
         }
     }
 
+    /// Whether somebody else has sealed with another key, or without one, after this process had sealed. One that is
+    /// replaced by this process seals before; two that go on have different configurations.
+    pub fn meets_another_key(&self) -> bool {
+        let met = self.lock().other_key;
+        met.is_some_and(|at| at.elapsed() < REMEMBERED)
+    }
+
+    /// Compares the newest seal with those of this process. Returns whether this process has sealed before.
+    fn note_newest(&self, newest: Option<&Seal>) -> bool {
+        let mut made = self.lock();
+        if let (Some(last), Some(newest)) = (made.last, newest)
+            && newest.number > last
+            && newest.key_id.as_deref() != self.key.as_ref().map(SealKey::id)
+        {
+            made.other_key = Some(Instant::now());
+        }
+        made.last.is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Made> {
+        // Poisoning is ignored: no critical section can leave it inconsistent.
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Adds a seal over the rows since the last one, as many as a seal covers. Returns none if there is nothing to seal, or
     /// another replica was faster. `removed`: the row through which rows are given up.
     async fn seal(&self, removed: Option<u64>, now: Timestamp) -> Result<Option<Seal>, StoreError> {
@@ -64,9 +109,14 @@ impl Sealing {
         let before = state.seal.as_ref();
         let after = before.map_or(0, |before| before.through);
         let key_id = self.key.as_ref().map(SealKey::id);
-        let is_unsigned = before.is_some_and(|it| it.key_id.as_deref() != key_id);
+        let has_sealed = self.note_newest(before);
+        // What was sealed before a key was set, or with the key before this one, is signed with this one: once, since
+        // somebody else may do the same with another one.
+        let is_to_sign = !has_sealed
+            && key_id.is_some()
+            && before.is_some_and(|it| it.key_id.as_deref() != key_id);
         let has_more = !self.store.audit_rows(after, 1).await?.is_empty();
-        if !has_more && removed.is_none() && !(is_unsigned && key_id.is_some()) {
+        if !has_more && removed.is_none() && !is_to_sign {
             return Ok(None);
         }
         let end = self.store.audit_end().await?.max(after);
@@ -97,7 +147,11 @@ impl Sealing {
             key: self.key.as_ref(),
         };
         let seal = Seal::new(covered, context);
-        Ok(self.store.add_seal(&seal).await?.then_some(seal))
+        let is_added = self.store.add_seal(&seal).await?;
+        if is_added {
+            self.lock().last = Some(seal.number);
+        }
+        Ok(is_added.then_some(seal))
     }
 
     /// Gives up rows that are older than a time, as far as seals reach whose rows all are, and removes them. At most so many

@@ -34,6 +34,10 @@ pub enum Problem {
     OwnAddress,
     /// A replica of this name cannot be reached.
     Unreachable(String),
+    /// The others do not find the files of this replica.
+    OwnFiles,
+    /// Another replica seals the audit with another key.
+    AuditKey,
 }
 
 #[derive(Default)]
@@ -43,6 +47,7 @@ pub(super) struct States(Mutex<State>);
 struct State {
     peers: Vec<Peer>,
     problems: BTreeMap<Problem, String>,
+    has_own_files: bool,
     is_unheard: bool,
     clock_millis: i64,
 }
@@ -75,6 +80,35 @@ impl States {
             _ => true,
         });
         state.peers = peers;
+        let is_apart = state.has_own_files && !state.peers.is_empty();
+        drop(state);
+        match is_apart {
+            true => self.report(
+                Problem::OwnFiles,
+                "files are in the data directory of this replica, where no other one finds them; set files.url to a bucket \
+                 or a directory that all of them reach"
+                    .to_owned(),
+            ),
+            false => self.solved(Problem::OwnFiles),
+        }
+    }
+
+    /// Whether files are where no other replica finds them.
+    pub(super) fn note_own_files(&self, own: bool) {
+        self.lock().has_own_files = own;
+    }
+
+    /// Whether somebody else seals the audit with another key.
+    pub(super) fn note_audit_key(&self, differs: bool) {
+        match differs {
+            true => self.report(
+                Problem::AuditKey,
+                "another replica seals the audit with another audit.key, or without one: nobody can verify all seals; set the \
+                 same one everywhere"
+                    .to_owned(),
+            ),
+            false => self.solved(Problem::AuditKey),
+        }
     }
 
     /// Whether the database has just answered.
@@ -129,6 +163,8 @@ impl States {
             _ if is_known => {}
             // It may be on its way down, or up.
             Problem::Unreachable(_) => tracing::warn!("{words}"),
+            // Whoever uses no files misses none.
+            Problem::OwnFiles => tracing::warn!("{words}"),
             _ => tracing::error!("{words}"),
         }
     }
@@ -171,5 +207,24 @@ mod tests {
             states.note_clock(at(1), at(1), at(1));
             assert!(states.state(String::new(), true, false).problems.is_empty());
         }
+    }
+
+    #[test]
+    fn own_files_are_a_problem_only_beside_others() {
+        let problems = |states: &States| states.state(String::new(), true, false).problems;
+        let other = Peer {
+            name: "other".to_owned(),
+            address: "http://other:8080".parse().unwrap(),
+        };
+        let states = States::default();
+        states.note_peers(vec![other.clone()]);
+        assert!(problems(&states).is_empty());
+        states.note_own_files(true);
+        states.note_peers(Vec::new());
+        assert!(problems(&states).is_empty());
+        states.note_peers(vec![other]);
+        assert!(problems(&states)[0].contains("files.url"));
+        states.note_peers(Vec::new());
+        assert!(problems(&states).is_empty());
     }
 }

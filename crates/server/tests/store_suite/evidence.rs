@@ -192,3 +192,38 @@ pub(crate) async fn loses_what_people_wrote(home: &impl Home) {
     store.append_audit(CHAT, &more).await.unwrap();
     assert_eq!(verified(&store, None).await.first, None);
 }
+
+/// Two replicas with different keys are a mistake, which both notice, and which does not fill the store.
+pub(crate) async fn is_sealed_with_two_keys_and_not_without_end(home: &impl Home) {
+    let store = with_rows(home).await;
+    let one = sealing(&store);
+    let two = Sealing::new(store.clone(), Some(SealKey::new("another key")));
+    let none = Sealing::new(store.clone(), None);
+    let seals = async || store.audit_seals(0, 100).await.unwrap().len();
+    seal_all(&one, at(1)).await.unwrap();
+    // The one that has come later may replace the other, whose seals it signs once.
+    for minute in 2..8 {
+        seal_all(&two, at(minute)).await.unwrap();
+        assert_eq!(seals().await, 2);
+        assert!(!two.meets_another_key());
+        seal_all(&one, at(minute)).await.unwrap();
+        seal_all(&none, at(minute)).await.unwrap();
+        assert!(one.meets_another_key());
+    }
+    assert_eq!(seals().await, 2);
+    assert!(!none.meets_another_key());
+    let row = [audit(AuditKind::ToolStarted, "")];
+    store.append_audit(CHAT, &row).await.unwrap();
+    seal_all(&one, at(9)).await.unwrap();
+    seal_all(&two, at(9)).await.unwrap();
+    assert!(two.meets_another_key());
+    assert_eq!(seals().await, 3);
+    // With the same key nothing is wrong.
+    let same = sealing(&store);
+    store.append_audit(CHAT, &row).await.unwrap();
+    seal_all(&same, at(10)).await.unwrap();
+    store.append_audit(CHAT, &row).await.unwrap();
+    seal_all(&sealing(&store), at(11)).await.unwrap();
+    seal_all(&same, at(12)).await.unwrap();
+    assert!(!same.meets_another_key());
+}

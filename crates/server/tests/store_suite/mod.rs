@@ -81,6 +81,7 @@ macro_rules! store_suite {
                 is_chained_and_sealed
                 is_given_up_by_age
                 loses_what_people_wrote
+                is_sealed_with_two_keys_and_not_without_end
             }
             records {
                 audit_is_shown_oldest_first
