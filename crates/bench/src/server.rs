@@ -1,10 +1,12 @@
 //! The servers under test: each runs in its own process on its own core, and the operating system reports its CPU time
 //! and memory.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use adk_bridge_testkit::postgres::Postgres;
@@ -19,9 +21,6 @@ use crate::reader::Shape;
 /// The cores of the server and of the load, if there are two and `taskset` is installed.
 const SERVER_CORE: &str = "0";
 const LOAD_CORE: &str = "1";
-
-/// On all machines that this runs on, Linux reports CPU time in hundredths of a second.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Which server is measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +88,16 @@ pub(crate) struct Server {
     pub(crate) shape: Shape,
     owner: Option<Owner>,
     counter: Option<Counter>,
+    spent: Mutex<Spent>,
     _directory: TempDir,
+}
+
+/// The CPU time of the threads of a process, in nanoseconds. Of one that has ended, what it had used when it was last seen.
+#[derive(Default)]
+struct Spent {
+    threads: HashMap<OsString, u64>,
+    /// Of threads whose number another one has got.
+    ended: u64,
 }
 
 /// The replica that owns the chats of a measured one.
@@ -179,6 +187,7 @@ impl Server {
             },
             owner,
             counter,
+            spent: Mutex::default(),
             _directory: directory,
         })
     }
@@ -205,19 +214,27 @@ impl Server {
         }))
     }
 
-    /// The CPU time used so far, in microseconds.
+    /// The CPU time used so far, in microseconds. Linux counts that of a whole process in hundredths of a second, and that of
+    /// each thread in nanoseconds.
     pub(crate) fn cpu(&self) -> anyhow::Result<f64> {
-        let stat = self.read("stat")?;
-        // The name of the program, in brackets, may contain anything.
-        let fields = stat.rsplit_once(')').context("no stat line")?.1;
-        let fields: Vec<&str> = fields.split_whitespace().collect();
-        let ticks = |index: usize| {
-            fields
-                .get(index)
-                .and_then(|field| field.parse::<f64>().ok())
-        };
-        let (user, system) = ticks(11).zip(ticks(12)).context("a short stat line")?;
-        Ok((user + system) / TICKS_PER_SECOND * 1e6)
+        let tasks = format!("/proc/{}/task", self.process.id());
+        let threads = std::fs::read_dir(&tasks)
+            .with_context(|| format!("{tasks} cannot be read; this needs Linux"))?;
+        // Poisoning is ignored: numbers only grow.
+        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads {
+            let thread = thread?;
+            // One that has just ended.
+            let Ok(stat) = std::fs::read_to_string(thread.path().join("schedstat")) else {
+                continue;
+            };
+            let nanos = stat
+                .split_whitespace()
+                .next()
+                .and_then(|it| it.parse().ok());
+            spent.note(thread.file_name(), nanos.context("a short schedstat line")?);
+        }
+        Ok(spent.micros())
     }
 
     /// The memory in use, in megabytes.
@@ -242,6 +259,23 @@ impl Server {
         let path = format!("/proc/{}/{file}", self.process.id());
         std::fs::read_to_string(&path)
             .with_context(|| format!("{path} cannot be read; this needs Linux"))
+    }
+}
+
+impl Spent {
+    fn note(&mut self, thread: OsString, nanos: u64) {
+        match self.threads.insert(thread, nanos) {
+            Some(before) if before > nanos => self.ended += before,
+            _ => {}
+        }
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a float holds hours of nanoseconds exactly"
+    )]
+    fn micros(&self) -> f64 {
+        (self.ended + self.threads.values().sum::<u64>()) as f64 / 1e3
     }
 }
 
@@ -419,4 +453,21 @@ http {{
 }}
 "
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_have_ended_are_not_forgotten() {
+        let mut spent = Spent::default();
+        for (thread, nanos, micros) in [("1", 5_000, 5.0), ("2", 2_000, 7.0), ("1", 6_000, 8.0)] {
+            spent.note(thread.into(), nanos);
+            assert!((spent.micros() - micros).abs() < 1e-9);
+        }
+        // Its number was given to another one.
+        spent.note("2".into(), 1_000);
+        assert!((spent.micros() - 9.0).abs() < 1e-9);
+    }
 }
