@@ -65,6 +65,10 @@ pub(crate) fn release(workspace: &Workspace) -> Result<ExitCode, String> {
     let mut protocol = process::cargo();
     protocol.args(["package", "--locked", "--package=adk-bridge-protocol"]);
     process::finish(protocol.current_dir(&workspace.root))?;
+    let mut publish = process::cargo();
+    publish.args(["publish", "--dry-run", "--no-verify", "--locked"]);
+    publish.arg("--package=adk-bridge-protocol");
+    process::finish(publish.current_dir(&workspace.root))?;
     let program = format!("adk-bridge{}", std::env::consts::EXE_SUFFIX);
     let mut packages = Command::new("node");
     packages

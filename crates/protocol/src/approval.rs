@@ -34,6 +34,7 @@ pub struct Approval {
     /// The id under which a remote ADK server asked, and under which it is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_id: Option<String>,
+    /// What the user is told about the question.
     pub hint: String,
     /// The payload that a remote agent's tool wants filled in, with its suggestions. It is sent back with the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,24 +44,35 @@ pub struct Approval {
     pub filled_in: Option<Json>,
     /// SHA-256 of the arguments in canonical form, for the audit.
     pub input_hash: String,
+    /// When it was asked.
     pub asked_at: Timestamp,
+    /// When it expires if nobody answers.
     pub expires_at: Timestamp,
+    /// What has become of it.
     pub state: ApprovalState,
 }
 
+/// What has become of an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "camelCase")]
 pub enum ApprovalState {
+    /// Nobody has decided.
     Requested,
+    /// Somebody agreed.
     Approved {
+        /// Why, if it was said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// Somebody refused.
     Denied {
+        /// Why, if it was said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// Nobody answered in time.
     Expired,
+    /// The user wrote something else.
     Superseded,
 }
 
@@ -75,6 +87,7 @@ pub enum Answered {
 
 /// Why an answer changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what it means")]
 pub enum Refusal {
     #[error("no approval with this id was asked for in this reply")]
     Unknown,
@@ -97,6 +110,7 @@ pub enum Refusal {
 }
 
 impl Approval {
+    /// Whether it still waits for a decision.
     pub fn is_open(&self) -> bool {
         self.state == ApprovalState::Requested
     }
@@ -116,6 +130,7 @@ impl Approval {
         }
     }
 
+    /// Why somebody decided as they did, if they said so.
     pub fn reason(&self) -> Option<&str> {
         match &self.state {
             ApprovalState::Approved { reason } | ApprovalState::Denied { reason } => {

@@ -28,6 +28,7 @@ pub struct PcmFormat {
 
 /// Why audio was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what it means")]
 pub enum AudioError {
     #[error("media type {0:?} is not 16-bit PCM; send audio/pcm")]
     NotPcm(String),
@@ -104,10 +105,12 @@ impl PcmFormat {
         Self::new(rate, channels)
     }
 
+    /// How many samples of each channel a second has.
     pub fn sample_rate(self) -> u32 {
         self.sample_rate
     }
 
+    /// How many channels there are.
     pub fn channels(self) -> u16 {
         self.channels
     }

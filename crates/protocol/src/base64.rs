@@ -9,6 +9,7 @@ use ::base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 /// Why a text is not base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what it means")]
 pub enum Base64Error {
     /// A byte outside the alphabet, or from the other alphabet than the rest of the text.
     #[error("byte 0x{byte:02x} at position {at} is not base64")]

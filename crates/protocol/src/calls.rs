@@ -23,10 +23,12 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Call {
+    /// The bridge's own id.
     pub id: CallId,
     /// The id that the model or the ADK server gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_id: Option<String>,
+    /// The name of the tool.
     pub name: String,
     /// The arguments as they were when the call was made: nothing that a client sends changes them.
     pub input: Json,
@@ -38,11 +40,15 @@ pub struct Call {
     /// The call whose running tool asks this, as far as its server tells; nothing if an agent made the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_by: Option<CallId>,
+    /// Where the tool runs.
     pub runs_on: RunsOn,
+    /// Whether it may run again after a crash.
     #[serde(default)]
     pub idempotent: bool,
+    /// The question whether it may run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
+    /// How far it is.
     pub state: CallState,
     /// An output that came before the approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,7 +65,9 @@ pub struct Call {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Origin {
+    /// The agent that called.
     pub author: String,
+    /// Its branch among agents that speak at once.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub branch: String,
     /// Whether it is a step of a workflow that stopped here and goes on by itself once it is answered.
@@ -79,6 +87,7 @@ pub enum RunsOn {
     Remote,
 }
 
+/// How far a call is.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "camelCase")]
 pub enum CallState {
@@ -94,9 +103,12 @@ pub enum CallState {
     Running,
     /// Waits for the front end's output.
     AwaitingClient {
+        /// When it is given up.
         expires: Timestamp,
     },
+    /// It has come to something.
     Settled {
+        /// What that is.
         how: Settlement,
     },
 }
@@ -105,12 +117,17 @@ pub enum CallState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Settlement {
+    /// It ran, and has an output.
     Output,
     /// A remote agent's long-running tool returned something and may finish later.
     Interim,
+    /// It failed.
     Error,
+    /// It was denied.
     Denied,
+    /// Nobody decided, or ran it, in time.
     Expired,
+    /// The user wrote something else instead.
     Superseded,
     /// A crash came between start and end, so it is unknown whether the tool ran.
     Unknown,
@@ -120,12 +137,17 @@ pub enum Settlement {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
+    /// It ran.
     Output {
+        /// What it returned.
         value: Json,
+        /// Files beside it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         files: Vec<File>,
     },
+    /// It failed.
     Error {
+        /// Why, for the model and the user.
         text: String,
     },
 }
@@ -134,7 +156,9 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct File {
+    /// What kind of file it is.
     pub media_type: String,
+    /// Where its content is.
     pub url: String,
 }
 
@@ -198,6 +222,7 @@ impl Origin {
 }
 
 impl Call {
+    /// Whether the call has not come to anything yet.
     pub fn is_open(&self) -> bool {
         !matches!(self.state, CallState::Settled { .. })
     }
@@ -261,6 +286,7 @@ impl Call {
         self.state = CallState::Settled { how };
     }
 
+    /// What the call came to.
     pub fn settled(&self) -> Option<Settlement> {
         match self.state {
             CallState::Settled { how } => Some(how),
@@ -287,14 +313,17 @@ impl Call {
 }
 
 impl Calls {
+    /// The calls, in the order of the model.
     pub fn iter(&self) -> std::slice::Iter<'_, Call> {
         self.0.iter()
     }
 
+    /// How many calls there are.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
+    /// Whether there is no call.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -308,6 +337,7 @@ impl Calls {
         self.0.len() - 1
     }
 
+    /// The call with this id.
     pub fn by_id(&self, id: &CallId) -> Option<&Call> {
         self.0.iter().rev().find(|call| call.id == *id)
     }

@@ -35,6 +35,10 @@ pub type Str<'a> = Cow<'a, str>;
     rename_all = "kebab-case",
     rename_all_fields = "camelCase"
 )]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub enum Chunk<'a> {
     /// Opens a turn and names the message that it belongs to.
     Start {
@@ -208,6 +212,10 @@ pub enum Chunk<'a> {
 /// A `data-NAME` chunk.
 #[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub struct DataChunk<'a> {
     /// The whole type, `data-` included.
     #[serde(rename = "type", deserialize_with = "data_type")]
@@ -221,6 +229,10 @@ pub struct DataChunk<'a> {
 /// How the text of a streamed tool input is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub enum InputEncoding {
     Json,
     Text,
@@ -229,6 +241,10 @@ pub enum InputEncoding {
 /// Why a turn ended, in the AI SDK's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub enum FinishReason {
     Stop,
     Length,
@@ -242,6 +258,7 @@ pub enum FinishReason {
 
 /// Why a text is not a chunk.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message says what it means")]
 pub enum ChunkError {
     #[error("a chunk must be JSON: {what} at line {line} column {column}")]
     Json {
@@ -419,6 +436,7 @@ impl Chunk<'_> {
 }
 
 impl<'a> Chunk<'a> {
+    /// Begins a message.
     pub fn start(message_id: impl Into<Str<'a>>) -> Self {
         Self::Start {
             message_id: Some(message_id.into()),
@@ -426,6 +444,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
+    /// Ends a turn.
     pub fn finish(reason: FinishReason) -> Self {
         Self::Finish {
             finish_reason: Some(reason),
@@ -433,6 +452,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
+    /// Says that something failed.
     pub fn error(text: impl Into<Str<'a>>) -> Self {
         Self::Error {
             error_text: text.into(),
@@ -446,6 +466,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
+    /// Begins a text.
     pub fn text_start(id: impl Into<Str<'a>>) -> Self {
         Self::TextStart {
             id: id.into(),
@@ -453,6 +474,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
+    /// Continues a text.
     pub fn text_delta(id: impl Into<Str<'a>>, delta: impl Into<Str<'a>>) -> Self {
         Self::TextDelta {
             id: id.into(),
@@ -461,6 +483,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
+    /// Continues a piece of reasoning.
     pub fn reasoning_delta(id: impl Into<Str<'a>>, delta: impl Into<Str<'a>>) -> Self {
         Self::ReasoningDelta {
             id: id.into(),

@@ -18,7 +18,9 @@ use crate::json_text::{Json, Level, text_of};
 /// Fields that the bridge adds to what is shown of a question: where the user grants it, until when, and the call that
 /// waits for it.
 pub const LINK: &str = "authorizeUrl";
+/// When the request for credentials ends.
 pub const EXPIRES: &str = "expiresAt";
+/// The call that needs them.
 pub const CALL: &str = "functionCallId";
 
 /// What is shown of a question: enough for every real one, little enough to be read.

@@ -33,6 +33,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
+    /// All of them, the default first.
     pub const ALL: &[Self] = &[Self::Native, Self::Adk, Self::Held];
 
     /// The name by which clients ask for it.

@@ -87,6 +87,7 @@ pub struct Batch<'d, 'g, 'c> {
 }
 
 impl Driver {
+    /// Makes a driver of a reply.
     pub fn new(reply: Reply) -> Self {
         Self {
             reply,
@@ -94,10 +95,12 @@ impl Driver {
         }
     }
 
+    /// The reply.
     pub fn reply(&self) -> &Reply {
         &self.reply
     }
 
+    /// Gives the reply back.
     pub fn into_reply(self) -> Reply {
         self.reply
     }
@@ -187,12 +190,14 @@ impl Effects<'_> {
 }
 
 impl<'d> Batch<'d, '_, '_> {
+    /// Feeds one input.
     pub fn feed(&mut self, input: Input<'_>) {
         self.driver
             .reply
             .handle(input, self.context, &mut self.driver.outbox);
     }
 
+    /// Ends the batch, for its effects to be drained.
     pub fn effects(self) -> Effects<'d> {
         self.driver.effects()
     }

@@ -39,6 +39,10 @@ pub type Raw<'a> = Cow<'a, RawValue>;
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(
+    missing_docs,
+    reason = "named as in ADK, whose documentation describes them"
+)]
 pub struct Event<'a> {
     #[serde(borrow, deserialize_with = "text")]
     pub id: Option<Str<'a>>,
@@ -98,6 +102,10 @@ pub struct Event<'a> {
 /// What an event does in addition to its content; most do nothing. An object without fields counts as absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(
+    missing_docs,
+    reason = "named as in ADK, whose documentation describes them"
+)]
 pub struct Actions {
     #[serde(
         alias = "state_delta",
@@ -145,6 +153,10 @@ pub struct Actions {
 /// A widget for the result of a call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(
+    missing_docs,
+    reason = "named as in ADK, whose documentation describes them"
+)]
 pub struct UiWidget {
     /// The id of the call.
     pub id: String,
@@ -175,6 +187,10 @@ pub struct NodeInfo {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(
+    missing_docs,
+    reason = "named as in ADK, whose documentation describes them"
+)]
 pub struct Content<'a> {
     #[serde(borrow, deserialize_with = "text")]
     pub role: Option<Str<'a>>,
@@ -186,6 +202,10 @@ pub struct Content<'a> {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(
+    missing_docs,
+    reason = "named as in ADK, whose documentation describes them"
+)]
 pub struct Part<'a> {
     #[serde(borrow, deserialize_with = "text")]
     pub text: Option<Str<'a>>,
@@ -210,6 +230,10 @@ pub struct Part<'a> {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(
+    missing_docs,
+    reason = "named as in ADK, whose documentation describes them"
+)]
 pub struct Blob<'a> {
     #[serde(borrow, deserialize_with = "text", alias = "mime_type")]
     pub mime_type: Option<Str<'a>>,
@@ -223,6 +247,10 @@ pub struct Blob<'a> {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(
+    missing_docs,
+    reason = "named as in ADK, whose documentation describes them"
+)]
 pub struct FileData<'a> {
     #[serde(borrow, deserialize_with = "text", alias = "mime_type")]
     pub mime_type: Option<Str<'a>>,
@@ -236,6 +264,10 @@ pub struct FileData<'a> {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(
+    missing_docs,
+    reason = "named as in ADK, whose documentation describes them"
+)]
 pub struct FunctionCall<'a> {
     #[serde(borrow, deserialize_with = "text")]
     pub id: Option<Str<'a>>,
@@ -255,6 +287,10 @@ pub struct FunctionCall<'a> {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(
+    missing_docs,
+    reason = "named as in ADK, whose documentation describes them"
+)]
 pub struct PartialArg<'a> {
     /// `$.city`, `$.items[0].name`.
     #[serde(borrow, deserialize_with = "text", alias = "json_path")]
@@ -273,6 +309,10 @@ pub struct PartialArg<'a> {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(
+    missing_docs,
+    reason = "named as in ADK, whose documentation describes them"
+)]
 pub struct FunctionResponse<'a> {
     #[serde(borrow, deserialize_with = "text")]
     pub id: Option<Str<'a>>,
@@ -288,6 +328,10 @@ pub struct FunctionResponse<'a> {
 #[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[expect(
+    missing_docs,
+    reason = "named as in ADK, whose documentation describes them"
+)]
 pub struct Transcription<'a> {
     #[serde(borrow, deserialize_with = "text")]
     pub text: Option<Str<'a>>,
@@ -296,6 +340,7 @@ pub struct Transcription<'a> {
 
 /// Why a line is not an event.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what it means")]
 pub enum EventError {
     #[error("an event is longer than {limit} bytes; send large content as a file")]
     TooLong { limit: usize },
@@ -336,6 +381,7 @@ impl<'a> Event<'a> {
         })
     }
 
+    /// Whether more of the same is to come.
     pub fn is_partial(&self) -> bool {
         self.partial == Some(true)
     }
@@ -360,6 +406,7 @@ impl<'a> Event<'a> {
 }
 
 impl Actions {
+    /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.state_delta.is_none()
             && self.artifact_delta.is_none()
@@ -381,6 +428,7 @@ impl Actions {
 }
 
 impl<'a> Content<'a> {
+    /// Content of this role.
     pub fn new(role: &'static str, parts: impl Into<Parts<'a>>) -> Self {
         Self {
             role: Some(Cow::Borrowed(role)),
@@ -390,6 +438,7 @@ impl<'a> Content<'a> {
 }
 
 impl<'a> Part<'a> {
+    /// A part of text.
     pub fn text(text: impl Into<Str<'a>>) -> Self {
         Self {
             text: Some(text.into()),
@@ -397,6 +446,7 @@ impl<'a> Part<'a> {
         }
     }
 
+    /// A part with the response to a call.
     pub fn function_response(id: &'a str, name: &'a str, response: Json) -> Self {
         Self {
             function_response: Some(Box::new(FunctionResponse {

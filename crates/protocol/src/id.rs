@@ -34,6 +34,7 @@ macro_rules! ids {
                 Self(Cow::Borrowed(text))
             }
 
+            /// The id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -105,12 +106,14 @@ ids! {
 /// If a confirmation is a separate call, the call and the approval share an id, and each id can be turned into the
 /// other.
 impl CallId {
+    /// The approval that has the id of this call.
     pub fn to_approval(&self) -> ApprovalId {
         ApprovalId(self.0.clone())
     }
 }
 
 impl ApprovalId {
+    /// The call that has the id of this approval.
     pub fn to_call(&self) -> CallId {
         CallId(self.0.clone())
     }

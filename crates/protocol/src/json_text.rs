@@ -38,11 +38,14 @@ pub type RawFields<'a> = Vec<(Cow<'a, str>, &'a RawValue)>;
 pub enum Level<'a> {
     /// A value that contains no others.
     Leaf(&'a str),
+    /// An array.
     Items(Vec<&'a RawValue>),
+    /// An object.
     Fields(RawFields<'a>),
 }
 
 impl Json {
+    /// `null`.
     pub fn null() -> Self {
         NULL.clone()
     }
@@ -85,6 +88,7 @@ impl Json {
         text.close_object()
     }
 
+    /// An array of these items.
     pub fn array<'a>(items: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut text = Text::open_array();
         for item in items {
@@ -93,10 +97,12 @@ impl Json {
         text.close_array()
     }
 
+    /// The text, as it came.
     pub fn text(&self) -> &str {
         self.0.get()
     }
 
+    /// The text, as `serde_json` passes it on.
     pub fn raw(&self) -> &RawValue {
         &self.0
     }
@@ -111,14 +117,17 @@ impl Json {
         serde_json::from_str(self.text())
     }
 
+    /// Whether it is `null`.
     pub fn is_null(&self) -> bool {
         self.text() == "null"
     }
 
+    /// Whether it is an object.
     pub fn is_object(&self) -> bool {
         self.text().starts_with('{')
     }
 
+    /// The value of a boolean.
     pub fn as_bool(&self) -> Option<bool> {
         match self.text() {
             "true" => Some(true),
@@ -127,6 +136,7 @@ impl Json {
         }
     }
 
+    /// The value of a string.
     pub fn as_str(&self) -> Option<Cow<'_, str>> {
         text_of(self.raw())
     }
@@ -168,6 +178,7 @@ impl Json {
 }
 
 impl<'a> Level<'a> {
+    /// Looks at the outermost value.
     pub fn of(raw: &'a RawValue) -> Self {
         match raw.get().as_bytes().first() {
             Some(b'{') => Self::Fields(fields_of(raw).unwrap_or_default()),

@@ -37,6 +37,8 @@
 //!
 //! Only `translate`, `metadata` and `history` know both vocabularies.
 
+#![warn(missing_docs)]
+
 pub mod approval;
 pub mod args;
 pub mod audio;

@@ -163,6 +163,7 @@ impl Metadata {
         metadata
     }
 
+    /// Sets a key.
     pub fn set(&mut self, key: &str, value: Json) {
         self.fields.set(key, value);
     }
@@ -268,6 +269,7 @@ pub struct Source {
 }
 
 impl Source {
+    /// The source as a chunk with this id.
     pub fn chunk<'a>(&'a self, id: &'a str) -> Chunk<'a> {
         let source_id: Str<'a> = Cow::Borrowed(id);
         match &self.url {

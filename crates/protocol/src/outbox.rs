@@ -21,10 +21,15 @@ pub enum Effect {
     /// Send these frames of the outbox to the readers of the turn.
     Frames(Range<usize>),
     /// Run the server tool of this call.
-    RunTool { call: CallId },
+    RunTool {
+        /// The call.
+        call: CallId,
+    },
     /// Give a running tool the answer to its question.
     AnswerTool {
+        /// The question.
         question: CallId,
+        /// The answer.
         answer: ToolAnswer,
     },
     /// Start a run of the agent.
@@ -32,11 +37,21 @@ pub enum Effect {
     /// Stop the current run of the agent.
     CancelRun,
     /// An answer of the client changed nothing; the audit has it. `id` names the approval or the call.
-    Refused { id: String, refusal: Refusal },
+    Refused {
+        /// The id that the answer named.
+        id: String,
+        /// Why it was refused.
+        refusal: Refusal,
+    },
     /// The input was not legal in the state of the reply, and changed nothing.
     Ignored(Ignored),
     /// The user's speech as text.
-    Heard { text: String, finished: bool },
+    Heard {
+        /// The words.
+        text: String,
+        /// Whether no more of them are to come.
+        finished: bool,
+    },
     /// The user spoke while the model was speaking: discard what is queued for the player.
     Interrupted,
     /// A live agent says that its turn is complete.
@@ -48,7 +63,9 @@ pub enum Effect {
 /// What is stored in one transaction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Commit {
+    /// The reply as it is to be stored.
     pub record: Record,
+    /// Rows for the audit, stored with it.
     pub audit: Vec<Audit>,
 }
 
@@ -63,6 +80,10 @@ pub enum Ask {
 
 /// One result for a remote agent.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as in ADK, whose documentation describes them"
+)]
 pub struct Response {
     pub id: String,
     pub name: String,
@@ -72,27 +93,46 @@ pub struct Response {
 /// One row of the audit; the server adds the user, the origin and the time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Audit {
+    /// What happened.
     pub kind: AuditKind,
+    /// To which call.
     pub call_id: Option<CallId>,
+    /// The name of its tool.
     pub tool: Option<String>,
+    /// To which approval.
     pub approval_id: Option<ApprovalId>,
+    /// Why, if somebody said so.
     pub reason: Option<String>,
+    /// The hash of the arguments.
     pub input_hash: Option<String>,
 }
 
+/// What a row of the audit says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AuditKind {
+    /// A user was asked.
     ApprovalRequested,
+    /// Somebody agreed.
     ApprovalApproved,
+    /// Somebody refused.
     ApprovalDenied,
+    /// Nobody answered in time.
     ApprovalExpired,
+    /// The user wrote something else.
     ApprovalSuperseded,
+    /// A tool ran that should have been asked about, and its server cannot ask.
     ApprovalUnsupported,
+    /// An answer was not accepted.
     AnswerRefused,
+    /// A tool was started.
     ToolStarted,
+    /// A tool has an output.
     ToolFinished,
+    /// A tool failed.
     ToolFailed,
+    /// What a tool did is unknown, because the process ended.
     ToolOutcomeUnknown,
+    /// A remote agent ran what was denied.
     ToolRanDespiteDenial,
 }
 
@@ -100,6 +140,7 @@ pub enum AuditKind {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frame {
     bytes: Range<usize>,
+    /// What it holds.
     pub kind: FrameKind,
 }
 
@@ -244,6 +285,7 @@ impl Outbox {
         });
     }
 
+    /// The frames of an effect.
     pub fn frames(&self, range: Range<usize>) -> &[Frame] {
         &self.frames[range]
     }

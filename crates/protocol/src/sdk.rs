@@ -15,7 +15,9 @@ use thiserror::Error;
 pub struct Sdk(u8);
 
 impl Sdk {
+    /// Version 6.
     pub const V6: Self = Self(6);
+    /// Version 7.
     pub const V7: Self = Self(7);
 
     /// Every version that is served, oldest first.

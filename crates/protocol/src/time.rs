@@ -28,10 +28,12 @@ impl Timestamp {
     /// Later than any real moment.
     pub const MAX: Self = Self(u64::MAX);
 
+    /// The moment so many milliseconds after the epoch.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
+    /// How many milliseconds have passed since the epoch.
     pub const fn as_millis(self) -> u64 {
         self.0
     }

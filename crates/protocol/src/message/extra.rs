@@ -26,6 +26,7 @@ impl Extra {
         Ok(Self(Some(text.close_object())))
     }
 
+    /// Whether there is no such field.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -38,6 +39,7 @@ impl Extra {
         }
     }
 
+    /// The field of this name.
     pub fn get(&self, name: &str) -> Option<Json> {
         self.0.as_ref()?.get(name)
     }

@@ -47,6 +47,7 @@ pub struct Fold {
 
 /// Why a chunk does not fit the message so far.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message says what it means")]
 pub enum FoldError {
     #[error("`{id}` is not open for a `{chunk}`; send a `{first}` before it")]
     NotOpen {
@@ -128,6 +129,7 @@ impl Fold {
         &self.message
     }
 
+    /// Gives the message that the chunks have made.
     pub fn into_message(mut self) -> Message {
         self.settle();
         self.message

@@ -21,15 +21,18 @@ struct Length {
 /// What one text has grown by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Growth {
+    /// The place of the part in the message.
     pub part: usize,
     /// How many bytes of the text come before it.
     pub at: usize,
     /// Of those bytes.
     pub checksum: i64,
+    /// What is new.
     pub text: String,
 }
 
 impl Extent {
+    /// How far a message has come.
     pub fn of(message: &Message) -> Self {
         let length = |text: &str| Length {
             bytes: text.len(),

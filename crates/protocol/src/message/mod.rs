@@ -23,6 +23,10 @@ pub use parse::{Location, MessageError, parse_messages};
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub struct Message {
     pub id: MessageId,
     pub role: Role,
@@ -32,7 +36,12 @@ pub struct Message {
     pub extra: Extra,
 }
 
+/// Who a message is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub enum Role {
     System,
     User,
@@ -70,6 +79,7 @@ impl Message {
 }
 
 impl Role {
+    /// The word for it in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -81,6 +91,10 @@ impl Role {
 
 /// One part of a message.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub enum Part {
     Text(TextPart),
     Reasoning(ReasoningPart),
@@ -115,7 +129,12 @@ pub(crate) fn text_id(index: usize) -> String {
     format!("t{index}")
 }
 
+/// A text.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub struct TextPart {
     pub text: String,
     pub state: Option<TextState>,
@@ -125,7 +144,12 @@ pub struct TextPart {
     pub extra: Extra,
 }
 
+/// What the model thought.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub struct ReasoningPart {
     pub id: Option<String>,
     pub text: String,
@@ -134,7 +158,12 @@ pub struct ReasoningPart {
     pub extra: Extra,
 }
 
+/// Whether a text may still grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub enum TextState {
     Streaming,
     Done,
@@ -142,6 +171,10 @@ pub enum TextState {
 
 /// A tool call and its outcome.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub struct ToolPart {
     pub call_id: CallId,
     pub name: String,
@@ -190,7 +223,12 @@ impl ToolPart {
     }
 }
 
+/// How far a call is, as a front end sees it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub enum ToolState {
     #[default]
     InputStreaming,
@@ -205,6 +243,7 @@ pub enum ToolState {
 }
 
 impl ToolState {
+    /// The word for it in JSON.
     pub fn as_str(&self) -> &str {
         match self {
             Self::InputStreaming => "input-streaming",
@@ -236,6 +275,10 @@ impl From<String> for ToolState {
 
 /// The `approval` field of a tool part.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub struct ApprovalField {
     /// Absent only in messages written by hand.
     pub id: Option<ApprovalId>,
@@ -245,7 +288,12 @@ pub struct ApprovalField {
     pub extra: Extra,
 }
 
+/// A file.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub struct FilePart {
     pub media_type: String,
     pub url: String,
@@ -254,7 +302,12 @@ pub struct FilePart {
     pub extra: Extra,
 }
 
+/// A web page that an answer relies on.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub struct SourceUrlPart {
     pub source_id: String,
     pub url: String,
@@ -263,7 +316,12 @@ pub struct SourceUrlPart {
     pub extra: Extra,
 }
 
+/// A document that an answer relies on.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub struct SourceDocumentPart {
     pub source_id: String,
     pub media_type: String,
@@ -273,7 +331,12 @@ pub struct SourceDocumentPart {
     pub extra: Extra,
 }
 
+/// Data of an application.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub struct DataPart {
     /// The whole type, `data-` included.
     pub kind: String,

@@ -37,8 +37,11 @@ pub const MAX_PARTS: usize = 10_000;
 /// A place in a request, such as `messages[3].parts[2].text`.
 #[derive(Debug, Clone, Copy)]
 pub enum Location<'a> {
+    /// The outermost value, by its name.
     Root(&'a str),
+    /// A field of an object.
     Field(&'a Location<'a>, &'a str),
+    /// An item of an array.
     Index(&'a Location<'a>, usize),
 }
 
@@ -46,11 +49,15 @@ pub enum Location<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{at}: {wrong}")]
 pub struct MessageError {
+    /// Where it is.
     pub at: String,
+    /// What is wrong with it.
     pub wrong: Defect,
 }
 
+/// What is wrong with a value.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "each message says what it means")]
 pub enum Defect {
     #[error("expected {expected}, found {found}")]
     Type {

@@ -21,29 +21,41 @@ pub const MAX_REFUSED: usize = 20;
 /// One answer of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer<'a> {
+    /// Yes or no.
     Decision {
+        /// The question.
         approval_id: ApprovalId,
+        /// Whether it is a yes.
         approved: bool,
+        /// Why, if it was said.
         reason: Option<&'a str>,
         /// What the human filled in, if a remote agent's tool asked for something.
         payload: Option<Json>,
         /// The part that it came in, if any. The rest of that part must not contradict it.
         part: Option<&'a ToolPart>,
     },
+    /// What a client tool returned.
     Output {
+        /// Its call.
         call_id: &'a CallId,
+        /// The output.
         output: &'a Json,
     },
+    /// A client tool failed.
     Failure {
+        /// Its call.
         call_id: &'a CallId,
+        /// Why.
         error: &'a str,
     },
     /// The user has granted credentials. No client says so: whoever keeps them does.
     Granted {
+        /// Its call.
         call_id: &'a CallId,
     },
     /// An answer to a question that is neither a clear yes nor a clear no; an open question stays open.
     Unclear {
+        /// The question.
         approval_id: ApprovalId,
         /// The call whose part it is.
         call_id: &'a CallId,

@@ -22,17 +22,29 @@ pub enum Input<'a> {
     /// A request brought answers of the client, possibly old ones. `None`: it does not want a turn.
     Answers(&'a [Answer<'a>], Option<Audience>),
     /// A server tool is done.
-    ToolFinished { call: &'a CallId, outcome: Outcome },
+    ToolFinished {
+        /// The call.
+        call: &'a CallId,
+        /// What it came to.
+        outcome: Outcome,
+    },
     /// The tool of a running call asks the user something.
     ToolAsks {
+        /// The call.
         call: &'a CallId,
+        /// The question.
         question: &'a ToolQuestion,
     },
     /// A tool does not wait for the answer to its question any more.
-    QuestionWithdrawn { question: &'a CallId },
+    QuestionWithdrawn {
+        /// The question.
+        question: &'a CallId,
+    },
     /// The tool of a running call says how far it is.
     ToolProgress {
+        /// The call.
         call: &'a CallId,
+        /// How far it is.
         progress: &'a ToolProgress,
     },
     /// Time has passed.
@@ -47,8 +59,10 @@ pub enum Input<'a> {
     Boot,
 }
 
+/// How a run of the agent ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunEnd {
+    /// It said everything.
     Done,
     /// In the middle of the agent's answer.
     Cut,
@@ -56,6 +70,7 @@ pub enum RunEnd {
     Failed(String),
 }
 
+/// Why a reply is closed from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
     /// The user pressed stop.
@@ -79,13 +94,17 @@ pub enum Audience {
 
 /// What a reply needs from outside with every input.
 pub struct Context<'g> {
+    /// The time.
     pub now: Timestamp,
+    /// Where new ids come from.
     pub ids: &'g mut dyn IdSource,
+    /// What is known of tools.
     pub policy: &'g dyn Policy,
 }
 
 /// Why an input changed nothing. That is harmless, but the driver of the reply should log it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what it means")]
 pub enum Ignored {
     #[error("the reply has begun before")]
     AlreadyBegun,

@@ -74,6 +74,7 @@ pub struct Reply {
 }
 
 impl Reply {
+    /// Makes a reply that has not begun.
     pub fn new(message_id: impl Into<MessageId>) -> Self {
         Self::from_draft(Draft::new(message_id))
     }
@@ -99,6 +100,7 @@ impl Reply {
         reply
     }
 
+    /// What is stored of the reply.
     pub fn record(&self) -> Record {
         Record {
             message: self.snapshot().into_owned(),
@@ -133,10 +135,12 @@ impl Reply {
         self.translator.bytes()
     }
 
+    /// The calls of the reply.
     pub fn calls(&self) -> &Calls {
         &self.calls
     }
 
+    /// How the reply ended.
     pub fn ended(&self) -> Option<EndReason> {
         match self.phase {
             Phase::Ended(how) => Some(how),

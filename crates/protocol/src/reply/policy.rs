@@ -15,24 +15,35 @@ pub enum Runner {
 
 /// The rules for the tools of an agent.
 pub trait Policy: Sync {
+    /// Who runs the tools.
     fn runner(&self) -> Runner;
     /// The rule for one tool, or nothing if it is unknown.
     fn tool(&self, name: &str) -> Option<ToolRule>;
+    /// How long and how much.
     fn limits(&self) -> Limits;
 }
 
+/// What is known of a tool before it is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToolRule {
+    /// Where it runs.
     pub runs_on: RunsOn,
+    /// Whether a human is asked first.
     pub needs_approval: bool,
+    /// Whether it may run again after a crash.
     pub idempotent: bool,
 }
 
+/// How long a reply waits, and how much it may say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
+    /// How long a human may take to decide.
     pub approval_timeout: Duration,
+    /// How long a front end may take to run a tool.
     pub client_timeout: Duration,
+    /// How often the model is asked in one reply.
     pub max_steps: u32,
+    /// How much one answer may hold.
     pub max_answer_bytes: usize,
 }
 

@@ -49,6 +49,7 @@ pub struct ToolQuestion {
     pub id: CallId,
     /// Who asks, by the name that the configuration gives to it.
     pub server: String,
+    /// What the user is asked.
     pub message: String,
     /// JSON Schema of the answer.
     pub schema: Json,
@@ -68,8 +69,11 @@ pub enum ToolAnswer {
 /// How far a tool is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolProgress {
+    /// How much is done.
     pub progress: f64,
+    /// How much there is, if that is known.
     pub total: Option<f64>,
+    /// What is being done.
     pub message: Option<String>,
 }
 

@@ -12,14 +12,18 @@ const MAX_RETRIES: u8 = 5;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
+    /// The message.
     pub message: Message,
+    /// Its calls.
     pub calls: Calls,
     /// Whether a run of the agent was under way.
     pub asking: bool,
+    /// How often the model was asked.
     pub steps: u32,
     /// How often the step that is asked for was asked again.
     #[serde(default)]
     pub retried: Retries,
+    /// How the reply ended; none while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<EndReason>,
 }
@@ -108,9 +112,13 @@ impl<'de> Deserialize<'de> for Retries {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EndReason {
+    /// The agent said everything.
     Finished,
+    /// Something failed.
     Failed,
+    /// The user stopped it.
     Stopped,
+    /// The user wrote something else.
     Superseded,
     /// The answer grew beyond its limit.
     TooLong,

@@ -418,10 +418,12 @@ impl Question<'_> {
 }
 
 impl Outcome {
+    /// A failure, as the model and the user are told.
     pub fn error(text: impl Into<String>) -> Self {
         Self::Error { text: text.into() }
     }
 
+    /// An output without files.
     pub fn output(value: impl Into<Json>) -> Self {
         Self::Output {
             value: value.into(),

@@ -35,10 +35,13 @@ const MAX_COPIES: usize = 8;
 /// What is said about an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stance {
+    /// Nothing was said.
     Absent,
+    /// A clear yes or no.
     Clear(bool),
     /// That something failed: this goes with a no, contradicts a yes, and alone is no answer.
     Failed,
+    /// Something that is neither.
     Unclear,
 }
 
@@ -56,6 +59,7 @@ impl Stance {
         }
     }
 
+    /// Whether nothing was said.
     pub fn is_absent(self) -> bool {
         self == Self::Absent
     }

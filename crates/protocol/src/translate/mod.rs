@@ -46,11 +46,19 @@ const MAX_NAME_CHARS: usize = 255;
 #[derive(Debug, PartialEq)]
 pub enum Fact<'e> {
     /// A complete call; its index in the reply's calls.
-    Called { index: usize, long_running: bool },
+    Called {
+        /// Which of the calls.
+        index: usize,
+        /// Whether its result comes later.
+        long_running: bool,
+    },
     /// A remote agent asks a human about one of its calls.
     Confirmation {
+        /// The agent's id of the call.
         remote_id: &'e str,
+        /// The call that is asked about.
         original: Original,
+        /// What the user is told.
         hint: String,
         /// What the human may fill in, as the tool suggests it.
         payload: Option<Json>,
@@ -59,7 +67,9 @@ pub enum Fact<'e> {
     CredentialRequest(&'e FunctionCall<'e>),
     /// A remote agent's tool has answered; a placeholder only says that a human must be asked first.
     Responded {
+        /// The response.
         response: &'e FunctionResponse<'e>,
+        /// Whether the real one is still to come.
         placeholder: bool,
         /// Whether it says no more than that the user has to grant something first.
         needs_login: bool,
@@ -67,7 +77,12 @@ pub enum Fact<'e> {
         app: Option<&'e str>,
     },
     /// The user's speech as text.
-    Heard { text: &'e str, finished: bool },
+    Heard {
+        /// The words.
+        text: &'e str,
+        /// Whether no more are to come.
+        finished: bool,
+    },
     /// The user spoke while the model did.
     Interrupted,
     /// A live agent has finished its turn.
@@ -77,7 +92,9 @@ pub enum Fact<'e> {
 /// The call that a confirmation is about, as the agent repeats it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Original {
+    /// Its id, if the agent named it.
     pub id: Option<String>,
+    /// The name of its tool.
     pub name: String,
     /// Nothing if the agent does not repeat them.
     pub args: Option<Json>,

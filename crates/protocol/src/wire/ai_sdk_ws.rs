@@ -13,6 +13,10 @@ use serde::Serialize;
 
 /// One frame of a client.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as on the wire; PROTOCOL.md describes them"
+)]
 pub enum ClientFrame {
     Send(Send),
     Resume(Resume),
@@ -21,6 +25,10 @@ pub enum ClientFrame {
 
 /// A chat request; `messages` is an array.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as on the wire; PROTOCOL.md describes them"
+)]
 pub struct Send {
     pub request_id: String,
     /// The chat.
@@ -36,6 +44,10 @@ pub struct Send {
 
 /// Asks for the current turn of a chat.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as on the wire; PROTOCOL.md describes them"
+)]
 pub struct Resume {
     pub request_id: String,
     /// The chat.
@@ -51,7 +63,9 @@ pub struct Resume {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{error}")]
 pub struct RefusedFrame {
+    /// The request that the frame belongs to, as far as it could be read.
     pub request_id: Option<String>,
+    /// What is wrong with it.
     pub error: FrameError,
 }
 
@@ -76,6 +90,7 @@ impl ClientFrame {
         read(map).map_err(|error| RefusedFrame { request_id, error })
     }
 
+    /// The request that the frame belongs to.
     pub fn request_id(&self) -> &str {
         match self {
             Self::Send(send) => &send.request_id,

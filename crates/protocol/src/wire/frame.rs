@@ -15,6 +15,10 @@ pub const MAX_TEXT_FRAME_BYTES: usize = 32 * 1024 * 1024;
 
 /// Why the client asks for a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(
+    missing_docs,
+    reason = "named as in the AI SDK, whose documentation describes them"
+)]
 pub enum Trigger {
     #[default]
     SubmitMessage,
@@ -31,6 +35,7 @@ impl Trigger {
 
 /// Why a frame was refused; the connection stays open.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what it means")]
 pub enum FrameError {
     #[error("{what} of {size} bytes is longer than {limit}; send less at once")]
     TooLarge {

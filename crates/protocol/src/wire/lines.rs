@@ -18,6 +18,7 @@ pub struct LineReader {
 pub struct JsonLine<'a> {
     /// Counted from 1.
     pub number: u64,
+    /// The line, without its ending.
     pub text: &'a str,
 }
 

@@ -26,6 +26,10 @@ pub const MAX_VIDEO_FRAME_BYTES: usize = 4 * 1024 * 1024;
 
 /// One text frame of a client.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as on the wire; PROTOCOL.md describes them"
+)]
 pub enum ClientFrame {
     /// A chat request.
     Message(Message),
@@ -49,6 +53,10 @@ pub enum ClientFrame {
 
 /// A chat request; `messages` is an array.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as on the wire; PROTOCOL.md describes them"
+)]
 pub struct Message {
     pub id: Option<ChatId>,
     pub messages: Json,
@@ -71,6 +79,10 @@ const REQUEST_ID: &str = "requestId";
 
 /// The output of a ClientTool, or the answer to an Approval; it has at least one of `result` and `status`.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(
+    missing_docs,
+    reason = "named as on the wire; PROTOCOL.md describes them"
+)]
 pub struct ToolResult {
     pub tool_call_id: CallId,
     pub result: Option<Json>,
@@ -79,7 +91,12 @@ pub struct ToolResult {
     pub extra: Extra,
 }
 
+/// A decision in the words of the original front end.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "named as on the wire; PROTOCOL.md describes them"
+)]
 pub enum ToolStatus {
     Approved,
     Rejected,
@@ -87,14 +104,24 @@ pub enum ToolStatus {
     Other(String),
 }
 
+/// What becomes of the microphone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "named as on the wire; PROTOCOL.md describes them"
+)]
 pub enum AudioAction {
     Start,
     Stop,
 }
 
+/// How the agent answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[expect(
+    missing_docs,
+    reason = "named as on the wire; PROTOCOL.md describes them"
+)]
 pub enum Modality {
     Text,
     Audio,
@@ -102,6 +129,10 @@ pub enum Modality {
 
 /// How audio travels; JSON unless the client asks otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(
+    missing_docs,
+    reason = "named as on the wire; PROTOCOL.md describes them"
+)]
 pub enum AudioWire {
     #[default]
     Json,
@@ -358,6 +389,10 @@ fn audio_config(mut fields: Fields<'_>) -> Result<ClientFrame, FrameError> {
     rename_all = "kebab-case",
     rename_all_fields = "camelCase"
 )]
+#[expect(
+    missing_docs,
+    reason = "named as on the wire; PROTOCOL.md describes them"
+)]
 pub enum ControlFrame<'a> {
     Pong {
         timestamp: Json,
@@ -421,7 +456,9 @@ impl From<&BinaryError> for ControlFrame<'static> {
 /// Why the server closes a connection; the code tells clients whether to connect again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Close {
+    /// The code of the WebSocket protocol.
     pub code: u16,
+    /// Why, for who reads the log.
     pub reason: &'static str,
     /// Whether reconnecting automatically helps.
     pub reconnect: bool,

@@ -23,11 +23,13 @@ pub struct Recording<'a> {
 pub struct Recorded<'a> {
     /// The line on which it begins, counted from 1.
     pub line: usize,
+    /// The event.
     pub json: Cow<'a, str>,
 }
 
 /// Why a recording cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what it means")]
 pub enum RecordingError {
     #[error("recording of {size} bytes is longer than {limit}; split it")]
     TooLong { size: usize, limit: usize },

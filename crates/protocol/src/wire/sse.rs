@@ -111,6 +111,7 @@ pub enum Ending<'a> {
 
 /// Why a stream cannot be read further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what it means")]
 pub enum SseError {
     #[error("event or line longer than {limit} bytes, exceeded at byte {at}; raise the limit")]
     TooLong { limit: usize, at: u64 },

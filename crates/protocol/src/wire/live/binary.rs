@@ -9,6 +9,10 @@ pub const HEADER_BYTES: usize = 8;
 
 /// One binary frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "named as on the wire; PROTOCOL.md describes them"
+)]
 pub struct BinaryFrame<'a> {
     pub kind: Kind,
     pub flags: Flags,
@@ -35,18 +39,22 @@ pub enum Kind {
 pub struct Flags {
     /// Recorded before the user pressed the key.
     pub pre_roll: bool,
+    /// Whether no more of the turn is to come.
     pub last_of_turn: bool,
 }
 
 /// Who sent a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
+    /// The front end.
     Client,
+    /// The bridge.
     Server,
 }
 
 /// Why a binary frame was refused; the connection stays open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each message says what it means")]
 pub enum BinaryError {
     #[error("binary frame of {size} bytes is shorter than its header of 8")]
     TooShort { size: usize },
