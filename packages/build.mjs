@@ -116,8 +116,15 @@ function wheel(binary, platform, directory) {
 
 /** What everything in the directory hashes to, as `sha256sum --check` reads it. */
 function sums(directory) {
-  const names = readdirSync(directory).filter((name) => name !== 'SHA256SUMS').sort();
-  const lines = names.map((name) => `${createHash('sha256').update(readFileSync(join(directory, name))).digest('hex')}  ${name}\n`);
+  const names = readdirSync(directory)
+    .filter((name) => name !== 'SHA256SUMS')
+    .sort();
+  const lines = names.map(
+    (name) =>
+      `${createHash('sha256')
+        .update(readFileSync(join(directory, name)))
+        .digest('hex')}  ${name}\n`,
+  );
   writeFileSync(join(directory, 'SHA256SUMS'), lines.join(''));
 }
 

@@ -14,7 +14,9 @@ export const NOTICES = join(root, 'THIRD-PARTY-NOTICES.txt');
 
 const PROGRAM = 'adk-bridge';
 // Where the program runs.
-const TARGETS = ['aarch64', 'x86_64'].flatMap((cpu) => ['apple-darwin', 'pc-windows-msvc', 'unknown-linux-gnu'].map((os) => `${cpu}-${os}`));
+const TARGETS = ['aarch64', 'x86_64'].flatMap((cpu) =>
+  ['apple-darwin', 'pc-windows-msvc', 'unknown-linux-gnu'].map((os) => `${cpu}-${os}`),
+);
 // What the page contains although only its build asks for it: the styles that every page of Tailwind begins with.
 const IN_THE_PAGE = ['tailwindcss'];
 const LICENSE_FILE = /^(licen[cs]e|copying|notice|copyright|unlicense)/i;
@@ -58,7 +60,15 @@ export function notices() {
 /** Everything that is linked into the program where it runs; macros and build scripts are not. */
 function crates() {
   const targets = TARGETS.map((target) => `--target=${target}`);
-  const tree = cargo('tree', '--locked', `--package=${PROGRAM}`, '--edges=normal,no-proc-macro', '--prefix=none', '--format={p}', ...targets);
+  const tree = cargo(
+    'tree',
+    '--locked',
+    `--package=${PROGRAM}`,
+    '--edges=normal,no-proc-macro',
+    '--prefix=none',
+    '--format={p}',
+    ...targets,
+  );
   const linked = new Set(tree.split('\n').map((line) => /^\S+ v\S+/.exec(line)?.[0]));
   const { packages: all } = JSON.parse(cargo('metadata', '--format-version=1', '--locked'));
   return all
@@ -68,7 +78,12 @@ function crates() {
 }
 
 function cargo(...args) {
-  return execFileSync('cargo', args, { cwd: root, encoding: 'utf8', maxBuffer: MAX_OUTPUT, stdio: ['ignore', 'pipe', 'inherit'] });
+  return execFileSync('cargo', args, {
+    cwd: root,
+    encoding: 'utf8',
+    maxBuffer: MAX_OUTPUT,
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
 }
 
 /** Everything that the page is built from, whether or not all of it ends up in it. */
@@ -76,7 +91,8 @@ function packages() {
   const home = join(root, 'web/ui');
   const { packages: all } = JSON.parse(readFileSync(join(home, 'package-lock.json'), 'utf8'));
   const shipped = Object.entries(all).filter(
-    ([path, { dev, optional }]) => path !== '' && !optional && (!dev || IN_THE_PAGE.some((name) => path === `node_modules/${name}`)),
+    ([path, { dev, optional }]) =>
+      path !== '' && !optional && (!dev || IN_THE_PAGE.some((name) => path === `node_modules/${name}`)),
   );
   return shipped
     .map(([path, { version }]) => ({ name: path.split('node_modules/').at(-1), version, place: join(home, path) }))
@@ -116,7 +132,10 @@ function byName(a, b) {
 
 /** Without what differs only for the eye. */
 function tidy(text) {
-  return text.replaceAll('\r\n', '\n').replace(/[ \t\f]+$/gm, '').trim();
+  return text
+    .replaceAll('\r\n', '\n')
+    .replace(/[ \t\f]+$/gm, '')
+    .trim();
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) writeFileSync(NOTICES, notices());

@@ -140,7 +140,8 @@ describe('packages', () => {
     run('tar', ['-xzf', sources()], { cwd: path });
     const inside = join(path, `adk-bridge-${version()}`);
     run('cargo', ['metadata', '--locked', '--offline', '--format-version=1'], { cwd: inside, maxBuffer: Infinity });
-    for (const needed of ['web/ui/package-lock.json', 'deploy/Dockerfile', 'LICENSE']) assert.ok(existsSync(join(inside, needed)), needed);
+    for (const needed of ['web/ui/package-lock.json', 'deploy/Dockerfile', 'LICENSE'])
+      assert.ok(existsSync(join(inside, needed)), needed);
   });
 
   test('publint and attw find nothing in the npm packages', () => {

@@ -59,7 +59,8 @@ async def wrong_answers(port: int) -> bytes:
     message = json.loads(answer.split(b"\r\n\r\n", 1)[1])["messages"][1]
     part = {"type": "tool-pay", "state": "approval-responded", "input": {}}
     message["parts"] = [
-        part | {"toolCallId": f"c{number}", "approval": {"id": f"a{number}", "approved": True}} for number in range(10_000)
+        part | {"toolCallId": f"c{number}", "approval": {"id": f"a{number}", "approved": True}}
+        for number in range(10_000)
     ]
     return request("POST", "/api/chat", KEYS["a"], json.dumps({"id": "asked", "messages": [message]}).encode())
 
@@ -115,7 +116,16 @@ def main() -> None:
         keys = "".join(f'[[auth.api_keys]]\nkey = "{key}"\nuser = "{user}"\n' for user, key in KEYS.items())
         config = pathlib.Path(directory, "bench.toml")
         config.write_text(keys + '[demo]\npace = "3ms"\n')
-        command = [sys.argv[1], "serve", "--config", str(config), "--listen", "127.0.0.1:0", "--data-dir", f"{directory}/data"]
+        command = [
+            sys.argv[1],
+            "serve",
+            "--config",
+            str(config),
+            "--listen",
+            "127.0.0.1:0",
+            "--data-dir",
+            f"{directory}/data",
+        ]
         with open(f"{directory}/log", "w") as log:
             server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         try:

@@ -13,7 +13,9 @@ TARGET = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 
 def pytest_addoption(parser):
     parser.addoption("--bridge", default=str(TARGET / "debug/adk-bridge"), help="path of adk-bridge")
-    parser.addoption("--corpus", default=str(TARGET / "conformance/google"), help="directory of the corpus of test_google.py")
+    parser.addoption(
+        "--corpus", default=str(TARGET / "conformance/google"), help="directory of the corpus of test_google.py"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -133,7 +133,11 @@ def alone(app):
                 return next(read, None) or await receive()
 
             return await app(scope, replay, send)
-        refusal = {"jsonrpc": "2.0", "id": request["id"], "error": {"code": -32601, "message": "there is no initialize"}}
+        refusal = {
+            "jsonrpc": "2.0",
+            "id": request["id"],
+            "error": {"code": -32601, "message": "there is no initialize"},
+        }
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 400, "headers": headers})
         await send({"type": "http.response.body", "body": json.dumps(refusal).encode()})

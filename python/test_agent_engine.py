@@ -193,9 +193,7 @@ async def test_an_answer_is_made_again_without_what_followed(bridge):
     await chat.say("say first")
     await chat.say("say second")
     messages = await chat.messages()
-    chunks = await chat.post(
-        [*messages[:2], user("history")], trigger="submit-message", messageId=messages[2]["id"]
-    )
+    chunks = await chat.post([*messages[:2], user("history")], trigger="submit-message", messageId=messages[2]["id"])
     equal(said(chunks), "user:say first | model:first")
     equal(said(await chat.say("say on")), "on")
     equal(said(await chat.say("history")).count("say on"), 1)

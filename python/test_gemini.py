@@ -344,7 +344,9 @@ def test_an_error_comes_midway(client):
     texts = []
 
     def run():
-        for chunk in client.models.generate_content_stream(model=MODEL, contents="say half an answer then http 503 midway"):
+        for chunk in client.models.generate_content_stream(
+            model=MODEL, contents="say half an answer then http 503 midway"
+        ):
             texts.append(chunk.text)
 
     refused(errors.ServerError, run, 503, "UNAVAILABLE")
@@ -429,12 +431,10 @@ def test_unknown_fields_are_refused(client):
         400,
         "INVALID_ARGUMENT",
     )
-    true('Unknown name "colour" at \'generation_config\'' in error.message, error.message)
+    true("Unknown name \"colour\" at 'generation_config'" in error.message, error.message)
 
 
-@pytest.mark.skipif(
-    find_spec("google.adk") is None, reason="Google's agent kit does not take the newest client yet"
-)
+@pytest.mark.skipif(find_spec("google.adk") is None, reason="Google's agent kit does not take the newest client yet")
 def test_an_adk_agent_uses_a_tool(gemini):
     os.environ["GOOGLE_API_KEY"] = "x"
     from google.adk.agents import LlmAgent
@@ -474,9 +474,7 @@ def png(width, height):
 
     rows = b"".join(b"\0" + b"\xff\0\0" * width for _ in range(height))
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-    )
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 def size_of(data):

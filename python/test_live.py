@@ -89,9 +89,7 @@ def declare(*names, behavior=None):
 
 def config(modality="AUDIO", **more):
     spoken = {"input_audio_transcription": {}, "output_audio_transcription": {}}
-    return types.LiveConnectConfig(
-        response_modalities=[modality], **(spoken if modality == "AUDIO" else {}), **more
-    )
+    return types.LiveConnectConfig(response_modalities=[modality], **(spoken if modality == "AUDIO" else {}), **more)
 
 
 def config_of(model, **more):
@@ -191,12 +189,8 @@ async def test_speech_in_speech_out(client):
 
 async def test_a_sound_without_words_is_described(client):
     async with client.aio.live.connect(model=MODEL, config=config()) as session:
-        tone = b"".join(
-            struct.pack("<h", int(8000 * math.sin(2 * math.pi * 440 * at / 16000))) for at in range(16000)
-        )
-        await session.send_realtime_input(
-            audio=types.Blob(data=tone + silence(600), mime_type="audio/pcm;rate=16000")
-        )
+        tone = b"".join(struct.pack("<h", int(8000 * math.sin(2 * math.pi * 440 * at / 16000))) for at in range(16000))
+        await session.send_realtime_input(audio=types.Blob(data=tone + silence(600), mime_type="audio/pcm;rate=16000"))
         answer = await turn(session)
         true(answer.heard.startswith("a sound of 1.0 seconds"), answer.heard)
         true(answer.spoken, "an answer")
@@ -210,9 +204,7 @@ async def test_the_end_of_the_stream_ends_a_turn(client):
 
 
 async def test_explicit_activity(client):
-    manual = types.RealtimeInputConfig(
-        automatic_activity_detection=types.AutomaticActivityDetection(disabled=True)
-    )
+    manual = types.RealtimeInputConfig(automatic_activity_detection=types.AutomaticActivityDetection(disabled=True))
     settings = config(realtime_input_config=manual)
     async with client.aio.live.connect(model=MODEL, config=settings) as session:
         await session.send_realtime_input(activity_start=types.ActivityStart())
@@ -229,7 +221,10 @@ async def test_tools_of_the_second_generation(client):
             turns=user('call get_weather {"location":"Rome"} && call get_location'), turn_complete=True
         )
         asked = await turn(session)
-        equal([(call.name, call.args) for call in asked.calls], [("get_weather", {"location": "Rome"}), ("get_location", {})])
+        equal(
+            [(call.name, call.args) for call in asked.calls],
+            [("get_weather", {"location": "Rome"}), ("get_location", {})],
+        )
         true(len({call.id for call in asked.calls}) == 2, "ids of their own")
         results = [{"location": "Rome", "temperatureCelsius": 20}, {"city": "Rome"}]
         await session.send_tool_response(
@@ -243,9 +238,7 @@ async def test_tools_of_the_second_generation(client):
 
 async def locate(session, calls):
     await session.send_tool_response(
-        function_responses=types.FunctionResponse(
-            id=calls[0].id, name="get_location", response={"city": "Kyoto"}
-        )
+        function_responses=types.FunctionResponse(id=calls[0].id, name="get_location", response={"city": "Kyoto"})
     )
     return await turn(session)
 
@@ -382,9 +375,7 @@ async def test_a_session_is_taken_up_again(client):
         await session.send_client_content(turns=user("call get_location"), turn_complete=True)
         asked = await turn(session)
         equal(asked.resumable, False)
-    resumed = config(
-        session_resumption=types.SessionResumptionConfig(handle=handle), tools=declare("get_location")
-    )
+    resumed = config(session_resumption=types.SessionResumptionConfig(handle=handle), tools=declare("get_location"))
     async with client.aio.live.connect(model=MODEL, config=resumed) as session:
         await session.send_realtime_input(text="say again")
         answer = await turn(session)
@@ -410,10 +401,16 @@ async def test_history_is_context(client):
     async with client.aio.live.connect(model=MODEL, config=config("TEXT", tools=declare("get_weather"))) as session:
         turns = [
             user("what is the weather in Oslo"),
-            types.Content(role="model", parts=[types.Part.from_function_call(name="get_weather", args={"location": "Oslo"})]),
+            types.Content(
+                role="model", parts=[types.Part.from_function_call(name="get_weather", args={"location": "Oslo"})]
+            ),
             types.Content(
                 role="user",
-                parts=[types.Part.from_function_response(name="get_weather", response={"location": "Oslo", "temperatureCelsius": 3})],
+                parts=[
+                    types.Part.from_function_response(
+                        name="get_weather", response={"location": "Oslo", "temperatureCelsius": 3}
+                    )
+                ],
             ),
         ]
         await session.send_client_content(turns=turns, turn_complete=True)

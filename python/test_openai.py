@@ -157,8 +157,19 @@ def bridge(request, server, tmp_path_factory):
         f'[agent]\nkind = "openai"\nmodel = "scripted"\nbase_url = "{server.url}"\ninstruction = "Be brief."\n'
         'tools = ["process_payment", "roll_dice"]\n'
     )
-    command = [request.config.getoption("--bridge"), "serve", "--config", config, "--listen", "127.0.0.1:0", "--data-dir", directory / "data"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "RUST_LOG": "warn"}) as program:
+    command = [
+        request.config.getoption("--bridge"),
+        "serve",
+        "--config",
+        config,
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        directory / "data",
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "RUST_LOG": "warn"}
+    ) as program:
         try:
             line = program.stdout.readline().strip()
             true(line.startswith("listening on "), f"the bridge did not say where it listens: {line!r}")
@@ -186,7 +197,9 @@ def user(*parts):
 def test_the_client_of_openai_reads_the_scripted_server(server):
     client = openai.OpenAI(base_url=server.url, api_key="x", max_retries=0)
     question = [{"role": "user", "content": "pay and roll"}]
-    with client.chat.completions.stream(model="scripted", messages=question, stream_options={"include_usage": True}) as stream:
+    with client.chat.completions.stream(
+        model="scripted", messages=question, stream_options={"include_usage": True}
+    ) as stream:
         completion = stream.get_final_completion()
     calls = completion.choices[0].message.tool_calls
     equal([call.function.name for call in calls], ["process_payment", "roll_dice"])
@@ -201,7 +214,9 @@ OFFICIAL = [index for index, case in enumerate(FIXTURES) if case.get("official")
 def test_the_client_of_openai_reads_the_fixtures_as_the_bridge_does(server, index):
     says = FIXTURES[index]["says"]
     client = openai.OpenAI(base_url=server.url, api_key="x", max_retries=0)
-    stream = client.chat.completions.create(model=f"fixture-{index}", messages=[{"role": "user", "content": "hi"}], stream=True)
+    stream = client.chat.completions.create(
+        model=f"fixture-{index}", messages=[{"role": "user", "content": "hi"}], stream=True
+    )
     text, calls, finish = "", {}, None
     for event in stream:
         for choice in event.choices:
@@ -230,8 +245,16 @@ def test_requests_are_what_openai_takes(server, bridge, approved):
     true(said.startswith("The results: "), message)
     equal("denied this call" in said, not approved)
     picture = {"type": "file", "mediaType": "image/png", "url": f"data:image/png;base64,{PIXEL}"}
-    document = {"type": "file", "mediaType": "application/pdf", "url": "data:application/pdf;base64," + base64.b64encode(b"%PDF-").decode()}
-    sound = {"type": "file", "mediaType": "audio/wav", "url": "data:audio/wav;base64," + base64.b64encode(b"RIFF").decode()}
+    document = {
+        "type": "file",
+        "mediaType": "application/pdf",
+        "url": "data:application/pdf;base64," + base64.b64encode(b"%PDF-").decode(),
+    }
+    sound = {
+        "type": "file",
+        "mediaType": "audio/wav",
+        "url": "data:audio/wav;base64," + base64.b64encode(b"RIFF").decode(),
+    }
     chunks, message = post(bridge, chat, [user({"type": "text", "text": "look"}, picture, document, sound)])
     true("You sent a picture." in json.dumps(message), message)
     kinds = [piece["type"] for piece in server.asked[-1]["messages"][-1]["content"]]

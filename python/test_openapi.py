@@ -47,9 +47,12 @@ def bridge(request, directory, toml):
     command = [request.config.getoption("--bridge"), "serve", "--listen", "127.0.0.1:0", "--config", str(config)]
     command += ["--data-dir", str(directory / "data")]
     environment = {**os.environ, "ADK_BRIDGE__DEMO__PACE": "0ms"}
-    with log.open("w") as written, subprocess.Popen(
-        command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=written, text=True
-    ) as program:
+    with (
+        log.open("w") as written,
+        subprocess.Popen(
+            command, cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=written, text=True
+        ) as program,
+    ):
         try:
             line = program.stdout.readline().strip()
             true(line.startswith("listening on "), log.read_text())

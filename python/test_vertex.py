@@ -56,9 +56,7 @@ def test_a_function_is_called(client):
     schema = {"type": "object", "properties": {"location": {"type": "string"}}}
     declared = types.FunctionDeclaration(name="get_weather", description="Weather.", parameters_json_schema=schema)
     config = types.GenerateContentConfig(tools=[types.Tool(function_declarations=[declared])])
-    answer = client.models.generate_content(
-        model=MODEL, contents='call get_weather {"location": "Ulm"}', config=config
-    )
+    answer = client.models.generate_content(model=MODEL, contents='call get_weather {"location": "Ulm"}', config=config)
     call = answer.function_calls[0]
     equal((call.name, call.args), ("get_weather", {"location": "Ulm"}))
 

@@ -79,7 +79,10 @@ describe('examples', { concurrency: AT_ONCE }, () => {
   });
 
   test('curl: a question is asked, and a tool is allowed, or not', async () => {
-    assert.match(await run('curl', './chat.sh', [], bridge), /"delta":"Tokyo\."[\s\S]*"type":"tool-output-available"[\s\S]*"delta":"Paid "/);
+    assert.match(
+      await run('curl', './chat.sh', [], bridge),
+      /"delta":"Tokyo\."[\s\S]*"type":"tool-output-available"[\s\S]*"delta":"Paid "/,
+    );
     assert.match(await run('curl', './chat.sh', ['false'], bridge), /"type":"tool-output-denied"/);
   });
 
@@ -104,7 +107,11 @@ describe('examples', { concurrency: AT_ONCE }, () => {
       const provider = await startProvider();
       provider.allow([PUBLIC_URL]);
       const { issuer } = provider;
-      const login = { OAUTH_AUTHORIZE_URL: `${issuer}/auth`, OAUTH_TOKEN_URL: `${issuer}/token`, OAUTH_PROFILE_URL: `${issuer}/me` };
+      const login = {
+        OAUTH_AUTHORIZE_URL: `${issuer}/auth`,
+        OAUTH_TOKEN_URL: `${issuer}/token`,
+        OAUTH_PROFILE_URL: `${issuer}/me`,
+      };
       const client = { OAUTH_CLIENT_ID: 'vault', OAUTH_CLIENT_SECRET: CLIENT_SECRET };
       const adk = await world.pythonAgent({ ...(await world.gemini()), ...login, ...client });
       const before = await world.before(adk, `[server]\npublic_url = "${PUBLIC_URL}"\n`);
@@ -147,7 +154,9 @@ describe('examples', { concurrency: AT_ONCE }, () => {
 
   test('every folder is listed and says how it is started', () => {
     const list = readFileSync(join(EXAMPLES, 'README.md'), 'utf8');
-    const names = readdirSync(EXAMPLES, { withFileTypes: true }).filter((it) => it.isDirectory()).map(({ name }) => name);
+    const names = readdirSync(EXAMPLES, { withFileTypes: true })
+      .filter((it) => it.isDirectory())
+      .map(({ name }) => name);
     for (const name of names.filter((it) => it !== 'tests' && it !== 'node_modules')) {
       assert.ok(list.includes(`(${name}/)`), `${name} is missing in README.md`);
       assert.match(readFileSync(join(folder(name), 'README.md'), 'utf8'), /```sh\n[^`]+```/, name);
@@ -159,7 +168,9 @@ describe('examples', { concurrency: AT_ONCE }, () => {
     const wanted = packageOf('adk-typescript').dependencies;
     const { dependencies } = JSON.parse(readFileSync(join(root, 'web/adk-typescript/package.json'), 'utf8'));
     assert.deepEqual(wanted, dependencies);
-    const [python] = readFileSync(join(folder('adk-python'), 'requirements.txt'), 'utf8').trim().split('\n');
+    const [python] = readFileSync(join(folder('adk-python'), 'requirements.txt'), 'utf8')
+      .trim()
+      .split('\n');
     assert.ok(readFileSync(join(root, 'python/requirements.txt'), 'utf8').split('\n').includes(python), python);
   });
 });

@@ -11,7 +11,9 @@ function program() {
   try {
     return createRequire(import.meta.url).resolve(`${name}/adk-bridge${platform === 'win32' ? '.exe' : ''}`);
   } catch {
-    console.error(`adk-bridge: ${name} is not installed. Install without --omit=optional; where there is no such package, build from source`);
+    console.error(
+      `adk-bridge: ${name} is not installed. Install without --omit=optional; where there is no such package, build from source`,
+    );
     process.exit(1);
   }
 }

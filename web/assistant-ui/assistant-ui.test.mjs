@@ -151,10 +151,7 @@ class Visit {
   async exchange(text) {
     const before = await this.page.locator('[data-test=assistant]').count();
     await this.send(text);
-    await this.page.waitForFunction(
-      (count) => document.querySelectorAll('[data-test=assistant]').length > count,
-      before,
-    );
+    await this.page.waitForFunction((count) => document.querySelectorAll('[data-test=assistant]').length > count, before);
     await this.idle();
   }
 
@@ -174,8 +171,7 @@ class Visit {
   async shows(author, expected) {
     try {
       await this.page.waitForFunction(
-        ([selector, wanted]) =>
-          JSON.stringify([...document.querySelectorAll(selector)].map((it) => it.textContent)) === wanted,
+        ([selector, wanted]) => JSON.stringify([...document.querySelectorAll(selector)].map((it) => it.textContent)) === wanted,
         [`[data-test=${author}] p`, JSON.stringify(expected)],
       );
     } catch (error) {

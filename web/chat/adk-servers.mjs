@@ -12,8 +12,20 @@ const TYPESCRIPT_READY = /access at (http:\/\/[^\s]+?)\.\s/;
 
 /** `shown`, `voice` and `restoring` are what `GET /api/agent` says of it. */
 export const SERVERS = [
-  { name: 'google-adk 1.18.0', shown: 'ADK for Python', voice: true, restoring: 'events', start: () => python(OLDEST_PYTHON, null) },
-  { name: 'google-adk 1.39.1', shown: 'ADK for Python 1.39.1', voice: true, restoring: 'events', start: () => python(NEWEST_1_PYTHON) },
+  {
+    name: 'google-adk 1.18.0',
+    shown: 'ADK for Python',
+    voice: true,
+    restoring: 'events',
+    start: () => python(OLDEST_PYTHON, null),
+  },
+  {
+    name: 'google-adk 1.39.1',
+    shown: 'ADK for Python 1.39.1',
+    voice: true,
+    restoring: 'events',
+    start: () => python(NEWEST_1_PYTHON),
+  },
   { name: 'google-adk 2.13.0', shown: 'ADK for Python 2.13.0', voice: true, restoring: 'events', start: () => python(PYTHON) },
   {
     name: 'google-adk 2.13.0 that makes sessions',
@@ -36,7 +48,19 @@ export async function typeScript(env = {}) {
   const launch = (port) =>
     startProcess(
       process.execPath,
-      [program, 'api_server', join(TYPESCRIPT, 'agents'), '--host', '127.0.0.1', '--port', port, '--compile', 'false', '--bundle', 'false'],
+      [
+        program,
+        'api_server',
+        join(TYPESCRIPT, 'agents'),
+        '--host',
+        '127.0.0.1',
+        '--port',
+        port,
+        '--compile',
+        'false',
+        '--bundle',
+        'false',
+      ],
       TYPESCRIPT_READY,
       { env: { ...process.env, ...env } },
     );

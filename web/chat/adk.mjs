@@ -45,9 +45,7 @@ function checkHeld(session) {
 function checkConfirmations(session, { rounds }) {
   const verdicts = rounds.flatMap((round) => Object.entries(round));
   for (const [tool, verdict] of verdicts) {
-    const found = session.tools.filter(
-      (part) => nameOf(part) === CONFIRMATION && part.input.originalFunctionCall.name === tool,
-    );
+    const found = session.tools.filter((part) => nameOf(part) === CONFIRMATION && part.input.originalFunctionCall.name === tool);
     assert.equal(found.length, 1);
     assert.equal(found[0].state, 'output-available');
     assert.equal(found[0].output.confirmed, verdict === true);

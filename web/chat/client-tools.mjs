@@ -134,7 +134,10 @@ async function onToolCall(kit, { usual }) {
   };
   const session = new Session(usual, kit, { onToolCall: run });
   await session.say(`${COLOR} then say it is nice then ${COLOR.replace('{}', '{"again":true}')}`);
-  assert.deepEqual(session.tools.map((part) => part.output), ['teal', 'teal']);
+  assert.deepEqual(
+    session.tools.map((part) => part.output),
+    ['teal', 'teal'],
+  );
   await session.check({ posts: 3 });
 }
 

@@ -48,11 +48,7 @@ async function longWords(kit, { usual }) {
 async function threeTurns(kit, { usual }) {
   const session = new Session(usual, kit);
   for (const word of ['one', 'two', 'three']) await session.say(`say ${word}`);
-  assert.deepEqual(session.chat.messages.filter((message) => message.role === 'assistant').map(textOf), [
-    'one',
-    'two',
-    'three',
-  ]);
+  assert.deepEqual(session.chat.messages.filter((message) => message.role === 'assistant').map(textOf), ['one', 'two', 'three']);
   await session.check({ posts: 3 });
 }
 
@@ -66,7 +62,9 @@ async function serverTool(kit, { usual }) {
 
 async function serverTools(kit, { usual }) {
   const session = new Session(usual, kit);
-  await session.say('call get_weather {"location":"Tokyo"} && call roll_dice {"count":2} then call get_weather {"location":"Paris"} then say done');
+  await session.say(
+    'call get_weather {"location":"Tokyo"} && call roll_dice {"count":2} then call get_weather {"location":"Paris"} then say done',
+  );
   assert.deepEqual(
     session.tools.map((part) => part.state),
     ['output-available', 'output-available', 'output-available'],
@@ -178,7 +176,10 @@ async function stopInClient(kit, { usual }) {
   assert.equal(session.text, 'go on');
   assert.equal(session.chat.messages.length, 4);
   const stored = await usual.messages(session.id);
-  assert.deepEqual(stored.map((message) => message.id), session.chat.messages.map((message) => message.id));
+  assert.deepEqual(
+    stored.map((message) => message.id),
+    session.chat.messages.map((message) => message.id),
+  );
   assert.equal(stored[1].metadata.ended, kit.overSocket ? 'stopped' : 'superseded');
   await session.say('say again');
   assert.equal(session.posts.length, 3);
@@ -242,7 +243,10 @@ async function imageIn(kit, { usual }) {
   assert.match(session.text, /I see 1 image: image\/png/);
   await session.check({ posts: 1, sameAsServer: false });
   const [asked] = await usual.messages(session.id);
-  assert.deepEqual(asked.parts.map((part) => part.type), ['file', 'text']);
+  assert.deepEqual(
+    asked.parts.map((part) => part.type),
+    ['file', 'text'],
+  );
 }
 
 async function imageOut(kit, { usual }) {

@@ -85,7 +85,8 @@ describe('credentials', { concurrency: SERVERS.length }, () => {
       };
       const questions = (session) => session.tools.filter((part) => part.type === `tool-${TOOL}` || part.toolName === TOOL);
       /** Goes to the provider with the link of a question. */
-      const visit = (session, part, how) => new Visitor({ url: session.server.url, publicUrl: PUBLIC_URL }).follow(part.input.authorizeUrl, how);
+      const visit = (session, part, how) =>
+        new Visitor({ url: session.server.url, publicUrl: PUBLIC_URL }).follow(part.input.authorizeUrl, how);
       /** What a stock front end does when its user is back. */
       const done = async (session) => {
         for (const { toolCallId, state } of questions(session)) {
@@ -127,7 +128,11 @@ describe('credentials', { concurrency: SERVERS.length }, () => {
         await visit(session, questions(session)[0]);
         await done(session);
         if (server.cannot.pkce) {
-          assert.equal(questions(session)[0].errorText, 'denied: the provider did not grant access (invalid_request)', show(session.message));
+          assert.equal(
+            questions(session)[0].errorText,
+            'denied: the provider did not grant access (invalid_request)',
+            show(session.message),
+          );
           assert.match(session.text, /read_diary=.*did not grant the access/, show(session.message));
         } else {
           assert.match(session.text, /read_diary=\{"of": ?"alice", ?"status": ?200\}/, show(session.message));
@@ -249,7 +254,11 @@ describe('credentials', { concurrency: SERVERS.length }, () => {
         await done(session);
         if (!server.keepsSessions) {
           // It has forgotten that it asked: what was granted is not used, and the user can ask again.
-          assert.match(session.tool('read_mail').errorText, /lost the conversation before the granted access reached it/, show(session.message));
+          assert.match(
+            session.tool('read_mail').errorText,
+            /lost the conversation before the granted access reached it/,
+            show(session.message),
+          );
           assert.match(session.text, /lost the conversation/, show(session.message));
           await session.say('call read_mail');
           assert.equal((await visit(session, questions(session).at(-1))).status, 200);
@@ -260,7 +269,8 @@ describe('credentials', { concurrency: SERVERS.length }, () => {
 
       test('no secret is found anywhere', () => {
         const found = Object.fromEntries(Object.entries(bridges()).map(([name, { log }]) => [`log of ${name}`, log()]));
-        for (const [number, { requests }] of sessions.entries()) found[`streams ${number}`] = requests.map(({ text }) => text).join('\n');
+        for (const [number, { requests }] of sessions.entries())
+          found[`streams ${number}`] = requests.map(({ text }) => text).join('\n');
         for (const { data } of Object.values(bridges())) {
           for (const file of readdirSync(data, { recursive: true, withFileTypes: true })) {
             if (file.isFile()) found[join(data, file.name)] = readFileSync(join(file.parentPath, file.name)).toString('latin1');

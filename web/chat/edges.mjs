@@ -131,7 +131,10 @@ async function typedWhileRunning(kit, { usual }) {
   assert.equal(second.text, 'something else');
   await session.rest();
   const stored = await usual.messages(session.id);
-  assert.deepEqual(stored.map((message) => message.role), ['user', 'assistant', 'user', 'assistant']);
+  assert.deepEqual(
+    stored.map((message) => message.role),
+    ['user', 'assistant', 'user', 'assistant'],
+  );
   const paid = stored[1].parts.find((part) => part.type === 'tool-process_payment');
   assert.equal(paid.state, 'output-available');
   assert.equal(paid.output.balance, 950);

@@ -27,24 +27,13 @@ const SCRIPTS = {
   'an exchange is deleted and the last answer regenerated': [say, say, say, withoutSecond, regenerate, say],
   'an answer is deleted and the last one regenerated': [say, say, (list) => list.toSpliced(1, 1), regenerate, say],
   'an exchange is deleted and the last question edited': [say, say, say, withoutSecond, edit, say],
-  'both texts of an edited question are come back to': [
-    say,
-    say,
-    edit,
-    (_, lists) => lists[1],
-    say,
-    (_, lists) => lists[2],
-    say,
-  ],
+  'both texts of an edited question are come back to': [say, say, edit, (_, lists) => lists[1], say, (_, lists) => lists[2], say],
 };
 
 const ACTIONS = new Set([say, regenerate, edit]);
 
 export const historyTests = [
-  ...Object.entries(SCRIPTS).map(([name, script]) => [
-    `history, ${name}`,
-    (kit, { usual }) => follows(kit, usual, script),
-  ]),
+  ...Object.entries(SCRIPTS).map(([name, script]) => [`history, ${name}`, (kit, { usual }) => follows(kit, usual, script)]),
   ['history, an edit before a question that waits', editAwayAQuestion],
   ['history, an exchange is deleted before a payment is approved', deleteBeforeAnApproval],
   ['history, an answer that is lost on the way stays', loseAnAnswer],

@@ -58,7 +58,10 @@ describe('login', { concurrency: 1 }, () => {
     const before = bridge.log().length;
     const { status, text } = await ask(token);
     assert.equal(status, 401, text);
-    await until(() => words.test(bridge.log().slice(before)), () => `${words}: ${bridge.log().slice(before)}`);
+    await until(
+      () => words.test(bridge.log().slice(before)),
+      () => `${words}: ${bridge.log().slice(before)}`,
+    );
   };
 
   test('tokens that the provider has issued are taken, in each way of signing', async () => {
@@ -75,7 +78,8 @@ describe('login', { concurrency: 1 }, () => {
 
   test('users of keys and of providers are not the same, whatever they are called', async () => {
     const named = forge(claims({ sub: 'alice' }), issuer.keyFor('ES256'));
-    const chat = (id) => JSON.stringify({ id, messages: [{ id: 'm1', role: 'user', parts: [{ type: 'text', text: 'say hi' }] }] });
+    const chat = (id) =>
+      JSON.stringify({ id, messages: [{ id: 'm1', role: 'user', parts: [{ type: 'text', text: 'say hi' }] }] });
     const headers = { 'content-type': 'application/json' };
     const said = await ask(KEY, { path: '/api/chat', method: 'POST', body: chat('of-the-key'), headers });
     assert.equal(said.status, 200, said.text);

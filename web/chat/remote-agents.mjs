@@ -9,46 +9,59 @@ const PICK = 'call pick_color {}';
 const DAYS = 'call take_days {"days":5}';
 
 export const agentTests = [
-  ['agents that speak at once have a text each', async (kit, { crew }) => {
-    const session = new Session(crew, kit);
-    await session.say('call get_weather {"city":"Rome"}');
-    assert.deepEqual(textsOf(session).sort(), [
-      'Results: get_weather={"city": "Rome", "weather": "sunny"} ',
-      'eins zwei drei vier ',
-      'one two three four five six ',
-    ]);
-    assert.equal(session.tool('get_weather').state, 'output-available');
-    await session.check({ posts: 1 });
-  }],
-  ['what an agent says twice in a row are two texts', async (kit, { crew }) => {
-    const session = new Session(crew, kit);
-    await session.say('announce Looking. | Found it.');
-    assert.deepEqual(textsOf(session), ['Looking.', 'Found it.']);
-    await session.check({ posts: 1 });
-  }],
+  [
+    'agents that speak at once have a text each',
+    async (kit, { crew }) => {
+      const session = new Session(crew, kit);
+      await session.say('call get_weather {"city":"Rome"}');
+      assert.deepEqual(textsOf(session).sort(), [
+        'Results: get_weather={"city": "Rome", "weather": "sunny"} ',
+        'eins zwei drei vier ',
+        'one two three four five six ',
+      ]);
+      assert.equal(session.tool('get_weather').state, 'output-available');
+      await session.check({ posts: 1 });
+    },
+  ],
+  [
+    'what an agent says twice in a row are two texts',
+    async (kit, { crew }) => {
+      const session = new Session(crew, kit);
+      await session.say('announce Looking. | Found it.');
+      assert.deepEqual(textsOf(session), ['Looking.', 'Found it.']);
+      await session.check({ posts: 1 });
+    },
+  ],
   ...['team', 'team_resumable'].flatMap((app) =>
     ['native', 'adk'].map((dialect) => [
       `${app}: two agents ask at once while a third one speaks, and both run what was approved, in dialect ${dialect}`,
       async (kit, context) => {
         const session = new Session(context[app], kit, { dialect: dialect === 'native' ? undefined : dialect });
         const paid = await approveBoth(session);
-        assert.deepEqual(paid.map((part) => part.output?.paid), [50, 50], show(session.message));
+        assert.deepEqual(
+          paid.map((part) => part.output?.paid),
+          [50, 50],
+          show(session.message),
+        );
         const results = textsOf(session).filter((text) => /"paid": 50/.test(text));
         assert.equal(results.length, 2, show(session.message));
         await session.check({ posts: 2 });
       },
     ]),
   ),
-  ['a workflow that is resumed runs what was approved next to a client tool, and goes on', async (kit, { line }) => {
-    const session = new Session(line, kit);
-    await session.say(`${PICK} && ${PAY}`);
-    await session.answer('pay', true);
-    await session.output('pick_color', { color: 'red' });
-    await session.rest();
-    assert.equal(session.tool('pay').output?.paid, 50, show(session.message));
-    assert.match(session.text, /That was all\./);
-    await session.check();
-  }],
+  [
+    'a workflow that is resumed runs what was approved next to a client tool, and goes on',
+    async (kit, { line }) => {
+      const session = new Session(line, kit);
+      await session.say(`${PICK} && ${PAY}`);
+      await session.answer('pay', true);
+      await session.output('pick_color', { color: 'red' });
+      await session.rest();
+      assert.equal(session.tool('pay').output?.paid, 50, show(session.message));
+      assert.match(session.text, /That was all\./);
+      await session.check();
+    },
+  ],
   ...['native', 'adk'].flatMap((dialect) =>
     [
       ['approved', PAY, (session) => session.answer('pay', true), { pay: 'output-available' }, /"paid": 50/],
@@ -72,26 +85,32 @@ export const agentTests = [
       },
     ]),
   ),
-  ['a workflow asks its user, and its result is the answer', async (kit, { flow }) => {
-    const session = new Session(flow, kit);
-    await session.say('count');
-    await session.output('adk_request_input', 3);
-    await session.rest();
-    assert.match(session.text, /^\{"counted":.*3.*\}$/, show(session.message));
-    assert.equal(session.message.metadata.author, 'flow');
-    await session.check();
-  }],
-  ['a long-running tool that tells how things stand is not answered for', async (kit, { scripted, resumable }) => {
-    for (const server of [scripted, resumable]) {
-      const session = new Session(server, kit);
-      await session.say('call order {"what":"tea"}');
-      assert.deepEqual(session.tool('order').output, { status: 'pending', what: 'tea' });
-      assert.equal(textsOf(session).length, 1, show(session.message));
-      await session.say('history');
-      assert.equal(session.text.match(/user:order=/g).length, 1, session.text);
-      await session.check({ posts: 2 });
-    }
-  }],
+  [
+    'a workflow asks its user, and its result is the answer',
+    async (kit, { flow }) => {
+      const session = new Session(flow, kit);
+      await session.say('count');
+      await session.output('adk_request_input', 3);
+      await session.rest();
+      assert.match(session.text, /^\{"counted":.*3.*\}$/, show(session.message));
+      assert.equal(session.message.metadata.author, 'flow');
+      await session.check();
+    },
+  ],
+  [
+    'a long-running tool that tells how things stand is not answered for',
+    async (kit, { scripted, resumable }) => {
+      for (const server of [scripted, resumable]) {
+        const session = new Session(server, kit);
+        await session.say('call order {"what":"tea"}');
+        assert.deepEqual(session.tool('order').output, { status: 'pending', what: 'tea' });
+        assert.equal(textsOf(session).length, 1, show(session.message));
+        await session.say('history');
+        assert.equal(session.text.match(/user:order=/g).length, 1, session.text);
+        await session.check({ posts: 2 });
+      }
+    },
+  ],
   ...[
     ['approved', PAY, (session) => session.answer('pay', true), { pay: 'output-available' }, /"paid": 50/],
     ['denied', PAY, (session) => session.answer('pay', false), { pay: 'output-denied' }, /rejected/],
@@ -130,16 +149,19 @@ export const agentTests = [
       await session.check({ posts: 2 });
     },
   ]),
-  ['what a tool wants filled in, in dialect adk', async (kit, { scripted }) => {
-    const session = new Session(scripted, kit, { dialect: 'adk' });
-    await session.say(DAYS);
-    const { toolConfirmation } = session.tool('adk_request_confirmation').input;
-    assert.deepEqual(toolConfirmation, { hint: 'How many days?', confirmed: false, payload: { granted: 1 } });
-    await fillIn(session, { granted: 2 });
-    await session.rest();
-    assert.match(session.text, /"granted": 2\b/);
-    await session.check({ posts: 2 });
-  }],
+  [
+    'what a tool wants filled in, in dialect adk',
+    async (kit, { scripted }) => {
+      const session = new Session(scripted, kit, { dialect: 'adk' });
+      await session.say(DAYS);
+      const { toolConfirmation } = session.tool('adk_request_confirmation').input;
+      assert.deepEqual(toolConfirmation, { hint: 'How many days?', confirmed: false, payload: { granted: 1 } });
+      await fillIn(session, { granted: 2 });
+      await session.rest();
+      assert.match(session.text, /"granted": 2\b/);
+      await session.check({ posts: 2 });
+    },
+  ],
 ];
 
 /** Two agents ask at once while a third one speaks; returns the calls that were approved, when the chat is at rest. */

@@ -237,8 +237,7 @@ export class Session {
 /** Both of the SDK's helpers, as its documentation joins them. */
 function stockPredicate(ai) {
   return (state) =>
-    ai.lastAssistantMessageIsCompleteWithApprovalResponses(state) ||
-    ai.lastAssistantMessageIsCompleteWithToolCalls(state);
+    ai.lastAssistantMessageIsCompleteWithApprovalResponses(state) || ai.lastAssistantMessageIsCompleteWithToolCalls(state);
 }
 
 /** The checks of docs/adr/0009 in their order, on the last step; an approved client tool waits for its output. */
@@ -255,9 +254,7 @@ function adkPredicate({ messages }) {
   if (others.some((part) => part.state === 'output-error')) return false;
   const approved = (call) =>
     confirmations.some((part) => part.input.originalFunctionCall.id === call.toolCallId && part.approval?.approved);
-  return !others.some(
-    (part) => CLIENT_TOOLS.includes(nameOf(part)) && approved(part) && part.state !== 'output-available',
-  );
+  return !others.some((part) => CLIENT_TOOLS.includes(nameOf(part)) && approved(part) && part.state !== 'output-available');
 }
 
 export function toolsOf(message) {

@@ -1,15 +1,15 @@
 // Compares messages that the Rust fold made (`conformance fold` writes them) with those of the real AI SDK, v6 and v7.
 
-import { isDeepStrictEqual } from "node:util";
+import { isDeepStrictEqual } from 'node:util';
 
-import * as ai6 from "ai-6";
-import * as ai7 from "ai-7";
+import * as ai6 from 'ai-6';
+import * as ai7 from 'ai-7';
 
-import { readCorpus, testEach } from "./corpus.mjs";
+import { readCorpus, testEach } from './corpus.mjs';
 
 const versions = { v6: ai6, v7: ai7 };
 
-const cases = readCorpus("fold.jsonl").flatMap((testCase) =>
+const cases = readCorpus('fold.jsonl').flatMap((testCase) =>
   Object.keys(versions)
     .filter((version) => testCase.only === undefined || testCase.only === version)
     .map((version) => ({ ...testCase, version, title: `${testCase.name} (${version})` })),
@@ -49,7 +49,7 @@ async function fold(ai, { prior, chunks }) {
 
 // Rust has no halves of surrogate pairs: a streamed input that ends in one holds U+FFFD there.
 function wellFormed(_key, value) {
-  return typeof value === "string" ? value.toWellFormed() : value;
+  return typeof value === 'string' ? value.toWellFormed() : value;
 }
 
 function agree(expected, actual) {

@@ -8,13 +8,15 @@ const toolsOf = (message) => (message?.role === 'assistant' ? message.parts : []
 const hasText = (message) => message?.parts.some(({ type }) => type === 'text') ?? false;
 
 /** Text, answered, pending, error, output, else send: in this order. */
-const ordered = (isQuestion) => ({ messages }) => {
-  const message = messages.at(-1);
-  const tools = toolsOf(message);
-  const isAsked = (state) => tools.some((tool) => isQuestion(tool) && tool.state === state);
-  if (hasText(message) || !isAsked('approval-responded')) return false;
-  return !isAsked('approval-requested') && !tools.some(({ state }) => state === 'output-error');
-};
+const ordered =
+  (isQuestion) =>
+  ({ messages }) => {
+    const message = messages.at(-1);
+    const tools = toolsOf(message);
+    const isAsked = (state) => tools.some((tool) => isQuestion(tool) && tool.state === state);
+    if (hasText(message) || !isAsked('approval-responded')) return false;
+    return !isAsked('approval-requested') && !tools.some(({ state }) => state === 'output-error');
+  };
 
 export const PREDICATES = {
   /** Until December 2025: an approval is a call of its own. */
@@ -37,7 +39,10 @@ export const PREDICATES = {
       if (answered.length === 0 || has('approval-requested')) return false;
       const isOwn = ({ type }) => CLIENT_TOOLS.includes(type.slice('tool-'.length));
       if (answered.some((tool) => tool.approval?.approved === true && isOwn(tool))) return false;
-      const key = `${message.id}:${answered.map(({ toolCallId }) => toolCallId).sort().join()}`;
+      const key = `${message.id}:${answered
+        .map(({ toolCallId }) => toolCallId)
+        .sort()
+        .join()}`;
       if ((!hasOutput && sent.has(key)) || has('output-error')) return false;
       sent.add(key);
       return true;

@@ -46,7 +46,11 @@ export const agentTests = [
       await choice.focus();
       await visit.page.keyboard.press('Enter');
       // A key that is pressed before the menu has the keyboard is lost.
-      const isOn = (name) => visit.page.evaluate((name) => document.activeElement?.role === 'menuitemradio' && document.activeElement.textContent.includes(name), name);
+      const isOn = (name) =>
+        visit.page.evaluate(
+          (name) => document.activeElement?.role === 'menuitemradio' && document.activeElement.textContent.includes(name),
+          name,
+        );
       await visit.until(() => isOn('Weather desk'), 'the chosen agent to have the focus');
       await visit.page.keyboard.press('ArrowDown');
       await visit.until(() => isOn('bank'), 'the other agent to have the focus');

@@ -8,8 +8,22 @@ const DIALECTS = { native: '', adk: '?dialect=adk' };
 
 /** The two answers take one path; only what comes of them differs. */
 const ANSWERS = [
-  { button: 'approve', state: 'done', words: 'Paid 50 USD to Hanako', decision: 'Approved at', kind: 'approval.approved', ran: 1 },
-  { button: 'deny', state: 'denied', words: 'You declined process_payment', decision: 'Denied at', kind: 'approval.denied', ran: 0 },
+  {
+    button: 'approve',
+    state: 'done',
+    words: 'Paid 50 USD to Hanako',
+    decision: 'Approved at',
+    kind: 'approval.approved',
+    ran: 1,
+  },
+  {
+    button: 'deny',
+    state: 'denied',
+    words: 'You declined process_payment',
+    decision: 'Denied at',
+    kind: 'approval.denied',
+    ran: 0,
+  },
 ];
 
 const both = Object.entries(DIALECTS).flatMap(([dialect, query]) =>
@@ -128,7 +142,8 @@ export const approvalTests = [
     async (open) => {
       const visit = await open();
       const input = await visit.context.newCDPSession(visit.page);
-      const composes = (text) => input.send('Input.imeSetComposition', { text, selectionStart: text.length, selectionEnd: text.length });
+      const composes = (text) =>
+        input.send('Input.imeSetComposition', { text, selectionStart: text.length, selectionEnd: text.length });
       await composes('say ');
       await visit.page.keyboard.press('Enter');
       assert.equal(await visit.get('message-user').count(), 0, 'sent');
@@ -160,7 +175,10 @@ export const approvalTests = [
       await visit.get('deny').last().focus();
       await visit.cardIs('process_payment', 'failed');
       await visit.get('approval').first().waitFor({ state: 'detached' });
-      await visit.until(() => visit.page.evaluate(() => document.activeElement?.id === 'message'), 'the message field to have the focus');
+      await visit.until(
+        () => visit.page.evaluate(() => document.activeElement?.id === 'message'),
+        'the message field to have the focus',
+      );
     },
   ],
   [
@@ -175,7 +193,10 @@ export const approvalTests = [
       await visit.page.keyboard.press('Escape');
       await visit.sees('Paid 50 USD to Hanako');
       await visit.answered();
-      await visit.until(() => visit.page.evaluate(() => document.activeElement?.id === 'message'), 'the message field to have the focus');
+      await visit.until(
+        () => visit.page.evaluate(() => document.activeElement?.id === 'message'),
+        'the message field to have the focus',
+      );
       const kinds = await visit.audit('approval.approved', 'approval.denied');
       assert.deepEqual(kinds.sort(), ['approval.approved', 'approval.denied']);
     },

@@ -48,7 +48,9 @@ export async function startAppServer() {
     } else if (request.url === '/run_sse') {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       const address = `http://127.0.0.1:${server.address().port}/outside`;
-      response.end(body.includes('sales') ? RECORDED : showing((body.includes('leave') ? LEAVING : CURIOUS).replaceAll('ADDRESS', address)));
+      response.end(
+        body.includes('sales') ? RECORDED : showing((body.includes('leave') ? LEAVING : CURIOUS).replaceAll('ADDRESS', address)),
+      );
     } else if (request.url.endsWith('/sessions')) {
       response.writeHead(200, { 'content-type': 'application/json' }).end('{"id":"s"}');
     } else {
@@ -61,7 +63,8 @@ export async function startAppServer() {
 
 /** A run whose result embeds this app. */
 function showing(html) {
-  const event = (part, actions = {}) => `data: ${JSON.stringify({ author: 'app', content: { role: 'model', parts: [part] }, actions })}\n\n`;
+  const event = (part, actions = {}) =>
+    `data: ${JSON.stringify({ author: 'app', content: { role: 'model', parts: [part] }, actions })}\n\n`;
   const resource = { uri: URI, mimeType: 'text/html;profile=mcp-app', text: html };
   const response = { content: [{ type: 'resource', resource }] };
   const widget = { id: 'c', provider: 'mcp', payload: { resource_uri: URI } };

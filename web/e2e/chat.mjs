@@ -52,7 +52,11 @@ export const chatTests = [
       assert.match(await link.getAttribute('rel'), /noopener/);
       // A colour tells that the highlighter has come.
       await visit.until(
-        () => answer.locator('pre span[style*="--"]').count().then((count) => count > 0),
+        () =>
+          answer
+            .locator('pre span[style*="--"]')
+            .count()
+            .then((count) => count > 0),
         'coloured code',
       );
       await answer.locator('[data-streamdown=code-block]').getByRole('button', { name: 'Copy' }).click();
@@ -119,7 +123,10 @@ export const chatTests = [
       await visit.page.route('**/api/chat?*', (route) =>
         route.fulfill({
           contentType: 'text/event-stream',
-          body: chunks.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`).join('').concat('data: [DONE]\n\n'),
+          body: chunks
+            .map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`)
+            .join('')
+            .concat('data: [DONE]\n\n'),
         }),
       );
       await visit.say('anything');
@@ -138,7 +145,11 @@ export const chatTests = [
       await hand(visit, 'paste', 'image/jpeg');
       await hand(visit, 'drop', 'image/webp');
       await visit.until(async () => (await visit.get('attached').locator('img').count()) === 3, 'three previews');
-      await visit.get('attached').getByRole('button', { name: /Remove/ }).first().click();
+      await visit
+        .get('attached')
+        .getByRole('button', { name: /Remove/ })
+        .first()
+        .click();
       await visit.say('what is in this picture?');
       await visit.sees(/I see 2 images: image\/jpeg.*image\/webp/);
       assert.equal(await visit.get('message-user').getByTestId('picture').count(), 2);
@@ -319,7 +330,12 @@ export const chatTests = [
       await visit.page.mouse.wheel(0, -700);
       await visit.get('to-end').waitFor();
       const where = await top();
-      const length = () => visit.get('message-assistant').last().innerText().then((text) => text.length);
+      const length = () =>
+        visit
+          .get('message-assistant')
+          .last()
+          .innerText()
+          .then((text) => text.length);
       const before = await length();
       await visit.until(async () => (await length()) > before + 100, 'the answer to grow');
       assert.ok(Math.abs((await top()) - where) < 2, 'the page moved under the reader');

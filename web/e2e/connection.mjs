@@ -32,7 +32,10 @@ export const connectionTests = [
         await visit.say('say before');
         await visit.answered();
         await server.kill();
-        await visit.get('connection').getByText(/Trying again/).waitFor();
+        await visit
+          .get('connection')
+          .getByText(/Trying again/)
+          .waitFor();
         await visit.say('say typed while away');
         await visit.get('error').waitFor();
         assert.equal(await visit.get('queue').count(), 0, 'shown twice');

@@ -34,7 +34,10 @@ export const conversationTests = [
 
         const remove = async () => {
           await items.filter({ hasText: 'Trip to Nara' }).hover();
-          await items.filter({ hasText: 'Trip to Nara' }).getByRole('button', { name: /Options/ }).click();
+          await items
+            .filter({ hasText: 'Trip to Nara' })
+            .getByRole('button', { name: /Options/ })
+            .click();
           await visit.page.getByRole('menuitem', { name: 'Delete' }).click();
           await items.getByText('Trip to Nara').waitFor({ state: 'detached' });
         };
@@ -79,7 +82,10 @@ export const conversationTests = [
         const toast = visit.get('toasts').getByText('deleted');
         await Promise.all([toast.waitFor(), visit.page.getByRole('menuitem', { name: 'Delete' }).click()]);
         await toast.waitFor({ state: 'detached' });
-        await visit.until(async () => (await server.json('/api/chats?before=c1&at=9999999999999')).every(({ id }) => id !== 'c0'), 'the server to have deleted it');
+        await visit.until(
+          async () => (await server.json('/api/chats?before=c1&at=9999999999999')).every(({ id }) => id !== 'c0'),
+          'the server to have deleted it',
+        );
         await visit.looksAgain();
         assert.equal(await items.count(), 204);
       } finally {
@@ -96,7 +102,8 @@ export const conversationTests = [
         const visit = await open({ server });
         const item = (id) => visit.get('chat-item').filter({ hasText: `say ${id}` });
         const isOn = (name) => document.activeElement.role === 'menuitem' && document.activeElement.textContent.includes(name);
-        const stands = (name) => visit.until(() => visit.page.evaluate(isOn, name), `the focus in the menu, on ${name || 'anything'}`);
+        const stands = (name) =>
+          visit.until(() => visit.page.evaluate(isOn, name), `the focus in the menu, on ${name || 'anything'}`);
         const removes = async (id) => {
           await item(id).getByRole('button').focus();
           await visit.page.keyboard.press('Enter');
@@ -107,7 +114,14 @@ export const conversationTests = [
           await visit.page.keyboard.press('Enter');
           await item(id).waitFor({ state: 'detached' });
         };
-        const isFocused = (id) => visit.until(() => item(id).getByRole('link').evaluate((link) => link === document.activeElement), `the focus on ${id}`);
+        const isFocused = (id) =>
+          visit.until(
+            () =>
+              item(id)
+                .getByRole('link')
+                .evaluate((link) => link === document.activeElement),
+            `the focus on ${id}`,
+          );
         await removes('c2');
         await isFocused('c1');
         await removes('c1');

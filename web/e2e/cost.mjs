@@ -49,7 +49,10 @@ export const costTests = [
       assert.equal(await visit.get('composer').inputValue(), 'still here');
       await visit.sees('word28000', visit.page, LONG_ANSWER_MS);
       await visit.answered();
-      const length = await visit.get('message-assistant').innerText().then((text) => text.length);
+      const length = await visit
+        .get('message-assistant')
+        .innerText()
+        .then((text) => text.length);
       assert.ok(length > 200_000, `${length} characters`);
     },
   ],

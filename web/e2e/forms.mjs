@@ -73,7 +73,10 @@ const everywhere = Object.entries(DIALECTS).flatMap(([dialect, query]) => [
       const visit = await open({ server: servers.forms, query });
       await visit.say('call ask_colleague {"question":"Where?"} && call book_seat {}');
       await visit.cardIs('ask_colleague', 'asked');
-      const badge = visit.get('chat-item').filter({ has: visit.page.locator('[aria-current=page]') }).getByTestId('chat-badge');
+      const badge = visit
+        .get('chat-item')
+        .filter({ has: visit.page.locator('[aria-current=page]') })
+        .getByTestId('chat-badge');
       await badge.getByText('2', { exact: true }).waitFor();
       await visit.until(async () => /^\(\d+\) /.test(await visit.page.title()), 'the title to tell');
       await visit.get('deny').click();

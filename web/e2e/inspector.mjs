@@ -22,11 +22,17 @@ export const inspectorTests = [
       const downloading = visit.page.waitForEvent('download');
       await visit.get('download-log').click();
       const log = await (await downloading).path();
-      const lines = readFileSync(log, 'utf8').trim().split('\n').map((line) => JSON.parse(line));
+      const lines = readFileSync(log, 'utf8')
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line));
       assert.ok(lines.some(({ type }) => type === 'finish') && lines.some(({ direction }) => direction === 'out'));
 
       await visit.get('inspector-timings').click();
-      await visit.get('timings').getByText(/\d+ in, \d+ out/).waitFor();
+      await visit
+        .get('timings')
+        .getByText(/\d+ in, \d+ out/)
+        .waitFor();
       await visit.get('timings').getByText('native').waitFor();
       await visit.get('inspector-audit').click();
       await visit.get('audit').getByText('approval.approved').waitFor();

@@ -117,7 +117,11 @@ export const lookTests = [
     async (open, { binary }) => {
       const server = await startServer(binary);
       try {
-        for (const [id, text] of [['cat', 'Draw a cat'], ['weather', 'What is the weather in Tokyo?']]) await server.say(id, text);
+        for (const [id, text] of [
+          ['cat', 'Draw a cat'],
+          ['weather', 'What is the weather in Tokyo?'],
+        ])
+          await server.say(id, text);
         const visit = await open({ server, viewport: { width: 1180, height: 760 } });
         await visit.say('Search the database for Tokyo');
         await visit.get('approve').click();
@@ -193,7 +197,8 @@ export const lookTests = [
       await visit.say(`say ${'A line.\n\n'.repeat(30)}The end`);
       await visit.sees('The end');
       await visit.until(
-        () => visit.get('scroller').evaluate((box) => box.scrollTop > 0 && box.scrollHeight - box.scrollTop - box.clientHeight < 5),
+        () =>
+          visit.get('scroller').evaluate((box) => box.scrollTop > 0 && box.scrollHeight - box.scrollTop - box.clientHeight < 5),
         'the end of the answer',
       );
     },

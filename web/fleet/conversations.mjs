@@ -14,25 +14,52 @@ export const CONVERSATIONS = [
   { name: 'text around a tool', turns: [{ say: 'say a moment please then call get_weather {"location":"Tokyo"} then long 20' }] },
   {
     name: 'parallel calls',
-    turns: [{ say: 'call get_weather {"location":"Tokyo"} && call shop__price {"item":"lamp"} && call get_weather {"location":"Paris"} then long 10' }],
+    turns: [
+      {
+        say: 'call get_weather {"location":"Tokyo"} && call shop__price {"item":"lamp"} && call get_weather {"location":"Paris"} then long 10',
+      },
+    ],
   },
-  { name: 'approved', turns: [{ say: `say one moment then ${pay(50, 'Hanako')} then say all is paid`, decide: { shop__pay: [true] } }] },
+  {
+    name: 'approved',
+    turns: [{ say: `say one moment then ${pay(50, 'Hanako')} then say all is paid`, decide: { shop__pay: [true] } }],
+  },
   { name: 'denied', turns: [{ say: `${pay(51, 'Hanako')} then say as you wish`, decide: { shop__pay: [false] } }] },
-  { name: 'wallet', turns: [{ say: 'call process_payment {"amount":50,"recipient":"Hanako"} then long 8', decide: { process_payment: [true] } }] },
-  { name: 'two approvals', turns: [{ say: `${pay(1, 'a')} && ${pay(2, 'b')} then say both done`, decide: { shop__pay: [true, true] } }] },
-  { name: 'one of two', turns: [{ say: `${pay(3, 'a')} && ${pay(4, 'b')} then say one done`, decide: { shop__pay: [false, true] } }] },
+  {
+    name: 'wallet',
+    turns: [{ say: 'call process_payment {"amount":50,"recipient":"Hanako"} then long 8', decide: { process_payment: [true] } }],
+  },
+  {
+    name: 'two approvals',
+    turns: [{ say: `${pay(1, 'a')} && ${pay(2, 'b')} then say both done`, decide: { shop__pay: [true, true] } }],
+  },
+  {
+    name: 'one of two',
+    turns: [{ say: `${pay(3, 'a')} && ${pay(4, 'b')} then say one done`, decide: { shop__pay: [false, true] } }],
+  },
   {
     name: 'question next to a tool',
     turns: [{ say: `${pay(5, 'a')} && call shop__price {"item":"chair"} then long 10`, decide: { shop__pay: [true] } }],
   },
   {
     name: 'sequential approvals',
-    turns: [{ say: `say first then ${pay(6, 'a')} then ${pay(7, 'b')} then ${pay(8, 'c')} then say enough`, decide: { shop__pay: [true, false, true] } }],
+    turns: [
+      {
+        say: `say first then ${pay(6, 'a')} then ${pay(7, 'b')} then ${pay(8, 'c')} then say enough`,
+        decide: { shop__pay: [true, false, true] },
+      },
+    ],
   },
   { name: 'client tool', turns: [{ say: 'call pick_color {} then say a fine color', outputs: { pick_color: 'teal' } }] },
   {
     name: 'client tool with approval',
-    turns: [{ say: 'call change_bgm {"track_name":"jazz"} then long 6', decide: { change_bgm: [true] }, outputs: { change_bgm: { playing: 'jazz' } } }],
+    turns: [
+      {
+        say: 'call change_bgm {"track_name":"jazz"} then long 6',
+        decide: { change_bgm: [true] },
+        outputs: { change_bgm: { playing: 'jazz' } },
+      },
+    ],
   },
   {
     name: 'everything at once',

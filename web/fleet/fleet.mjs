@@ -89,9 +89,25 @@ ${options.toml ?? ''}
     for (const replica of replicas) keep(replica, () => replica.end('SIGKILL'));
     await Promise.all(replicas.map((replica) => replica.start()));
     const { strangers } = postgres ? await watchWriters(postgres) : { strangers: async () => [] };
-    const balancer = keep(await startBalancer(directory, replicas.map(({ port }) => port)));
+    const balancer = keep(
+      await startBalancer(
+        directory,
+        replicas.map(({ port }) => port),
+      ),
+    );
     return {
-      binary, store, leaseMs, approvalMs, drainMs, directory, replicas, postgres, relay, balancer, strangers, stop,
+      binary,
+      store,
+      leaseMs,
+      approvalMs,
+      drainMs,
+      directory,
+      replicas,
+      postgres,
+      relay,
+      balancer,
+      strangers,
+      stop,
       url: balancer.url,
       /** What the shop has done, oldest first. */
       journal: () => linesOf(journal, 0).lines,
@@ -134,10 +150,16 @@ function linesOf(file, from) {
 }
 
 // What a replica that was paused, or cut off from its database, rightly reports.
-const EXPECTED = [/could not show in time that it lives/, /the server is not ready: (the database cannot be reached|the store is busy)/];
+const EXPECTED = [
+  /could not show in time that it lives/,
+  /the server is not ready: (the database cannot be reached|the store is busy)/,
+];
 
 function faultsOf(replica, wasCutOff) {
-  const lines = replica.log().split('\n').filter((line) => /panicked| ERROR /.test(line));
+  const lines = replica
+    .log()
+    .split('\n')
+    .filter((line) => /panicked| ERROR /.test(line));
   const isExpected = (line) => wasCutOff && EXPECTED.some((words) => words.test(line));
   return lines.filter((line) => !isExpected(line)).map((line) => `${replica.name}: ${line}`);
 }

@@ -50,7 +50,11 @@ export async function judge(person, expected) {
   if (person.unasked > 0) remarks.push('unasked');
   if (unknown.length === 0 && (late.length === 0 || meant)) {
     const paidAgain = person.regenerated > 0;
-    assert.deepEqual(essence(stored, { paidAgain }), essence(expected, { paidAgain }), 'the conversation differs from an undisturbed one');
+    assert.deepEqual(
+      essence(stored, { paidAgain }),
+      essence(expected, { paidAgain }),
+      'the conversation differs from an undisturbed one',
+    );
     countedAll(stored, expected);
   } else {
     upToDifference(essence(stored), essence(expected));

@@ -32,7 +32,10 @@ describe('logins of a fleet', () => {
 
   /** Asks one replica for an address of the fleet, as the balancer would: `fetch` names no other host than it asks. */
   const send = async (replica, address, { headers, method, body } = {}) => {
-    const asked = request(address.replace(fleet.url, replica.url), { method, headers: { ...headers, host: new URL(fleet.url).host } });
+    const asked = request(address.replace(fleet.url, replica.url), {
+      method,
+      headers: { ...headers, host: new URL(fleet.url).host },
+    });
     asked.end(body);
     const [answer] = await once(asked, 'response');
     const fields = Object.entries(answer.headersDistinct).flatMap(([name, values]) => values.map((value) => [name, value]));
@@ -66,7 +69,10 @@ describe('logins of a fleet', () => {
     const { status, page } = await visitor.follow(`${fleet.url}/login`, { user: 'olga', end: '/' });
     assert.equal(status, 200, page);
     assert.deepEqual(asked[0], ['/login', a.name]);
-    assert.ok(asked.some(([path, name]) => path.startsWith('/login/') && name === b.name), JSON.stringify(asked));
+    assert.ok(
+      asked.some(([path, name]) => path.startsWith('/login/') && name === b.name),
+      JSON.stringify(asked),
+    );
 
     const cookie = visitor.cookiesFor(fleet.url);
     const own = { cookie, origin: fleet.url };
@@ -75,7 +81,11 @@ describe('logins of a fleet', () => {
 
     // A owns the chat, and B passes a live connection on.
     const body = JSON.stringify({ id: 'hers', messages: [{ id: 'm', role: 'user', parts: [{ type: 'text', text: 'say hi' }] }] });
-    const said = await send(a, `${fleet.url}/api/chat`, { method: 'POST', body, headers: { ...own, 'content-type': 'application/json' } });
+    const said = await send(a, `${fleet.url}/api/chat`, {
+      method: 'POST',
+      body,
+      headers: { ...own, 'content-type': 'application/json' },
+    });
     assert.equal(said.status, 200);
     await said.text();
     const atOwner = await live(a, 'hers', cookie);

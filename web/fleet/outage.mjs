@@ -19,7 +19,11 @@ export async function cutDatabase(fleet, how, ms, { log, someMore }) {
   fleet.relay.cut(how);
   fleet.hasLostDatabase = true;
   const end = Date.now() + ms;
-  await until(async () => (await readiness(fleet)).every((status) => status === 503), ms, 'every replica to say that it is not ready');
+  await until(
+    async () => (await readiness(fleet)).every((status) => status === 503),
+    ms,
+    'every replica to say that it is not ready',
+  );
   log('every replica says that it is not ready');
   while (Date.now() < end) {
     assert.deepEqual(new Set(await readiness(fleet)), new Set([503]), 'a replica without its database says that it is ready');

@@ -127,7 +127,16 @@ class QuietSocket extends WebSocket {
 
 function overLibrary(page, person, messages) {
   const { api, dialect, id } = person;
-  const options = { mode: 'sse', id, messages, baseUrl: api.url, headers: api.headers, dialect, sdk: page.sdk, clientTools: CLIENT_TOOLS };
+  const options = {
+    mode: 'sse',
+    id,
+    messages,
+    baseUrl: api.url,
+    headers: api.headers,
+    dialect,
+    sdk: page.sdk,
+    clientTools: CLIENT_TOOLS,
+  };
   return { chat: new page.Chat({ ...buildUseChatOptions(options), onError: () => {} }), close: () => {} };
 }
 
@@ -157,4 +166,3 @@ function overLive(page, person, messages) {
     },
   };
 }
-

@@ -207,11 +207,15 @@ export class Person {
   async #untilSettled() {
     const limit = this.fleet.approvalMs + PATIENCE_MS + 20_000;
     this.note('leave the question alone');
-    await this.#until(async () => {
-      const messages = await this.api.messages(this.id, this.query).catch(() => []);
-      const last = messages.at(-1);
-      return last?.role === 'assistant' && !toolsOf(last).some(isOpen);
-    }, 'the question to expire', limit);
+    await this.#until(
+      async () => {
+        const messages = await this.api.messages(this.id, this.query).catch(() => []);
+        const last = messages.at(-1);
+        return last?.role === 'assistant' && !toolsOf(last).some(isOpen);
+      },
+      'the question to expire',
+      limit,
+    );
     while (!(await this.#load())) if (Date.now() > this.deadline) throw this.violation('the chat cannot be loaded');
   }
 
@@ -373,7 +377,9 @@ export class Person {
   #lacksOutput(part, tools) {
     if (part.state === 'approval-responded') return part.approval.approved;
     if (part.state !== 'input-available') return false;
-    const asked = tools.find((other) => nameOf(other) === CONFIRMATION && other.input.originalFunctionCall.id === part.toolCallId);
+    const asked = tools.find(
+      (other) => nameOf(other) === CONFIRMATION && other.input.originalFunctionCall.id === part.toolCallId,
+    );
     return asked === undefined || asked.approval?.approved === true;
   }
 

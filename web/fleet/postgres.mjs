@@ -33,7 +33,11 @@ export async function startPostgres(directory) {
   mkdirSync(data, { mode: 0o700 });
   if (user.uid !== undefined) chownSync(data, user.uid, user.gid);
   const options = { ...user, cwd: '/', encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] };
-  execFileSync(program('initdb'), ['-D', data, '-U', 'bridge', '--auth=trust', '--no-sync', '--encoding=UTF8', '--locale=C'], options);
+  execFileSync(
+    program('initdb'),
+    ['-D', data, '-U', 'bridge', '--auth=trust', '--no-sync', '--encoding=UTF8', '--locale=C'],
+    options,
+  );
   const port = await freePort();
 
   let child;

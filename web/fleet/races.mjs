@@ -29,7 +29,11 @@ async function once(fleet, random) {
   const user = random.oneOf(USERS);
   const at = (replica) => endpoints(replica.url, user);
   const [first, second, third] = shuffled(fleet.replicas, random).map(at);
-  const question = { id: 'u1', role: 'user', parts: [{ type: 'text', text: 'call shop__pay {"amount":1,"recipient":"a"} then say ok' }] };
+  const question = {
+    id: 'u1',
+    role: 'user',
+    parts: [{ type: 'text', text: 'call shop__pay {"amount":1,"recipient":"a"} then say ok' }],
+  };
   // The owner is one of the two, or neither.
   const asker = random.chance(0.5) ? first : (third ?? first);
   const asked = await send(asker, id, [question]);
@@ -57,7 +61,10 @@ async function once(fleet, random) {
   const other = answers[approved === flip ? 1 : 0];
   assert.equal(other.status, 200, about());
   const outcome = approved ? 'tool-output-available' : 'tool-output-denied';
-  assert.ok(other.chunks.some(({ type }) => type === outcome), `the other does not learn it: ${about()}`);
+  assert.ok(
+    other.chunks.some(({ type }) => type === outcome),
+    `the other does not learn it: ${about()}`,
+  );
   const refused = audit.filter(({ kind }) => kind === 'answer.refused').length;
   assert.equal(refused, 1, `the other is not refused: ${about()}`);
   return approved;
@@ -70,5 +77,8 @@ async function send(api, id, messages) {
 }
 
 function shuffled(list, random) {
-  return list.map((it) => [random.next(), it]).sort(([a], [b]) => a - b).map(([, it]) => it);
+  return list
+    .map((it) => [random.next(), it])
+    .sort(([a], [b]) => a - b)
+    .map(([, it]) => it);
 }

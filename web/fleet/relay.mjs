@@ -12,7 +12,10 @@ export async function startRelay(port) {
   let state = 'whole';
   const flow = ({ near, far }) => near.pipe(far).pipe(near);
   const hold = ({ near, far }) => {
-    for (const [from, to] of [[near, far], [far, near]]) {
+    for (const [from, to] of [
+      [near, far],
+      [far, near],
+    ]) {
       from.unpipe(to);
       from.pause();
     }

@@ -64,13 +64,20 @@ export async function underLoad(fleet, options, act) {
     events.push({ at: Date.now(), text });
     report(`${((Date.now() - began) / 1000).toFixed(1)} s  ${text}`);
   };
-  const cases = everyCase().filter((it) => `${keyOf(it)}, ${it.page.name}`.includes(only) && !skip.includes(it.conversation.name));
+  const cases = everyCase().filter(
+    (it) => `${keyOf(it)}, ${it.page.name}`.includes(only) && !skip.includes(it.conversation.name),
+  );
   const expected = await undisturbed(fleet, random.branch(), cases);
   log(`${expected.size} conversations held undisturbed`);
 
   const disturber = new Disturber(fleet, random.branch(), log);
   const talking = new Set();
-  const watch = watchJournal(fleet, (call) => disturber.happened('paying', [...talking].find((person) => person.has(call))));
+  const watch = watchJournal(fleet, (call) =>
+    disturber.happened(
+      'paying',
+      [...talking].find((person) => person.has(call)),
+    ),
+  );
   let isOver = false;
   const failures = [];
   const counts = { conversations: 0, breaks: 0, remarks: {}, errors: {} };
@@ -118,7 +125,14 @@ export async function underLoad(fleet, options, act) {
     const text = `${row.replica} wrote ${row.kind} of ${row.chat}, which ${row.owner ?? 'nobody'} owned`;
     failures.push({ name: row.replica, problem: new Error(text) });
   }
-  return { seed, ...counts, disturbances: disturber.counts, failures, faults: fleet.faults(), seconds: (Date.now() - began) / 1000 };
+  return {
+    seed,
+    ...counts,
+    disturbances: disturber.counts,
+    failures,
+    faults: fleet.faults(),
+    seconds: (Date.now() - began) / 1000,
+  };
 }
 
 function storyOf(person, events) {

@@ -109,7 +109,9 @@ const live = (text) => ({ type: 'message', ...asking('live', text) });
 
 /** Sends a frame over a WebSocket; resolves to all that comes up to a word. */
 async function converse(client, path, frame, expected) {
-  const socket = new WebSocket(client.url.replace('http', 'ws') + path, { headers: { ...client.headers, origin: client.origin } });
+  const socket = new WebSocket(client.url.replace('http', 'ws') + path, {
+    headers: { ...client.headers, origin: client.origin },
+  });
   let text = '';
   await within(
     path,

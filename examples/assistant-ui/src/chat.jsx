@@ -100,8 +100,16 @@ function Tool({ toolName, args, result, isError, approval, respondToApproval }) 
     <section>
       {toolName} {JSON.stringify(args)}: {isError ? 'failed ' : ''}
       {JSON.stringify(result)}
-      {asks && <button type="button" onClick={() => respondToApproval({ approved: true })}>Allow</button>}
-      {asks && <button type="button" onClick={() => respondToApproval({ approved: false })}>Deny</button>}
+      {asks && (
+        <button type="button" onClick={() => respondToApproval({ approved: true })}>
+          Allow
+        </button>
+      )}
+      {asks && (
+        <button type="button" onClick={() => respondToApproval({ approved: false })}>
+          Deny
+        </button>
+      )}
     </section>
   );
 }

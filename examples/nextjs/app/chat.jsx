@@ -61,8 +61,14 @@ export function Chat({ id, stored }) {
       <form onSubmit={send}>
         <input name="text" placeholder="Message" autoComplete="off" />
         <input name="picture" type="file" accept="image/*" aria-label="Picture" />
-        <button type="submit" disabled={isBusy}>Send</button>
-        {isBusy && <button type="button" onClick={end}>Stop</button>}
+        <button type="submit" disabled={isBusy}>
+          Send
+        </button>
+        {isBusy && (
+          <button type="button" onClick={end}>
+            Stop
+          </button>
+        )}
       </form>
     </main>
   );
@@ -82,8 +88,12 @@ function Tool({ part, answer }) {
       {getToolName(part)} {JSON.stringify(input)}: {state} {JSON.stringify(output) ?? errorText}
       {state === 'approval-requested' && (
         <>
-          <button type="button" onClick={() => answer({ id: approval.id, approved: true })}>Allow</button>
-          <button type="button" onClick={() => answer({ id: approval.id, approved: false })}>Deny</button>
+          <button type="button" onClick={() => answer({ id: approval.id, approved: true })}>
+            Allow
+          </button>
+          <button type="button" onClick={() => answer({ id: approval.id, approved: false })}>
+            Deny
+          </button>
         </>
       )}
     </section>

@@ -11,7 +11,9 @@ function VoiceChat() {
   const isOff = voice.state.status === 'off';
   return (
     <main>
-      <button type="button" onClick={() => (isOff ? voice.start() : voice.stop())}>{isOff ? 'Speak' : 'End'}</button>
+      <button type="button" onClick={() => (isOff ? voice.start() : voice.stop())}>
+        {isOff ? 'Speak' : 'End'}
+      </button>
       <output>{voice.state.error?.message ?? voice.state.status}</output>
       {messages.map((message) => (
         <article key={message.id} className={message.role}>

@@ -1,7 +1,7 @@
 """Agents that work at once, under one that is no model.
 
-    announce A | B      the root says A, then B, as two events of its own
-    anything else       two agents speak at once, while a third one plays it as a script
+announce A | B      the root says A, then B, as two events of its own
+anything else       two agents speak at once, while a third one plays it as a script
 """
 
 from google.adk.agents import BaseAgent, LlmAgent, ParallelAgent

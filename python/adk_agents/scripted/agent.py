@@ -124,7 +124,9 @@ def partial(words):
 
 def final(said):
     content = text(said) if isinstance(said, str) else said
-    usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=7, candidates_token_count=3, total_token_count=10)
+    usage = types.GenerateContentResponseUsageMetadata(
+        prompt_token_count=7, candidates_token_count=3, total_token_count=10
+    )
     return LlmResponse(content=content, partial=False, finish_reason="STOP", usage_metadata=usage)
 
 
@@ -143,7 +145,9 @@ def history_of(contents):
             elif part.function_call:
                 lines.append(f"{content.role}:call {part.function_call.name}")
             elif part.function_response:
-                lines.append(f"{content.role}:{part.function_response.name}={json.dumps(part.function_response.response)}")
+                lines.append(
+                    f"{content.role}:{part.function_response.name}={json.dumps(part.function_response.response)}"
+                )
             elif part.inline_data:
                 lines.append(f"{content.role}:{part.inline_data.mime_type}")
     return " | ".join(lines) or "nothing"
@@ -210,7 +214,9 @@ def get_mood(tool_context: ToolContext) -> dict:
 async def save_note(note: str, tool_context: ToolContext) -> dict:
     """Saves a picture and a text as artifacts."""
     await tool_context.save_artifact("notes/picture one.png", types.Part.from_bytes(data=PIXEL, mime_type="image/png"))
-    version = await tool_context.save_artifact("note.txt", types.Part.from_bytes(data=note.encode(), mime_type="text/plain"))
+    version = await tool_context.save_artifact(
+        "note.txt", types.Part.from_bytes(data=note.encode(), mime_type="text/plain")
+    )
     return {"version": version}
 
 
@@ -218,7 +224,9 @@ def log_in(tool_context: ToolContext) -> dict:
     """Needs credentials of the user."""
     from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
 
-    flow = OAuthFlowAuthorizationCode(authorizationUrl="https://example.com/a", tokenUrl="https://example.com/t", scopes={})
+    flow = OAuthFlowAuthorizationCode(
+        authorizationUrl="https://example.com/a", tokenUrl="https://example.com/t", scopes={}
+    )
     credential = AuthCredential(
         auth_type=AuthCredentialTypes.OAUTH2, oauth2=OAuth2Auth(client_id="id", client_secret="not-for-the-browser")
     )

@@ -93,8 +93,16 @@ function Tool({ toolName, result, isError, approval, respondToApproval }) {
   return (
     <div data-test="tool">
       {toolName}: <code>{result === undefined ? '…' : (isError ? 'failed ' : '') + JSON.stringify(result)}</code>
-      {isOpen && <button type="button" onClick={() => respondToApproval({ approved: true })}>Allow</button>}
-      {isOpen && <button type="button" onClick={() => respondToApproval({ approved: false })}>Deny</button>}
+      {isOpen && (
+        <button type="button" onClick={() => respondToApproval({ approved: true })}>
+          Allow
+        </button>
+      )}
+      {isOpen && (
+        <button type="button" onClick={() => respondToApproval({ approved: false })}>
+          Deny
+        </button>
+      )}
     </div>
   );
 }

@@ -96,7 +96,14 @@ export interface BridgeAgent {
   model: string | null;
   liveModel: string | null;
   modalities: string[];
-  tools: { name: string; description: string; inputSchema: unknown; outputSchema?: unknown; runsOn: 'server' | 'client'; needsApproval: boolean }[];
+  tools: {
+    name: string;
+    description: string;
+    inputSchema: unknown;
+    outputSchema?: unknown;
+    runsOn: 'server' | 'client';
+    needsApproval: boolean;
+  }[];
   /** What it cannot do: each is a phrase that follows "it cannot". */
   limitations: string[];
   /** The ADK server that it is an app of, once that has been found out. */

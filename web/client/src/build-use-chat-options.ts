@@ -28,14 +28,14 @@ interface CommonOptions<Message extends UIMessage> {
 }
 
 /** Options of {@link buildUseChatOptions} over HTTP: one request per turn. */
-export interface SseOptions<Message extends UIMessage = UIMessage>
-  extends CommonOptions<Message>, SseChatTransportOptions {
+export interface SseOptions<Message extends UIMessage = UIMessage> extends CommonOptions<Message>, SseChatTransportOptions {
   mode: 'sse';
 }
 
 /** Options of {@link buildUseChatOptions} over `/live`: one socket, speech included. */
 export interface LiveOptions<Message extends UIMessage = UIMessage>
-  extends CommonOptions<Message>, Omit<LiveChatTransportOptions, 'chatId'> {
+  extends CommonOptions<Message>,
+    Omit<LiveChatTransportOptions, 'chatId'> {
   mode: 'live';
   id: string;
 }

@@ -124,7 +124,8 @@ export function parseChunkLog(jsonl: string): ChunkLogEntry[] {
     try {
       const entry = JSON.parse(line) as ChunkLogEntry | ForeignEntry;
       if ('kind' in entry && typeof entry.kind === 'string' && typeof entry.at === 'number') return [entry];
-      if ('location' in entry && typeof entry.location === 'string' && typeof entry.timestamp === 'number') return answers.take(entry);
+      if ('location' in entry && typeof entry.location === 'string' && typeof entry.timestamp === 'number')
+        return answers.take(entry);
     } catch {
       // Reported below.
     }
@@ -205,7 +206,11 @@ export function playChunkLog<Message extends UIMessage = UIMessage>(
   const answer = (kind: 'send' | 'resume', signal: AbortSignal | undefined) => {
     const request = waiting[kind].shift();
     if (request === undefined) return undefined;
-    return streamOf(entries.filter((entry) => entry.request === request), speed, signal);
+    return streamOf(
+      entries.filter((entry) => entry.request === request),
+      speed,
+      signal,
+    );
   };
   return {
     resumeStreamIsReplay: true,

@@ -87,9 +87,7 @@ export class ClientTools {
 
   constructor(tools: Record<string, ClientToolFunction | ClientToolDefinition>, options: ClientToolsOptions = {}) {
     const entries = Object.entries(tools);
-    this.#tools = new Map(
-      entries.map(([name, tool]) => [name, typeof tool === 'function' ? { execute: tool } : tool]),
-    );
+    this.#tools = new Map(entries.map(([name, tool]) => [name, typeof tool === 'function' ? { execute: tool } : tool]));
     this.names = new Set(this.#tools.keys());
     this.#timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     this.#journal = new CallJournal(options.storage === undefined ? defaultStorage() : options.storage);

@@ -56,11 +56,7 @@ const RETURN = 'adk-bridge/return';
 const CLOSED_CHECK_MS = 500;
 
 /** Hands over a key or a password, or refuses. */
-export async function sendCredential(
-  address: BridgeAddress,
-  toolCallId: string,
-  given: GivenCredential,
-): Promise<void> {
+export async function sendCredential(address: BridgeAddress, toolCallId: string, given: GivenCredential): Promise<void> {
   await request(address, `/api/credentials/${encodeURIComponent(toolCallId)}`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },

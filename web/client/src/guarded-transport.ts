@@ -5,10 +5,7 @@ import type { ChatTransport, UIMessage } from 'ai';
 import { watched } from './watched-stream.js';
 
 /** The same transport; `failed` is called when a request was not answered to its end. */
-export function guarded<Message extends UIMessage>(
-  inner: ChatTransport<Message>,
-  failed: () => void,
-): ChatTransport<Message> {
+export function guarded<Message extends UIMessage>(inner: ChatTransport<Message>, failed: () => void): ChatTransport<Message> {
   let sends = 0;
   let answered = 0;
   const over = (how: string) => {

@@ -88,7 +88,14 @@ export {
   type SendAutomaticallyWhenOptions,
 } from './send-automatically-when.js';
 export { createSseChatTransport, type AgentChoice, type SseChatTransportOptions } from './sse-chat-transport.js';
-export { CONFIRMATION_TOOL, CREDENTIAL_TOOL, type MessageLike, type PartLike, type ToolNames, type ToolPart } from './tool-parts.js';
+export {
+  CONFIRMATION_TOOL,
+  CREDENTIAL_TOOL,
+  type MessageLike,
+  type PartLike,
+  type ToolNames,
+  type ToolPart,
+} from './tool-parts.js';
 export type {
   BridgeDataParts,
   BridgeMetadata,

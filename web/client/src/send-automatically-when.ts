@@ -29,7 +29,16 @@
  */
 
 import type { MessageLike, PartLike, ToolNames, ToolPart } from './tool-parts.js';
-import { confirmedCallId, decisionOn, isConfirmation, isSettled, isToolPart, lastStepOf, namesOf, toolNameOf } from './tool-parts.js';
+import {
+  confirmedCallId,
+  decisionOn,
+  isConfirmation,
+  isSettled,
+  isToolPart,
+  lastStepOf,
+  namesOf,
+  toolNameOf,
+} from './tool-parts.js';
 
 /** What `sendAutomaticallyWhen` of the AI SDK is called with. */
 export interface SendAutomaticallyWhenOptions {
@@ -136,11 +145,7 @@ function hasConfirmationAnswers(
   return others.every((part) => !isOurs(part) || isSettled(part) || isDenied(part, confirmations));
 }
 
-function hasNativeAnswers(
-  step: readonly PartLike[],
-  tools: readonly ToolPart[],
-  clientTools: ReadonlySet<string>,
-): boolean {
+function hasNativeAnswers(step: readonly PartLike[], tools: readonly ToolPart[], clientTools: ReadonlySet<string>): boolean {
   const lastTool = step.findLastIndex((part) => isToolPart(part) && part.providerExecuted !== true);
   if (lastTool === -1 || step.slice(lastTool + 1).some((part) => part.type === 'text')) return false;
   let answers = 0;

@@ -20,7 +20,11 @@ const SENTENCES = ['What is the weather in Tokyo?', 'Stop.', 'Play some jazz mus
 /** WebAssembly is for Silero alone. */
 const POLICY = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; worker-src 'self'";
 
-const TYPES = [['js', 'text/javascript'], ['.wasm', 'application/wasm'], ['.onnx', 'application/octet-stream']] as const;
+const TYPES = [
+  ['js', 'text/javascript'],
+  ['.wasm', 'application/wasm'],
+  ['.onnx', 'application/octet-stream'],
+] as const;
 
 let server: Server;
 let browser: Browser;
@@ -63,28 +67,38 @@ afterAll(async () => {
 });
 
 /** Runs one of the page's tests; everything is said in JSON. */
-function run<Name extends keyof BrowserTests>(name: Name, ...args: Parameters<BrowserTests[Name]>): Promise<Awaited<ReturnType<BrowserTests[Name]>>> {
-  return page.evaluate(([name, args]) => (globalThis as never as { tests: Record<string, (...args: unknown[]) => never> }).tests[name]?.(...args), [name, args] as const) as never;
+function run<Name extends keyof BrowserTests>(
+  name: Name,
+  ...args: Parameters<BrowserTests[Name]>
+): Promise<Awaited<ReturnType<BrowserTests[Name]>>> {
+  return page.evaluate(
+    ([name, args]) => (globalThis as never as { tests: Record<string, (...args: unknown[]) => never> }).tests[name]?.(...args),
+    [name, args] as const,
+  ) as never;
 }
 
 describe('AudioRecorder', () => {
   it.each([
     [undefined, Math.ceil(microphoneSamples().length / 16_000)],
     [44_100, 5],
-  ])('records what the microphone hears, and who speaks (context at %s Hz)', async (rate, seconds) => {
-    const { recorded, independent, level, sampleRate, devices, speech } = await run('record', seconds, rate);
-    if (rate !== undefined) expect(sampleRate).toBe(rate);
-    const ours = pcm16ToFloat(int16(recorded));
-    expect(correlation(ours, float32(independent))).toBeGreaterThanOrEqual(0.98);
-    expect(level).toBeGreaterThan(0.02);
-    expect(devices).toBeGreaterThan(0);
-    // A busy machine drops some of what a fake microphone says, so that only what was recorded can be asked for.
-    const heard: string[] = [];
-    const detector = new VoiceActivityDetector({ onStart: () => heard.push('start'), onEnd: () => heard.push('end') });
-    detector.push(ours);
-    expect(heard).toContain('start');
-    expect(Math.abs(speech.length - heard.length)).toBeLessThanOrEqual(1);
-  }, 60_000);
+  ])(
+    'records what the microphone hears, and who speaks (context at %s Hz)',
+    async (rate, seconds) => {
+      const { recorded, independent, level, sampleRate, devices, speech } = await run('record', seconds, rate);
+      if (rate !== undefined) expect(sampleRate).toBe(rate);
+      const ours = pcm16ToFloat(int16(recorded));
+      expect(correlation(ours, float32(independent))).toBeGreaterThanOrEqual(0.98);
+      expect(level).toBeGreaterThan(0.02);
+      expect(devices).toBeGreaterThan(0);
+      // A busy machine drops some of what a fake microphone says, so that only what was recorded can be asked for.
+      const heard: string[] = [];
+      const detector = new VoiceActivityDetector({ onStart: () => heard.push('start'), onEnd: () => heard.push('end') });
+      detector.push(ours);
+      expect(heard).toContain('start');
+      expect(Math.abs(speech.length - heard.length)).toBeLessThanOrEqual(1);
+    },
+    60_000,
+  );
 });
 
 it('AudioRecorder lets go of the microphone, whenever it is closed, and can be opened again', async () => {
@@ -92,27 +106,44 @@ it('AudioRecorder lets go of the microphone, whenever it is closed, and can be o
 }, 60_000);
 
 it('VoiceSession hears silence while it is muted, and says when the microphone is gone', async () => {
-  expect(await run('mutedAndGone')).toEqual({ whileMuted: [], status: 'off', error: 'the microphone was disconnected', level: 0 });
+  expect(await run('mutedAndGone')).toEqual({
+    whileMuted: [],
+    status: 'off',
+    error: 'the microphone was disconnected',
+    level: 0,
+  });
 }, 60_000);
 
 describe('AudioPlayer', () => {
-  it.each([[24_000, 1], [48_000, 2], [44_100, 3]])('plays sample by sample under jitter (context at %s Hz)', async (rate, seed) => {
-    const { played, source } = await run('playJittered', rate, seed);
-    const resampler = new Resampler(24_000, rate);
-    const wanted = join([resampler.push(pcm16ToFloat(int16(source))), resampler.flush()]);
-    const found = float32(played);
-    const first = found.findIndex((sample) => sample !== 0);
-    const offset = wanted.findIndex((sample) => sample !== 0);
-    const heard = found.slice(first - offset, first - offset + wanted.length);
-    expect(floatToPcm16(heard)).toEqual(floatToPcm16(wanted));
-    expect(found.slice(first - offset + wanted.length).every((sample) => sample === 0)).toBe(true);
-  }, 60_000);
+  it.each([
+    [24_000, 1],
+    [48_000, 2],
+    [44_100, 3],
+  ])(
+    'plays sample by sample under jitter (context at %s Hz)',
+    async (rate, seed) => {
+      const { played, source } = await run('playJittered', rate, seed);
+      const resampler = new Resampler(24_000, rate);
+      const wanted = join([resampler.push(pcm16ToFloat(int16(source))), resampler.flush()]);
+      const found = float32(played);
+      const first = found.findIndex((sample) => sample !== 0);
+      const offset = wanted.findIndex((sample) => sample !== 0);
+      const heard = found.slice(first - offset, first - offset + wanted.length);
+      expect(floatToPcm16(heard)).toEqual(floatToPcm16(wanted));
+      expect(found.slice(first - offset + wanted.length).every((sample) => sample === 0)).toBe(true);
+    },
+    60_000,
+  );
 
-  it.each([24_000, 48_000])('sounds within 60 ms and is silent within 20 ms of audio (context at %s Hz)', async (rate) => {
-    const { firstSound, silence } = await run('latency', rate);
-    expect(firstSound).toBeLessThanOrEqual(0.06);
-    expect(silence).toBeLessThanOrEqual(0.02);
-  }, 60_000);
+  it.each([24_000, 48_000])(
+    'sounds within 60 ms and is silent within 20 ms of audio (context at %s Hz)',
+    async (rate) => {
+      const { firstSound, silence } = await run('latency', rate);
+      expect(firstSound).toBeLessThanOrEqual(0.06);
+      expect(silence).toBeLessThanOrEqual(0.02);
+    },
+    60_000,
+  );
 });
 
 it('CameraFrames takes JPEG pictures and lets go of the camera', async () => {
@@ -124,31 +155,47 @@ it('CameraFrames takes JPEG pictures and lets go of the camera', async () => {
   expect({ isShown, left, asked }).toEqual({ isShown: true, left: 0, asked: 2 });
 }, 60_000);
 
-it.each(['release', 'mute', 'mode', 'stop'] as const)('VoiceSession: the key is held, and its end reported, whatever ends it (%s)', async (how) => {
-  const { early, status, sent } = await run('pushToTalk', how);
-  expect(early).toEqual([]);
-  expect(status).toBe('listening');
-  const words = sent.filter((word) => word !== 'last');
-  expect(words.slice(0, 4)).toEqual(['start', 'before', 'piece', 'stop']);
-}, 60_000);
+it.each(['release', 'mute', 'mode', 'stop'] as const)(
+  'VoiceSession: the key is held, and its end reported, whatever ends it (%s)',
+  async (how) => {
+    const { early, status, sent } = await run('pushToTalk', how);
+    expect(early).toEqual([]);
+    expect(status).toBe('listening');
+    const words = sent.filter((word) => word !== 'last');
+    expect(words.slice(0, 4)).toEqual(['start', 'before', 'piece', 'stop']);
+  },
+  60_000,
+);
 
-it.each([false, true])('VoiceSession: who begins to speak silences the model, hands-free (Silero: %s)', async (silero) => {
-  const { states, playing, sent, preRoll, lasts, off } = await run('bargeIn', silero);
-  expect(states.slice(0, 2)).toEqual(['listening', 'ready']);
-  expect(playing.slice(0, 3)).toEqual(['filling', 'playing', 'idle']);
-  expect(preRoll).toBeGreaterThan(0);
-  expect(sent).toBeGreaterThan(preRoll);
-  expect(lasts).toBeLessThanOrEqual(1);
-  expect(off).toBe('off');
-}, 120_000);
+it.each([false, true])(
+  'VoiceSession: who begins to speak silences the model, hands-free (Silero: %s)',
+  async (silero) => {
+    const { states, playing, sent, preRoll, lasts, off } = await run('bargeIn', silero);
+    expect(states.slice(0, 2)).toEqual(['listening', 'ready']);
+    expect(playing.slice(0, 3)).toEqual(['filling', 'playing', 'idle']);
+    expect(preRoll).toBeGreaterThan(0);
+    expect(sent).toBeGreaterThan(preRoll);
+    expect(lasts).toBeLessThanOrEqual(1);
+    expect(off).toBe('off');
+  },
+  120_000,
+);
 
 it('useVoice: the key, the mute and the device of a page, and nothing left open behind it', async () => {
-  expect(await run('voiceHook')).toEqual({ words: ['start', 'stop'], left: 0, muted: { isMuted: true, level: 0, open: 1 }, asked: 2 });
+  expect(await run('voiceHook')).toEqual({
+    words: ['start', 'stop'],
+    left: 0,
+    muted: { isMuted: true, level: 0, open: 1 },
+    asked: 2,
+  });
 }, 60_000);
 
-it('SileroDetector finds every sentence, from files of the page\'s own host', async () => {
+it("SileroDetector finds every sentence, from files of the page's own host", async () => {
   const samples = microphoneSamples();
-  const { events, missing } = await run('silero', Buffer.from(samples.buffer, samples.byteOffset, samples.byteLength).toString('base64'));
+  const { events, missing } = await run(
+    'silero',
+    Buffer.from(samples.buffer, samples.byteOffset, samples.byteLength).toString('base64'),
+  );
   expect(events.map(({ event }) => event)).toEqual(SENTENCES.flatMap(() => ['start', 'end']));
   expect(missing).toBe('refused');
 }, 120_000);
@@ -166,7 +213,15 @@ function microphoneSamples(): Int16Array {
 
 async function pageFiles(): Promise<Map<string, string | Buffer>> {
   const bundle = async (entry: string) => {
-    const { outputFiles } = await build({ entryPoints: [entry], bundle: true, format: 'esm', target: 'es2022', external: ['ai'], define: { 'process.env.NODE_ENV': '"production"' }, write: false });
+    const { outputFiles } = await build({
+      entryPoints: [entry],
+      bundle: true,
+      format: 'esm',
+      target: 'es2022',
+      external: ['ai'],
+      define: { 'process.env.NODE_ENV': '"production"' },
+      write: false,
+    });
     return outputFiles[0]?.text ?? '';
   };
   const source = joinPath(import.meta.dirname, '..', 'src');
@@ -220,9 +275,21 @@ function correlation(a: Float32Array, b: Float32Array): number {
     return { lag: candidates[found.indexOf(highest)] as number, highest };
   };
   const whole = (position: number) => b[position] ?? 0;
-  const coarse = best(Array.from({ length: 32_001 }, (_, index) => index - 16_000), Math.ceil(length / 2000), whole).lag;
-  const { lag } = best([-2, -1, 0, 1, 2].map((near) => coarse + near), 1, whole);
-  return best(Array.from({ length: 21 }, (_, index) => lag + (index - 10) / 20), 7, (position) => between(b, position)).highest;
+  const coarse = best(
+    Array.from({ length: 32_001 }, (_, index) => index - 16_000),
+    Math.ceil(length / 2000),
+    whole,
+  ).lag;
+  const { lag } = best(
+    [-2, -1, 0, 1, 2].map((near) => coarse + near),
+    1,
+    whole,
+  );
+  return best(
+    Array.from({ length: 21 }, (_, index) => lag + (index - 10) / 20),
+    7,
+    (position) => between(b, position),
+  ).highest;
 }
 
 /** What lies between samples, by the sinc of 16 of them. */

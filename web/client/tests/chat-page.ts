@@ -95,7 +95,9 @@ export class ChatPage {
   async answer(tool: string, approved: boolean, reason?: string): Promise<void> {
     const id = this.question(tool);
     await this.chat.addToolApprovalResponse({ id, approved, ...(reason !== undefined && { reason }) });
-    await this.until(() => expect(this.tools.some((part) => part.state === 'approval-requested' && part.approval?.id === id)).toBe(false));
+    await this.until(() =>
+      expect(this.tools.some((part) => part.state === 'approval-requested' && part.approval?.id === id)).toBe(false),
+    );
   }
 
   /** Waits until nothing runs and the chat has nothing to send automatically. */

@@ -49,7 +49,10 @@ it('plays back what it has kept', async () => {
 
 it('keeps errors, and has no answer to what was never asked', async () => {
   const log = new ChunkLog();
-  const broken = { sendMessages: () => Promise.reject(new Error('away')), reconnectToStream: async () => null } as ChatTransport<UIMessage>;
+  const broken = {
+    sendMessages: () => Promise.reject(new Error('away')),
+    reconnectToStream: async () => null,
+  } as ChatTransport<UIMessage>;
   const chat = new Chat({ transport: log.record(broken), onError: () => {} });
   await chat.sendMessage({ text: 'hello' });
   expect(log.entries.at(-1)).toMatchObject({ kind: 'error', message: 'away' });
@@ -62,7 +65,10 @@ it('keeps errors, and has no answer to what was never asked', async () => {
 
 it.each([
   ['its stream goes on after the answer', []],
-  ['its stream ends with the question', [{ type: 'finish', finishReason: 'tool-calls' }, '[DONE]', { type: 'start', messageId: 'a' }]],
+  [
+    'its stream ends with the question',
+    [{ type: 'finish', finishReason: 'tool-calls' }, '[DONE]', { type: 'start', messageId: 'a' }],
+  ],
 ])('a question in a log of adk-stream-protocol is asked: %s', async (_, between) => {
   const call = { toolCallId: 'c', toolName: 'pay', input: {} };
   const log = foreign('frontend-sse-event', [
@@ -79,7 +85,10 @@ it.each([
   await chat.sendMessage({ text: 'pay' });
   expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ state: 'approval-requested' });
   await chat.addToolApprovalResponse({ id: 'q', approved: true });
-  await vi.waitFor(() => expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ state: 'output-available', output: 'paid' }), WAIT_LIMIT_MS);
+  await vi.waitFor(
+    () => expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ state: 'output-available', output: 'paid' }),
+    WAIT_LIMIT_MS,
+  );
   await ready(chat);
 });
 
@@ -89,7 +98,12 @@ it('says which line it cannot read', () => {
 
 /** Lines as adk-stream-protocol logs them. */
 const foreign = (location: string, chunks: unknown[]) =>
-  chunks.map((chunk, index) => `${JSON.stringify({ timestamp: 5_000 + index, session_id: 's', mode: 'adk-sse', location, direction: 'in', sequence_number: index, chunk })}\n`).join('');
+  chunks
+    .map(
+      (chunk, index) =>
+        `${JSON.stringify({ timestamp: 5_000 + index, session_id: 's', mode: 'adk-sse', location, direction: 'in', sequence_number: index, chunk })}\n`,
+    )
+    .join('');
 
 const said = (id: string, text: string) => [
   { type: 'start', messageId: id },
@@ -107,7 +121,13 @@ it.each([
   [
     'the same in a second place, what belongs to no answer, and events as Python prints them',
     foreign('backend-adk-event', ["Event(id='1')"]) +
-      foreign('frontend-ws-chunk', [{ type: 'data-chat', data: { id: 'c' } }, ...said('a', 'one'), '[DONE]', ...said('b', 'two'), '[DONE]']) +
+      foreign('frontend-ws-chunk', [
+        { type: 'data-chat', data: { id: 'c' } },
+        ...said('a', 'one'),
+        '[DONE]',
+        ...said('b', 'two'),
+        '[DONE]',
+      ]) +
       foreign('frontend-useChat-chunk', said('a', 'one')),
   ],
   [

@@ -24,7 +24,9 @@ class PlainChat implements ToolChat {
     const { toolCallId, state = 'output-available', output, errorText } = report;
     this.messages = this.messages.map((message) => ({
       ...message,
-      parts: (message.parts as ToolPart[]).map((part) => (part.toolCallId === toolCallId ? { ...part, state, output, errorText } as ToolPart : part)),
+      parts: (message.parts as ToolPart[]).map((part) =>
+        part.toolCallId === toolCallId ? ({ ...part, state, output, errorText } as ToolPart) : part,
+      ),
     }));
   }
 }
@@ -101,7 +103,13 @@ describe('how often', () => {
 
   it.each([
     ['an output', () => 'teal', { output: 'teal' }],
-    ['an error', () => { throw new Error('no'); }, { state: 'output-error', errorText: 'no' }],
+    [
+      'an error',
+      () => {
+        throw new Error('no');
+      },
+      { state: 'output-error', errorText: 'no' },
+    ],
   ])('a report that a replayed turn has overwritten is made again, without a second run: %s', async (_name, run, outcome) => {
     const pick = vi.fn(run);
     const tools = defineClientTools({ pick }, { storage: null });
@@ -148,7 +156,9 @@ describe('how often', () => {
     const chat = new PlainChat(call('input-available'));
     await defineClientTools({ pick: again }, { storage }).run(chat);
     expect(again).not.toHaveBeenCalled();
-    expect(chat.reports).toEqual([expect.objectContaining({ state: 'output-error', errorText: expect.stringMatching(/was closed/) as string })]);
+    expect(chat.reports).toEqual([
+      expect.objectContaining({ state: 'output-error', errorText: expect.stringMatching(/was closed/) as string }),
+    ]);
   });
 
   it('another chat may have a call of the same id', async () => {
@@ -160,7 +170,12 @@ describe('how often', () => {
   });
 
   it('a storage that is full or broken does not keep a tool from running', async () => {
-    const storage = { getItem: () => '{not json', setItem: () => { throw new Error('full'); } };
+    const storage = {
+      getItem: () => '{not json',
+      setItem: () => {
+        throw new Error('full');
+      },
+    };
     const chat = new PlainChat(call('input-available'));
     await defineClientTools({ pick: () => 1 }, { storage }).run(chat);
     expect(chat.reports).toHaveLength(1);
@@ -171,10 +186,28 @@ describe('what is reported', () => {
   const outputs: [string, () => unknown, Record<string, unknown>][] = [
     ['nothing', () => undefined, { output: null }],
     ['an object', () => ({ a: [1, undefined] }), { output: { a: [1, null] } }],
-    ['an error', () => { throw new Error('the lens cap is on'); }, { state: 'output-error', errorText: 'the lens cap is on' }],
+    [
+      'an error',
+      () => {
+        throw new Error('the lens cap is on');
+      },
+      { state: 'output-error', errorText: 'the lens cap is on' },
+    ],
     ['a rejection', () => Promise.reject(new Error('no')), { state: 'output-error', errorText: 'no' }],
-    ['an error without words', () => { throw new Error(''); }, { state: 'output-error', errorText: 'the tool failed without saying why' }],
-    ['what is no error', () => { throw 'oops'; }, { state: 'output-error', errorText: 'oops' }],
+    [
+      'an error without words',
+      () => {
+        throw new Error('');
+      },
+      { state: 'output-error', errorText: 'the tool failed without saying why' },
+    ],
+    [
+      'what is no error',
+      () => {
+        throw 'oops';
+      },
+      { state: 'output-error', errorText: 'oops' },
+    ],
     ['what is no JSON', () => 1n, { state: 'output-error', errorText: expect.stringMatching(/BigInt/) }],
   ];
   it.each(outputs)('%s', async (_name, pick, expected) => {
@@ -186,7 +219,10 @@ describe('what is reported', () => {
   it('a tool that takes too long is aborted and reported', async () => {
     vi.useFakeTimers();
     let signal: AbortSignal | undefined;
-    const pick = { timeoutMs: 1000, execute: (_input: unknown, context: { signal: AbortSignal }) => new Promise(() => (signal = context.signal)) };
+    const pick = {
+      timeoutMs: 1000,
+      execute: (_input: unknown, context: { signal: AbortSignal }) => new Promise(() => (signal = context.signal)),
+    };
     const tools = defineClientTools({ pick }, { storage: null });
     const chat = new PlainChat(call('input-available'));
     const run = tools.run(chat);
@@ -200,13 +236,21 @@ describe('what is reported', () => {
   });
 
   it('a cancelled call is reported, another one goes on', async () => {
-    const tools = defineClientTools({ pick: ({ wait }: { wait?: boolean }) => (wait ? new Promise(() => {}) : 2) }, { storage: null });
+    const tools = defineClientTools(
+      { pick: ({ wait }: { wait?: boolean }) => (wait ? new Promise(() => {}) : 2) },
+      { storage: null },
+    );
     const chat = new PlainChat(call('input-available', { input: { wait: true } }), call('input-available', { toolCallId: 'c2' }));
     const run = tools.run(chat);
     await vi.waitFor(() => expect(tools.running.get()).toEqual(['c1']));
     tools.cancel('c1');
     await run;
-    expect(chat.reports).toContainEqual({ tool: 'pick', toolCallId: 'c1', state: 'output-error', errorText: 'cancelled by the user' });
+    expect(chat.reports).toContainEqual({
+      tool: 'pick',
+      toolCallId: 'c1',
+      state: 'output-error',
+      errorText: 'cancelled by the user',
+    });
     expect(chat.reports).toContainEqual({ tool: 'pick', toolCallId: 'c2', output: 2 });
   });
 

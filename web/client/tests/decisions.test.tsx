@@ -41,20 +41,25 @@ describe.each(MODES)('over $mode, dialect $dialect', (options) => {
     await page.say(say);
   };
 
-  it.each([true, false])('one of two decided (%s), then the user writes on: that one counts, the other is superseded', async (approved) => {
-    await open(`${PAY} && ${UPDATE}`);
-    await page.answer('process_payment', approved, approved ? undefined : 'no');
-    await untilAudited('process_payment', approved ? 'tool.finished' : 'approval.denied');
-    page.question('update_database');
-    await page.say('say never mind');
-    expect(page.text).toBe('never mind');
-    expect(await audited('process_payment')).toEqual(
-      approved ? ['approval.requested', 'approval.approved', 'tool.started', 'tool.finished'] : ['approval.requested', 'approval.denied'],
-    );
-    expect(await audited('update_database')).toEqual(['approval.requested', 'approval.superseded']);
-    expect(page.decisions).toHaveLength(1);
-    expect(page.sent).toHaveLength(2);
-  });
+  it.each([true, false])(
+    'one of two decided (%s), then the user writes on: that one counts, the other is superseded',
+    async (approved) => {
+      await open(`${PAY} && ${UPDATE}`);
+      await page.answer('process_payment', approved, approved ? undefined : 'no');
+      await untilAudited('process_payment', approved ? 'tool.finished' : 'approval.denied');
+      page.question('update_database');
+      await page.say('say never mind');
+      expect(page.text).toBe('never mind');
+      expect(await audited('process_payment')).toEqual(
+        approved
+          ? ['approval.requested', 'approval.approved', 'tool.started', 'tool.finished']
+          : ['approval.requested', 'approval.denied'],
+      );
+      expect(await audited('update_database')).toEqual(['approval.requested', 'approval.superseded']);
+      expect(page.decisions).toHaveLength(1);
+      expect(page.sent).toHaveLength(2);
+    },
+  );
 
   it('one after the other: each is sent, and the chat shows all of it once', async () => {
     await open(`${PAY} && ${UPDATE}`);
@@ -121,7 +126,8 @@ describe.each(MODES)('over $mode, dialect $dialect', (options) => {
     const calls = page.tools.filter(({ type }) => type !== `tool-${CONFIRMATION_TOOL}`);
     expect(Object.fromEntries(calls.map(({ type, state }) => [type.slice('tool-'.length), state]))).toEqual(states);
     const stored = await server.messages(page.id, `?dialect=${options.dialect}`);
-    const parts = (messages: readonly { parts: unknown }[]) => JSON.parse(JSON.stringify(messages.map(({ parts }) => parts))) as unknown;
+    const parts = (messages: readonly { parts: unknown }[]) =>
+      JSON.parse(JSON.stringify(messages.map(({ parts }) => parts))) as unknown;
     expect(parts(page.chat.messages)).toEqual(parts(stored));
   }
 });

@@ -48,10 +48,9 @@ describe('tools that a page declares', () => {
         await chat.sendMessage({ text: 'call open_tab {"tab":"mail"}' });
         expect(chat.error).toBeUndefined();
         await clientTools.run(chat);
-        await expect.poll(() => [chat.status, JSON.stringify(chat.messages.at(-1))], { timeout: WAIT_LIMIT_MS }).toEqual([
-          'ready',
-          expect.stringMatching(/"opened":"mail".*"type":"text"/),
-        ]);
+        await expect
+          .poll(() => [chat.status, JSON.stringify(chat.messages.at(-1))], { timeout: WAIT_LIMIT_MS })
+          .toEqual(['ready', expect.stringMatching(/"opened":"mail".*"type":"text"/)]);
         expect(opened).toEqual(['mail']);
         live?.close();
       }

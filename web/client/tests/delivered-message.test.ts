@@ -69,7 +69,11 @@ async function fold(chunks: UIMessageChunk[], message?: UIMessage): Promise<UIMe
     },
   });
   let last: UIMessage | undefined = message;
-  for await (const state of readUIMessageStream({ stream: source, ...(message && { message: structuredClone(message) }), terminateOnError: true })) {
+  for await (const state of readUIMessageStream({
+    stream: source,
+    ...(message && { message: structuredClone(message) }),
+    terminateOnError: true,
+  })) {
     last = structuredClone(state);
   }
   return JSON.parse(JSON.stringify(last?.parts ?? [])) as UIMessage['parts'];
@@ -163,7 +167,10 @@ describe('a step that is begun again', () => {
         // It breaks in the last step: what is before it is settled.
         const broken = sent.slice(0, settled + 1 + (cut % (sent.length - settled - 2)));
         const isSettled = ({ type }: UIMessageChunk) => /^tool-(output|approval)/.test(type);
-        const got = through(delivered, broken.filter((chunk, at) => at < settled || !isSettled(chunk)));
+        const got = through(
+          delivered,
+          broken.filter((chunk, at) => at < settled || !isSettled(chunk)),
+        );
         // Its calls have other ids.
         const whole = (size: number) => {
           const from = stream(before, size).length - 1;

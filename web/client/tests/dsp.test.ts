@@ -23,7 +23,20 @@ describe('pcm', () => {
   it('a WAV file has its 44 bytes of header', () => {
     const file = wavOf(Int16Array.of(1, -2), 24_000);
     expect(Buffer.from(file).toString('hex')).toBe(
-      '52494646' + '28000000' + '57415645' + '666d7420' + '10000000' + '0100' + '0100' + 'c05d0000' + '80bb0000' + '0200' + '1000' + '64617461' + '04000000' + '0100feff',
+      '52494646' +
+        '28000000' +
+        '57415645' +
+        '666d7420' +
+        '10000000' +
+        '0100' +
+        '0100' +
+        'c05d0000' +
+        '80bb0000' +
+        '0200' +
+        '1000' +
+        '64617461' +
+        '04000000' +
+        '0100feff',
     );
   });
 
@@ -33,7 +46,16 @@ describe('pcm', () => {
   });
 });
 
-const RATES: [number, number][] = [[48_000, 16_000], [44_100, 16_000], [24_000, 48_000], [24_000, 44_100], [16_000, 16_000], [96_000, 16_000], [22_050, 16_000], [47_999, 16_000]];
+const RATES: [number, number][] = [
+  [48_000, 16_000],
+  [44_100, 16_000],
+  [24_000, 48_000],
+  [24_000, 44_100],
+  [16_000, 16_000],
+  [96_000, 16_000],
+  [22_050, 16_000],
+  [47_999, 16_000],
+];
 
 function resample(from: number, to: number, pieces: readonly Float32Array[]): Float32Array {
   const resampler = new Resampler(from, to);
@@ -58,13 +80,24 @@ function distortion(found: Float32Array, wanted: Float32Array): number {
 
 describe('Resampler', () => {
   it.each(RATES)('%s to %s: tones stay what they are, and where they are', (from, to) => {
-    for (const [hertz, most] of [[100, -60], [440, -60], [1000, -60], [3000, -60], [5500, -60], [6500, -40]] as const) {
+    for (const [hertz, most] of [
+      [100, -60],
+      [440, -60],
+      [1000, -60],
+      [3000, -60],
+      [5500, -60],
+      [6500, -40],
+    ] as const) {
       const found = resample(from, to, [sine(from, hertz)]);
       expect(distortion(found, sine(to, hertz)), `${hertz} Hz`).toBeLessThan(most);
     }
   });
 
-  it.each([[48_000, 16_000], [44_100, 16_000], [96_000, 16_000]])('%s to %s: what is above half the rate is gone', (from, to) => {
+  it.each([
+    [48_000, 16_000],
+    [44_100, 16_000],
+    [96_000, 16_000],
+  ])('%s to %s: what is above half the rate is gone', (from, to) => {
     for (const hertz of [9500, 12_000, 15_000, 19_000]) {
       const found = resample(from, to, [sine(from, hertz)]).slice(to / 20, -to / 20);
       expect(20 * Math.log10(levelOf(found)), `${hertz} Hz`).toBeLessThan(-60);
@@ -79,12 +112,16 @@ describe('Resampler', () => {
 
   it('pieces make no difference', () => {
     fc.assert(
-      fc.property(fc.constantFrom(...RATES), fc.array(fc.integer({ min: 0, max: 700 }), { minLength: 1, maxLength: 12 }), ([from, to], sizes) => {
-        const whole = sine(from, 700, sizes.reduce((a, b) => a + b, 0) / from);
-        let at = 0;
-        const pieces = sizes.map((size) => whole.subarray(at, (at += size)));
-        expect(resample(from, to, pieces)).toEqual(resample(from, to, [whole]));
-      }),
+      fc.property(
+        fc.constantFrom(...RATES),
+        fc.array(fc.integer({ min: 0, max: 700 }), { minLength: 1, maxLength: 12 }),
+        ([from, to], sizes) => {
+          const whole = sine(from, 700, sizes.reduce((a, b) => a + b, 0) / from);
+          let at = 0;
+          const pieces = sizes.map((size) => whole.subarray(at, (at += size)));
+          expect(resample(from, to, pieces)).toEqual(resample(from, to, [whole]));
+        },
+      ),
       { numRuns: 30 },
     );
   });
@@ -93,11 +130,13 @@ describe('Resampler', () => {
 describe('PlayerCore', () => {
   const QUANTUM = 128;
   const render = (core: PlayerCore, count = 1) =>
-    join(Array.from({ length: count }, () => {
-      const out = new Float32Array(QUANTUM);
-      core.render(out);
-      return out;
-    }));
+    join(
+      Array.from({ length: count }, () => {
+        const out = new Float32Array(QUANTUM);
+        core.render(out);
+        return out;
+      }),
+    );
   /** Samples that are never zero, so that silence can be recognised. */
   const ramp = (length: number, from = 1) => Int16Array.from({ length }, (_, index) => 1 + ((index + from) % 30_000));
 
@@ -141,11 +180,16 @@ describe('PlayerCore', () => {
     core.push(1, source.subarray(0, 1500), 24_000);
     const before = render(core, 14);
     expect(floatToPcm16(before.slice(0, 1500))).toEqual(source.slice(0, 1500));
-    const steps = before.slice(1499, 1600).map((sample, index, all) => (index === 0 ? 0 : Math.abs(sample - (all[index - 1] as number))));
+    const steps = before
+      .slice(1499, 1600)
+      .map((sample, index, all) => (index === 0 ? 0 : Math.abs(sample - (all[index - 1] as number))));
     expect(Math.max(...steps)).toBeLessThan(0.01);
     expect(before.slice(1600).every((sample) => sample === 0)).toBe(true);
     core.push(1, source.subarray(1500, 1500 + 1500), 24_000);
-    expect(render(core).every((sample) => sample === 0), '62 ms are not enough after a stall').toBe(true);
+    expect(
+      render(core).every((sample) => sample === 0),
+      '62 ms are not enough after a stall',
+    ).toBe(true);
     core.push(1, source.subarray(3000), 24_000);
     core.end(1);
     const after = render(core, 40);
@@ -200,7 +244,13 @@ describe('PlayerCore', () => {
 describe('RecorderCore', () => {
   const make = (options: object = {}) => {
     const chunks: RecordedChunk[] = [];
-    const core = new RecorderCore({ sampleRate: 16_000, onChunk: (chunk) => chunks.push(chunk), onLevel: () => {}, onSpeech: () => {}, ...options });
+    const core = new RecorderCore({
+      sampleRate: 16_000,
+      onChunk: (chunk) => chunks.push(chunk),
+      onLevel: () => {},
+      onSpeech: () => {},
+      ...options,
+    });
     return { core, chunks };
   };
   const ramp = (from: number, length: number) => Float32Array.from({ length }, (_, index) => (from + index) / 0x7fff);

@@ -61,27 +61,32 @@ afterEach(() => {
 const settle = () => vi.advanceTimersByTimeAsync(0);
 
 describe('LiveSocket', () => {
-  it.each([0, 0.5, 0.999])('waits longer each time, spread by chance (%s), and from the start after it was open', async (chance) => {
-    vi.spyOn(Math, 'random').mockReturnValue(chance);
-    const { socket } = make();
-    socket.connect();
-    const waits: number[] = [];
-    for (let attempt = 0; attempt < 9; attempt += 1) {
+  it.each([0, 0.5, 0.999])(
+    'waits longer each time, spread by chance (%s), and from the start after it was open',
+    async (chance) => {
+      vi.spyOn(Math, 'random').mockReturnValue(chance);
+      const { socket } = make();
+      socket.connect();
+      const waits: number[] = [];
+      for (let attempt = 0; attempt < 9; attempt += 1) {
+        await settle();
+        StagedSocket.last.onclose({ code: 1006, reason: '' });
+        const state = socket.state.get();
+        if (state.status !== 'waiting') throw new Error(state.status);
+        waits.push(state.retryInMs);
+        await vi.advanceTimersByTimeAsync(state.retryInMs);
+      }
+      const spread = 0.5 + chance / 2;
+      expect(waits).toEqual(
+        [1, 2, 4, 8, 16, 32, 60, 60, 60].map((factor) => factor * 500 * 2 * spread).map((ms) => Math.min(ms, 30_000 * spread)),
+      );
       await settle();
-      StagedSocket.last.onclose({ code: 1006, reason: '' });
-      const state = socket.state.get();
-      if (state.status !== 'waiting') throw new Error(state.status);
-      waits.push(state.retryInMs);
-      await vi.advanceTimersByTimeAsync(state.retryInMs);
-    }
-    const spread = 0.5 + chance / 2;
-    expect(waits).toEqual([1, 2, 4, 8, 16, 32, 60, 60, 60].map((factor) => factor * 500 * 2 * spread).map((ms) => Math.min(ms, 30_000 * spread)));
-    await settle();
-    StagedSocket.last.onopen();
-    StagedSocket.last.onclose({ code: 1001, reason: '' });
-    expect(socket.state.get()).toMatchObject({ status: 'waiting', retryInMs: 500 * spread });
-    socket.close();
-  });
+      StagedSocket.last.onopen();
+      StagedSocket.last.onclose({ code: 1001, reason: '' });
+      expect(socket.state.get()).toMatchObject({ status: 'waiting', retryInMs: 500 * spread });
+      socket.close();
+    },
+  );
 
   it.each([1009, 4401, 4404, 4409, 4429])('does not come back after %s', async (code) => {
     const { socket, events } = make();
@@ -201,7 +206,15 @@ describe('LiveSocket', () => {
 
 it.each([
   ['no WebSocket', undefined, /pass one as the option WebSocket/],
-  ['an address that it does not take', class { constructor() { throw new SyntaxError('invalid address'); } }, /invalid address/],
+  [
+    'an address that it does not take',
+    class {
+      constructor() {
+        throw new SyntaxError('invalid address');
+      }
+    },
+    /invalid address/,
+  ],
 ])('is closed, and says why, where there is %s', async (_name, WebSocket, reason) => {
   vi.stubGlobal('WebSocket', undefined);
   const { socket, events } = make({ WebSocket: WebSocket as unknown as typeof globalThis.WebSocket });

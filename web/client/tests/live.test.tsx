@@ -44,7 +44,8 @@ async function opened(options: Partial<PageOptions> = {}): Promise<ChatPage> {
 
 /** The page shows what the server has stored, and nothing twice. */
 async function expectSameAsServer(page: ChatPage, query = ''): Promise<void> {
-  const parts = (messages: readonly { parts: unknown }[]) => JSON.parse(JSON.stringify(messages.map(({ parts }) => parts))) as unknown;
+  const parts = (messages: readonly { parts: unknown }[]) =>
+    JSON.parse(JSON.stringify(messages.map(({ parts }) => parts))) as unknown;
   expect(parts(page.chat.messages)).toEqual(parts(await page.server.messages(page.id, query)));
 }
 
@@ -109,7 +110,10 @@ describe('a lost connection', () => {
     await page.until(() => expect(page.text).not.toBe(''));
     proxy.isUp = false;
     proxy.cut();
-    await vi.waitFor(async () => expect(textOf((await server.messages(page.id)).at(-1)).split(' ')).toHaveLength(4), WAIT_LIMIT_MS);
+    await vi.waitFor(
+      async () => expect(textOf((await server.messages(page.id)).at(-1)).split(' ')).toHaveLength(4),
+      WAIT_LIMIT_MS,
+    );
     proxy.isUp = true;
     await page.rest();
     expect(page.chat.status).toBe('ready');
@@ -144,28 +148,31 @@ describe('a lost connection', () => {
     await expectSameAsServer(page);
   });
 
-  it.each(['before the decision is sent', 'while it is'])('a half answered step keeps what the user has decided: cut %s', async (when) => {
-    const page = await opened({ baseUrl: proxy.url });
-    await page.say(`${PAY} && call search_database {"query":"users"}`);
-    if (when === 'while it is') {
-      await page.answer('process_payment', true);
-      proxy.cut();
-      await page.until(() => expect(page.chat.connection.status).not.toBe('open'));
-    } else {
-      proxy.isUp = false;
-      proxy.cut();
-      await page.until(() => expect(page.chat.connection.status).not.toBe('open'));
-      await page.answer('process_payment', true);
-      await page.until(() => expect(page.decisions).toHaveLength(1));
-      proxy.isUp = true;
-    }
-    await page.until(() => expect(page.chat.connection.status).toBe('open'));
-    // A turn that is replayed while the payment runs shows its question: the chunks of v6 cannot express a decision.
-    await page.until(() => expect(['approval-responded', 'output-available']).toContain(page.tool('process_payment').state));
-    await page.rest();
-    await page.answer('search_database', true);
-    await page.until(() => expect(page.text).toMatch(/Paid 50.*Found 10/s));
-  });
+  it.each(['before the decision is sent', 'while it is'])(
+    'a half answered step keeps what the user has decided: cut %s',
+    async (when) => {
+      const page = await opened({ baseUrl: proxy.url });
+      await page.say(`${PAY} && call search_database {"query":"users"}`);
+      if (when === 'while it is') {
+        await page.answer('process_payment', true);
+        proxy.cut();
+        await page.until(() => expect(page.chat.connection.status).not.toBe('open'));
+      } else {
+        proxy.isUp = false;
+        proxy.cut();
+        await page.until(() => expect(page.chat.connection.status).not.toBe('open'));
+        await page.answer('process_payment', true);
+        await page.until(() => expect(page.decisions).toHaveLength(1));
+        proxy.isUp = true;
+      }
+      await page.until(() => expect(page.chat.connection.status).toBe('open'));
+      // A turn that is replayed while the payment runs shows its question: the chunks of v6 cannot express a decision.
+      await page.until(() => expect(['approval-responded', 'output-available']).toContain(page.tool('process_payment').state));
+      await page.rest();
+      await page.answer('search_database', true);
+      await page.until(() => expect(page.text).toMatch(/Paid 50.*Found 10/s));
+    },
+  );
 
   it('the server is killed and started again', async () => {
     const first = await startServer();
@@ -208,7 +215,10 @@ it('stop without a connection ends the turn when there is one', async () => {
   await page.chat.stop();
   await page.until(() => expect(page.chat.status).toBe('ready'));
   proxy.isUp = true;
-  await vi.waitFor(async () => expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' }), WAIT_LIMIT_MS);
+  await vi.waitFor(
+    async () => expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' }),
+    WAIT_LIMIT_MS,
+  );
 });
 
 it('the stop of a plain chat ends the turn on the server, and what had not left is never sent', async () => {
@@ -284,17 +294,20 @@ it('a client tool is run once, whatever the connection does', async () => {
   await expectSameAsServer(page);
 });
 
-it.each(['approved', 'rejected'] as const)('an approval that was %s without a chat request continues its message', async (status) => {
-  const page = await opened();
-  await page.say(PAY);
-  const { toolCallId = '' } = page.tool('process_payment');
-  expect(page.chat.live?.sendToolResult({ toolCallId, status })).toBe(true);
-  await page.until(() => expect(page.text).toMatch(status === 'approved' ? /Paid 50/ : /declined/));
-  await page.rest();
-  expect(page.sent).toHaveLength(1);
-  expect(page.chat.messages).toHaveLength(2);
-  expect(page.tool('process_payment').state).toBe(status === 'approved' ? 'output-available' : 'output-denied');
-});
+it.each(['approved', 'rejected'] as const)(
+  'an approval that was %s without a chat request continues its message',
+  async (status) => {
+    const page = await opened();
+    await page.say(PAY);
+    const { toolCallId = '' } = page.tool('process_payment');
+    expect(page.chat.live?.sendToolResult({ toolCallId, status })).toBe(true);
+    await page.until(() => expect(page.text).toMatch(status === 'approved' ? /Paid 50/ : /declined/));
+    await page.rest();
+    expect(page.sent).toHaveLength(1);
+    expect(page.chat.messages).toHaveLength(2);
+    expect(page.tool('process_payment').state).toBe(status === 'approved' ? 'output-available' : 'output-denied');
+  },
+);
 
 it('a log keeps what the connection reports outside of the turns, and plays the turns back', async () => {
   const log = new ChunkLog();
@@ -304,7 +317,13 @@ it('a log keeps what the connection reports outside of the turns, and plays the 
   await page.until(() => expect(events()).toEqual(['connection', 'connection', 'turn-start', 'turn-end']));
   expect(parseChunkLog(log.toJsonl())).toEqual(log.entries);
   const transport = playChunkLog(log.toJsonl());
-  const stream = await transport.sendMessages({ chatId: page.id, messages: [], trigger: 'submit-message', messageId: undefined, abortSignal: undefined });
+  const stream = await transport.sendMessages({
+    chatId: page.id,
+    messages: [],
+    trigger: 'submit-message',
+    messageId: undefined,
+    abortSignal: undefined,
+  });
   const kept = log.entries.flatMap((entry) => (entry.kind === 'chunk' ? [entry.chunk] : []));
   const played: unknown[] = [];
   for await (const chunk of stream) played.push(chunk);

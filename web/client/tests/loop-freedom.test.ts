@@ -76,7 +76,11 @@ class RuleServer implements ChatTransport<UIMessage> {
       else if (call.where === 'client') {
         if (own?.state !== 'output-available' && own?.state !== 'output-error') throw new Error('sent without the output');
       } else if (call.asks) {
-        outcomes.push(call.fails ? { type: 'tool-output-error', toolCallId, errorText: 'no' } : { type: 'tool-output-available', toolCallId, output: 1 });
+        outcomes.push(
+          call.fails
+            ? { type: 'tool-output-error', toolCallId, errorText: 'no' }
+            : { type: 'tool-output-available', toolCallId, output: 1 },
+        );
       }
       if (call.asks && this.plan.dialect === 'adk') {
         outcomes.push({ type: 'tool-output-available', toolCallId: `ask-${toolCallId}`, output: { confirmed: call.approve } });
@@ -133,10 +137,19 @@ describe('requests are bounded', () => {
       fc.asyncProperty(plan, async (plan) => {
         const server = new RuleServer(plan);
         const tools = defineClientTools(
-          { pick: async ({ fails }: { fails: boolean }) => { if (fails) throw new Error('no'); return 1; } },
+          {
+            pick: async ({ fails }: { fails: boolean }) => {
+              if (fails) throw new Error('no');
+              return 1;
+            },
+          },
           { storage: null },
         );
-        const chat = new Chat({ id: 'chat', transport: server, sendAutomaticallyWhen: createSendAutomaticallyWhen({ clientTools: tools }) });
+        const chat = new Chat({
+          id: 'chat',
+          transport: server,
+          sendAutomaticallyWhen: createSendAutomaticallyWhen({ clientTools: tools }),
+        });
         await chat.sendMessage({ text: 'go' });
         await converse(chat, tools, server);
         expect(chat.error).toBeUndefined();
@@ -150,12 +163,30 @@ describe('requests are bounded', () => {
   });
 
   it('a server that answers with anything at all gets each state once', async () => {
-    const state = fc.constantFrom('input-available', 'approval-requested', 'approval-responded', 'output-available', 'output-error', 'output-denied');
+    const state = fc.constantFrom(
+      'input-available',
+      'approval-requested',
+      'approval-responded',
+      'output-available',
+      'output-error',
+      'output-denied',
+    );
     const part = fc.oneof(
-      fc.record({ type: fc.constantFrom('tool-pick', 'tool-pay', `tool-${CONFIRMATION_TOOL}`), toolCallId: fc.constantFrom('a', 'b', 'c'), state }),
+      fc.record({
+        type: fc.constantFrom('tool-pick', 'tool-pay', `tool-${CONFIRMATION_TOOL}`),
+        toolCallId: fc.constantFrom('a', 'b', 'c'),
+        state,
+      }),
       fc.constantFrom({ type: 'step-start' }, { type: 'text', text: 'x' }),
     );
-    const history = fc.array(fc.record({ id: fc.constantFrom('m', 'n'), role: fc.constantFrom('assistant', 'user'), parts: fc.array(part, { maxLength: 6 }) }), { maxLength: 4 });
+    const history = fc.array(
+      fc.record({
+        id: fc.constantFrom('m', 'n'),
+        role: fc.constantFrom('assistant', 'user'),
+        parts: fc.array(part, { maxLength: 6 }),
+      }),
+      { maxLength: 4 },
+    );
     fc.assert(
       fc.property(fc.array(history, { maxLength: 30 }), fc.boolean(), (histories, olderMessages) => {
         const predicate = createSendAutomaticallyWhen({ clientTools: ['pick'], olderMessages });
@@ -184,7 +215,9 @@ async function converse(chat: Chat<UIMessage>, tools: ReturnType<typeof defineCl
     requests = server.requests;
     if (chat.status !== 'ready') continue;
     await tools.run(chat);
-    const open = (chat.lastMessage?.parts ?? []).filter((part) => isToolPart(part) && (part as ToolPart).state === 'approval-requested') as ToolPart[];
+    const open = (chat.lastMessage?.parts ?? []).filter(
+      (part) => isToolPart(part) && (part as ToolPart).state === 'approval-requested',
+    ) as ToolPart[];
     const next = open[(order[round % order.length] ?? 0) % Math.max(open.length, 1)];
     if (next?.approval?.id === undefined) continue;
     quiet = 0;
@@ -195,7 +228,11 @@ async function converse(chat: Chat<UIMessage>, tools: ReturnType<typeof defineCl
 }
 
 function said(id: string): object[] {
-  return [{ type: 'text-start', id }, { type: 'text-delta', id, delta: 'said' }, { type: 'text-end', id }];
+  return [
+    { type: 'text-start', id },
+    { type: 'text-delta', id, delta: 'said' },
+    { type: 'text-end', id },
+  ];
 }
 
 function streamOf(chunks: UIMessageChunk[]): ReadableStream<UIMessageChunk> {

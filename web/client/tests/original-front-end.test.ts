@@ -46,7 +46,9 @@ const said = async (page: OriginalFrontEnd) => (await stored(page)).map(textOf);
 
 const states = (page: OriginalFrontEnd) => page.tools.map(({ state }) => state);
 
-const MODES = (['sse', 'bidi'] as const).flatMap((mode) => (['first', 'later'] as const).map((predicate) => ({ mode, predicate })));
+const MODES = (['sse', 'bidi'] as const).flatMap((mode) =>
+  (['first', 'later'] as const).map((predicate) => ({ mode, predicate })),
+);
 
 describe.each(MODES)('$mode, its $predicate predicate', (options) => {
   it('text', async () => {
@@ -81,7 +83,11 @@ describe.each(MODES)('$mode, its $predicate predicate', (options) => {
     expect(page.chat.messages).toHaveLength(2);
   });
 
-  it.each([[true, true], [true, false], [false, false]])('two at once (%s, %s)', async (first, second) => {
+  it.each([
+    [true, true],
+    [true, false],
+    [false, false],
+  ])('two at once (%s, %s)', async (first, second) => {
     const page = open(options);
     await page.say(`${PAY} && ${PAY_TOO}`);
     expect(states(page)).toEqual(['approval-requested', 'approval-requested']);
@@ -112,7 +118,9 @@ describe.each(MODES)('$mode, its $predicate predicate', (options) => {
     await page.say('describe this image', [{ type: 'file', mediaType: 'image/png', url: `data:image/png;base64,${PICTURE}` }]);
     expect(page.text).toMatch(/image/i);
     await page.say('call generate_image {"prompt":"a cat"}');
-    const picture = page.message?.parts.find(({ type }) => type === 'data-image') as { data: { mediaType: string; content: string; data: string } };
+    const picture = page.message?.parts.find(({ type }) => type === 'data-image') as {
+      data: { mediaType: string; content: string; data: string };
+    };
     expect(picture.data.mediaType).toMatch(/^image\//);
     expect(picture.data.content.length).toBeGreaterThan(20);
     expect(picture.data.content).toBe(picture.data.data);
@@ -147,7 +155,8 @@ describe.each(['sse', 'bidi'] as const)('its versions before 28 December 2025, %
   });
   afterAll(() => early.stop());
 
-  const asks = ({ tools }: OriginalFrontEnd) => tools.filter(({ state }) => state === 'approval-requested').map(({ type }) => type);
+  const asks = ({ tools }: OriginalFrontEnd) =>
+    tools.filter(({ state }) => state === 'approval-requested').map(({ type }) => type);
   const ASKED = 'tool-adk_request_confirmation';
 
   it('text', async () => {
@@ -315,8 +324,16 @@ describe.each(['flat', 'nested'] as const)('push-to-talk with %s frames', (paylo
     for (const piece of page.speech) expect(piece).toMatchObject({ sampleRate: 24_000, channels: 1, bitDepth: 16 });
     const bytes = page.speech.reduce((sum, { content }) => sum + Buffer.from(content, 'base64').length, 0);
     const finish = page.chunks.find(({ type }) => type === 'finish') as { messageMetadata: { audio: object } };
-    expect(finish.messageMetadata.audio).toEqual({ chunks: page.speech.length, bytes, sampleRate: 24_000, duration: bytes / 48_000 });
-    expect(page.chunks.map(({ type }) => type), 'it makes its own recording').not.toContain('file');
+    expect(finish.messageMetadata.audio).toEqual({
+      chunks: page.speech.length,
+      bytes,
+      sampleRate: 24_000,
+      duration: bytes / 48_000,
+    });
+    expect(
+      page.chunks.map(({ type }) => type),
+      'it makes its own recording',
+    ).not.toContain('file');
   });
 });
 
@@ -342,7 +359,12 @@ it.each([
   await page.say(PAY);
   const result = { type: 'tool-result', toolCallId: page.tool('process_payment').approval?.id, result: { approval: word } };
   const body = { id: page.chat.id, messages: [{ role: 'user', content: [result] }] };
-  const post = () => fetch(`${server.url}/stream`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
+  const post = () =>
+    fetch(`${server.url}/stream`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
   const response = await post();
   expect([response.status, await response.text()]).toEqual([200, expect.stringMatching(answer)]);
 });
@@ -354,9 +376,18 @@ it('the same conversation shows the same facts in every dialect', async () => {
   await page.answer(false);
   const facts = async (dialect: string) => {
     const [, message] = await server.messages(page.chat.id, `?dialect=${dialect}`);
-    const parts = (message?.parts ?? []) as { type: string; text?: string; output?: unknown; approval?: { approved?: boolean }; toolCallId?: string; input?: { originalFunctionCall?: { id: string } } }[];
+    const parts = (message?.parts ?? []) as {
+      type: string;
+      text?: string;
+      output?: unknown;
+      approval?: { approved?: boolean };
+      toolCallId?: string;
+      input?: { originalFunctionCall?: { id: string } };
+    }[];
     const payments = parts.filter(({ type }) => type === 'tool-process_payment');
-    const decisions = parts.filter(({ type }) => type === (dialect === 'adk' ? 'tool-adk_request_confirmation' : 'tool-process_payment'));
+    const decisions = parts.filter(
+      ({ type }) => type === (dialect === 'adk' ? 'tool-adk_request_confirmation' : 'tool-process_payment'),
+    );
     return {
       text: parts.flatMap(({ text }) => (text === undefined ? [] : [text])),
       outputs: payments.map(({ output }) => output),
@@ -390,7 +421,10 @@ describe('with a tool of its own, and nothing to approve', () => {
       const page = open({ mode, server: house });
       await page.say(sentence);
       for (let done = 0; done < times; done += 1) {
-        await vi.waitFor(() => expect(page.tools.at(-1)).toMatchObject({ type: 'tool-open_door', state: 'input-available' }), WAIT_LIMIT_MS);
+        await vi.waitFor(
+          () => expect(page.tools.at(-1)).toMatchObject({ type: 'tool-open_door', state: 'input-available' }),
+          WAIT_LIMIT_MS,
+        );
         const { toolCallId } = page.tools.at(-1) as { toolCallId: string };
         await page.chat.addToolOutput({ tool: 'open_door', toolCallId, output: { opened: done } } as never);
       }
@@ -440,7 +474,10 @@ describe('keys', () => {
   });
   afterAll(() => keyed.stop());
 
-  it.each([[KEY, true], ['dev-key-12345', false]])('X-API-Key %s', async (apiKey, isValid) => {
+  it.each([
+    [KEY, true],
+    ['dev-key-12345', false],
+  ])('X-API-Key %s', async (apiKey, isValid) => {
     const page = open({ mode: 'sse', apiKey, server: keyed });
     void page.chat.sendMessage({ text: 'say hello' });
     await vi.waitFor(() => expect(isValid ? page.text : page.chat.status).toBe(isValid ? 'hello' : 'error'), WAIT_LIMIT_MS);
@@ -455,7 +492,10 @@ describe('without compat', () => {
   afterAll(() => plain.stop());
 
   it.each(['/stream', '/clear-sessions'])('%s is not there', async (path) => {
-    const response = await fetch(plain.url + path, { method: 'POST', headers: { authorization: 'Bearer a-key-of-sixteen-characters' } });
+    const response = await fetch(plain.url + path, {
+      method: 'POST',
+      headers: { authorization: 'Bearer a-key-of-sixteen-characters' },
+    });
     expect(response.status).toBe(404);
   });
 

@@ -17,7 +17,8 @@ export type Mode = 'sse' | 'bidi';
 /** So often in a row a chat must be found at rest: what it sends automatically it sends within one turn of the event loop. */
 const REST_CHECKS = 8;
 
-const toolsOf = (message: UIMessage | undefined) => (message?.role === 'assistant' ? message.parts : []).filter(isToolPart) as ToolPart[];
+const toolsOf = (message: UIMessage | undefined) =>
+  (message?.role === 'assistant' ? message.parts : []).filter(isToolPart) as ToolPart[];
 const nameOf = ({ type }: ToolPart) => type.slice('tool-'.length);
 
 export interface OriginalOptions {

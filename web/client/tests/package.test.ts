@@ -29,9 +29,24 @@ const sources = (path = join(root, 'src')): string[] =>
   });
 
 it('the core is small', async () => {
-  const { outputFiles, metafile } = await build({ entryPoints: [join(root, 'src/index.ts')], bundle: true, splitting: true, metafile: true, minify: true, format: 'esm', external: ['ai'], outdir: directory, write: false });
+  const { outputFiles, metafile } = await build({
+    entryPoints: [join(root, 'src/index.ts')],
+    bundle: true,
+    splitting: true,
+    metafile: true,
+    minify: true,
+    format: 'esm',
+    external: ['ai'],
+    outdir: directory,
+    write: false,
+  });
   // What is fetched only when it is needed does not count.
-  const isStatic = new Set(['index.js', ...Object.entries(metafile.outputs).filter(([path]) => path.endsWith('index.js')).flatMap(([, { imports }]) => imports.filter(({ kind }) => kind === 'import-statement').map(({ path }) => basename(path)))]);
+  const isStatic = new Set([
+    'index.js',
+    ...Object.entries(metafile.outputs)
+      .filter(([path]) => path.endsWith('index.js'))
+      .flatMap(([, { imports }]) => imports.filter(({ kind }) => kind === 'import-statement').map(({ path }) => basename(path))),
+  ]);
   const parts = outputFiles.filter(({ path }) => isStatic.has(basename(path)));
   const bytes = parts.reduce((sum, { contents }) => sum + gzipSync(contents, { level: 9 }).length, 0);
   expect(bytes).toBeLessThanOrEqual(MAX_CORE_BYTES);
@@ -40,27 +55,45 @@ it('the core is small', async () => {
 
 it('what is not used stays out', async () => {
   writeFileSync(join(directory, 'one.ts'), `export { sendAutomaticallyWhen } from '${join(root, 'src/index.ts')}';`);
-  const { outputFiles } = await build({ entryPoints: [join(directory, 'one.ts')], bundle: true, minify: true, format: 'esm', external: ['ai'], write: false });
+  const { outputFiles } = await build({
+    entryPoints: [join(directory, 'one.ts')],
+    bundle: true,
+    minify: true,
+    format: 'esm',
+    external: ['ai'],
+    write: false,
+  });
   expect(outputFiles[0]?.contents.length).toBeLessThan(3000);
 });
 
 describe('sources', () => {
-  it.each(sources().map((path) => [path.slice(root.length + 1), path]))('%s opens with one sentence, is short, and is silent', (_name, path) => {
-    const text = readFileSync(path, 'utf8');
-    expect(text).toMatch(/^\/\*\*\s/);
-    expect(text.split('\n').length).toBeLessThanOrEqual(600);
-    expect(text).not.toMatch(/\bconsole\.|\bdebugger\b|TODO|FIXME/);
-  });
+  it.each(sources().map((path) => [path.slice(root.length + 1), path]))(
+    '%s opens with one sentence, is short, and is silent',
+    (_name, path) => {
+      const text = readFileSync(path, 'utf8');
+      expect(text).toMatch(/^\/\*\*\s/);
+      expect(text.split('\n').length).toBeLessThanOrEqual(600);
+      expect(text).not.toMatch(/\bconsole\.|\bdebugger\b|TODO|FIXME/);
+    },
+  );
 
   it('every export has words', () => {
-    const exported = ['index.ts', 'react/index.ts', 'audio/dsp.ts'].map((name) => join(root, 'src', name)).flatMap((entry) =>
-      [...readFileSync(entry, 'utf8').matchAll(/export (?:type )?\{([^}]+)\} from '([^']+)'/g)].flatMap(([, names, file]) =>
-        (names ?? '').split(',').map((name) => name.replace('type ', '').trim()).filter(Boolean).map((name) => [name, join(entry, '..', (file ?? '').replace('.js', '.ts'))] as const),
-      ),
-    );
+    const exported = ['index.ts', 'react/index.ts', 'audio/dsp.ts']
+      .map((name) => join(root, 'src', name))
+      .flatMap((entry) =>
+        [...readFileSync(entry, 'utf8').matchAll(/export (?:type )?\{([^}]+)\} from '([^']+)'/g)].flatMap(([, names, file]) =>
+          (names ?? '')
+            .split(',')
+            .map((name) => name.replace('type ', '').trim())
+            .filter(Boolean)
+            .map((name) => [name, join(entry, '..', (file ?? '').replace('.js', '.ts'))] as const),
+        ),
+      );
     expect(exported.length).toBeGreaterThan(40);
     const entry = join(root, 'src/audio/silero-detector.ts');
-    const named = [...readFileSync(entry, 'utf8').matchAll(/^export (?:class|interface) (\w+)/gm)].map(([, name = '']) => [name, entry] as const);
+    const named = [...readFileSync(entry, 'utf8').matchAll(/^export (?:class|interface) (\w+)/gm)].map(
+      ([, name = '']) => [name, entry] as const,
+    );
     expect(named.length).toBeGreaterThan(1);
     const bare = [...exported, ...named].filter(([name, file]) => {
       const text = readFileSync(file, 'utf8');
@@ -72,19 +105,43 @@ describe('sources', () => {
 });
 
 describe('examples', () => {
-  it.each(['tsconfig.json', 'tsconfig.v6.json'])('of all documents compile (%s)', (config) => {
-    const place = join(root, 'node_modules', '.examples', config);
-    rmSync(place, { recursive: true, force: true });
-    mkdirSync(place, { recursive: true });
-    const found = documents().flatMap(blocksOf).filter(({ language }) => ['ts', 'tsx'].includes(language));
-    expect(found.length).toBeGreaterThan(10);
-    // Named after their place, so that an error says where it is.
-    found.forEach(({ path, line, language, text }) => writeFileSync(join(place, `${path.replaceAll('/', '-')}-${line}.${language}`), text));
-    const v6 = config.includes('v6') ? { ai: [join(root, 'node_modules/ai-6')], '@ai-sdk/react': [join(root, 'node_modules/ai-sdk-react-3')] } : {};
-    const paths = { '@adk-bridge/client': [join(root, 'src/index.ts')], '@adk-bridge/client/react': [join(root, 'src/react/index.ts')], ...v6 };
-    writeFileSync(join(place, 'tsconfig.json'), JSON.stringify({ extends: join(root, 'tsconfig.json'), compilerOptions: { paths, types: ['react'] }, include: ['*.ts', '*.tsx'] }));
-    execFileSync(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', place], { encoding: 'utf8', stdio: 'pipe' });
-  }, 60_000);
+  it.each(['tsconfig.json', 'tsconfig.v6.json'])(
+    'of all documents compile (%s)',
+    (config) => {
+      const place = join(root, 'node_modules', '.examples', config);
+      rmSync(place, { recursive: true, force: true });
+      mkdirSync(place, { recursive: true });
+      const found = documents()
+        .flatMap(blocksOf)
+        .filter(({ language }) => ['ts', 'tsx'].includes(language));
+      expect(found.length).toBeGreaterThan(10);
+      // Named after their place, so that an error says where it is.
+      found.forEach(({ path, line, language, text }) =>
+        writeFileSync(join(place, `${path.replaceAll('/', '-')}-${line}.${language}`), text),
+      );
+      const v6 = config.includes('v6')
+        ? { ai: [join(root, 'node_modules/ai-6')], '@ai-sdk/react': [join(root, 'node_modules/ai-sdk-react-3')] }
+        : {};
+      const paths = {
+        '@adk-bridge/client': [join(root, 'src/index.ts')],
+        '@adk-bridge/client/react': [join(root, 'src/react/index.ts')],
+        ...v6,
+      };
+      writeFileSync(
+        join(place, 'tsconfig.json'),
+        JSON.stringify({
+          extends: join(root, 'tsconfig.json'),
+          compilerOptions: { paths, types: ['react'] },
+          include: ['*.ts', '*.tsx'],
+        }),
+      );
+      execFileSync(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-p', place], {
+        encoding: 'utf8',
+        stdio: 'pipe',
+      });
+    },
+    60_000,
+  );
 });
 
 describe('what is packed', () => {
@@ -112,7 +169,12 @@ describe('what is packed', () => {
     mkdirSync(home, { recursive: true });
     mkdirSync(join(modules, '@ai-sdk'));
     execFileSync('tar', ['xzf', archive, '-C', home, '--strip-components=1']);
-    const links = [[ai, 'ai'], [react, '@ai-sdk/react'], ['react', 'react'], ['@types', '@types']];
+    const links = [
+      [ai, 'ai'],
+      [react, '@ai-sdk/react'],
+      ['react', 'react'],
+      ['@types', '@types'],
+    ];
     for (const [from = '', to = ''] of links) symlinkSync(join(root, 'node_modules', from), join(modules, to));
     writeFileSync(join(place, 'package.json'), '{"type":"module"}');
     writeFileSync(join(place, 'use.ts'), USE);
@@ -129,8 +191,15 @@ describe('what is packed', () => {
 });
 
 const PACKED = [
-  ...['index', 'react/index', 'audio/dsp', 'audio/silero-detector'].flatMap((name) => [`dist/${name}.js`, `dist/${name}.js.map`, `dist/${name}.d.ts`]),
-  ...['player.worklet', 'recorder.worklet', 'silero.worker'].flatMap((name) => [`dist/worklets/${name}.js`, `dist/worklets/${name}.js.map`]),
+  ...['index', 'react/index', 'audio/dsp', 'audio/silero-detector'].flatMap((name) => [
+    `dist/${name}.js`,
+    `dist/${name}.js.map`,
+    `dist/${name}.d.ts`,
+  ]),
+  ...['player.worklet', 'recorder.worklet', 'silero.worker'].flatMap((name) => [
+    `dist/worklets/${name}.js`,
+    `dist/worklets/${name}.js.map`,
+  ]),
   'README.md',
   'LICENSE',
 ];

@@ -14,7 +14,10 @@ afterEach(() => {
 
 function listen(): string[] {
   const events: string[] = [];
-  talk = new PushToTalk({ onPress: () => events.push('press'), onRelease: (isCancelled) => events.push(isCancelled ? 'cancel' : 'release') });
+  talk = new PushToTalk({
+    onPress: () => events.push('press'),
+    onRelease: (isCancelled) => events.push(isCancelled ? 'cancel' : 'release'),
+  });
   return events;
 }
 

@@ -55,7 +55,11 @@ const PREDICATES: Record<string, Contender> = {
   },
   'stock, outputs': { make: () => stockOutputs, native: '++-- --- ---', adk: '---- --- ---' },
   'stock, approvals': { make: () => stockAnswers, native: '--++ ++- ++-', adk: '++-- --- ---' },
-  'stock, both': { make: () => (state) => stockOutputs(state) || stockAnswers(state), native: '++++ ++- ++-', adk: '++-- --- ---' },
+  'stock, both': {
+    make: () => (state) => stockOutputs(state) || stockAnswers(state),
+    native: '++++ ++- ++-',
+    adk: '++-- --- ---',
+  },
 };
 
 /** The checks of docs/adr/0009 in their order and no others, on the last step. */
@@ -131,7 +135,9 @@ const overPlainLive: Connect = (server, chatId, dialect, sent) => {
 
 /** The AI SDK's own; v6 has none. */
 const overStockSocket: Connect = (server, _, dialect, sent) => {
-  const { WebSocketChatTransport } = ai as unknown as { WebSocketChatTransport: new (options: object) => ChatTransport<UIMessage> & { close(): void } };
+  const { WebSocketChatTransport } = ai as unknown as {
+    WebSocketChatTransport: new (options: object) => ChatTransport<UIMessage> & { close(): void };
+  };
   const transport = new WebSocketChatTransport({
     url: `${server.url.replace('http', 'ws')}/api/chat/ws`,
     body: { dialect },
@@ -280,7 +286,9 @@ describe.each(Object.keys(TRANSPORTS))('%s', (over) => {
 });
 
 it('a predicate that is always true posts a few times, and keeps nobody from writing', async () => {
-  const rows = Object.entries(TRANSPORTS).flatMap(([over, connect]) => (['native', 'adk'] as const).map((dialect) => ({ over, connect, dialect })));
+  const rows = Object.entries(TRANSPORTS).flatMap(([over, connect]) =>
+    (['native', 'adk'] as const).map((dialect) => ({ over, connect, dialect })),
+  );
   const wrong: string[] = [];
   await eachOf(rows, async ({ over, connect, dialect }) => {
     let isStubborn = true;

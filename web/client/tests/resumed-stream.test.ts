@@ -44,16 +44,17 @@ async function shown(transport: ChatTransport<UIMessage>, stored: UIMessage[] = 
   const messages = [{ id: 'u', role: 'user' as const, parts: [{ type: 'text' as const, text: 'count' }] }];
   const request = { trigger: 'submit-message' as const, chatId: 'c', messageId: undefined, messages, abortSignal: undefined };
   let last: UIMessage | undefined;
-  for await (const state of readUIMessageStream({ stream: await safe.sendMessages(request), terminateOnError: true })) last = state;
+  for await (const state of readUIMessageStream({ stream: await safe.sendMessages(request), terminateOnError: true }))
+    last = state;
   return (last?.parts ?? []).map((part) => (part.type === 'text' ? part.text : '')).join('');
 }
 
 describe('an answer that breaks off', () => {
   it.each([4, 5, 6, 8])('goes on where it broke, after %i chunks', async (after) => {
     const unavailable = async () => Promise.reject(new Error('503'));
-    expect(await shown(broken(after, [unavailable, async () => stream(WHOLE.slice(0, 5), true), async () => stream(WHOLE, false)]))).toBe(
-      'one two three',
-    );
+    expect(
+      await shown(broken(after, [unavailable, async () => stream(WHOLE.slice(0, 5), true), async () => stream(WHOLE, false)])),
+    ).toBe('one two three');
   });
 
   it('is read from the store where it has ended meanwhile', async () => {

@@ -41,7 +41,8 @@ function open(dialect: 'native' | 'adk') {
     const toolCallId = tools().find(({ type }) => type === `tool-${name}`)?.toolCallId ?? '';
     return chat.addToolOutput({ tool: name, toolCallId, output });
   };
-  const answered = () => vi.waitFor(() => expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ type: 'text', state: 'done' }), WAIT_LIMIT_MS);
+  const answered = () =>
+    vi.waitFor(() => expect(chat.lastMessage?.parts.at(-1)).toMatchObject({ type: 'text', state: 'done' }), WAIT_LIMIT_MS);
   const ready = () => vi.waitFor(() => expect(chat.status).toBe('ready'), WAIT_LIMIT_MS);
   return { chat, requests, answer, output, answered, ready };
 }
@@ -128,7 +129,9 @@ async function stepsOf(mode: 'sse' | 'live', dialect: 'native' | 'adk', approved
   });
   const chat = new Chat(init);
   await chat.sendMessage({ text: PAY });
-  const asked = (chat.lastMessage?.parts ?? []).find((part) => isToolPart(part) && (part as ToolPart).state === 'approval-requested') as ToolPart;
+  const asked = (chat.lastMessage?.parts ?? []).find(
+    (part) => isToolPart(part) && (part as ToolPart).state === 'approval-requested',
+  ) as ToolPart;
   steps.length = 0;
   chat['~registerStatusCallback'](() => steps.push(chat.status));
   chat['~registerMessagesCallback'](() => {

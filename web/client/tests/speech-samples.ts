@@ -9,13 +9,18 @@ import { Resampler } from '../src/audio/resampler.js';
 export function speak(text: string, voice = 'en-us', pitch = 50, speed = 160): Float32Array {
   let wav: Buffer;
   try {
-    wav = execFileSync('espeak-ng', ['--stdout', '-v', voice, '-p', String(pitch), '-s', String(speed), text], { maxBuffer: 1 << 26, stdio: ['ignore', 'pipe', 'ignore'] });
+    wav = execFileSync('espeak-ng', ['--stdout', '-v', voice, '-p', String(pitch), '-s', String(speed), text], {
+      maxBuffer: 1 << 26,
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
   } catch (error) {
     throw new Error(`espeak-ng is needed for tests of speech (apt-get install espeak-ng): ${String(error)}`);
   }
   const rate = wav.readUInt32LE(24);
   const data = wav.indexOf('data') + 8;
-  const samples = new Int16Array(wav.buffer.slice(wav.byteOffset + data, wav.byteOffset + wav.length - ((wav.length - data) % 2)));
+  const samples = new Int16Array(
+    wav.buffer.slice(wav.byteOffset + data, wav.byteOffset + wav.length - ((wav.length - data) % 2)),
+  );
   const resampler = new Resampler(rate, 16_000);
   return join([resampler.push(pcm16ToFloat(samples)), resampler.flush()]);
 }
@@ -38,7 +43,12 @@ export function tones(text: string): Int16Array {
 }
 
 /** A noise that is the same in every run. */
-export function noise(kind: 'white' | 'pink' | 'brown' | 'keys' | 'hum' | 'fan', seconds: number, level: number, seed = 1): Float32Array {
+export function noise(
+  kind: 'white' | 'pink' | 'brown' | 'keys' | 'hum' | 'fan',
+  seconds: number,
+  level: number,
+  seed = 1,
+): Float32Array {
   const random = generator(seed);
   const out = new Float32Array(seconds * 16_000);
   const state = new Float64Array(4);
@@ -51,9 +61,13 @@ export function noise(kind: 'white' | 'pink' | 'brown' | 'keys' | 'hum' | 'fan',
       state[0] = 0.99765 * (state[0] as number) + white * 0.099046;
       state[1] = 0.963 * (state[1] as number) + white * 0.2965164;
       state[2] = 0.57 * (state[2] as number) + white * 1.0526913;
-      out[index] = ((state[0] + state[1] + state[2] + white * 0.1848) / 4) * (kind === 'fan' ? 1 + 0.3 * Math.sin((index / 16_000) * 2 * Math.PI * 7) : 1);
+      out[index] =
+        ((state[0] + state[1] + state[2] + white * 0.1848) / 4) *
+        (kind === 'fan' ? 1 + 0.3 * Math.sin((index / 16_000) * 2 * Math.PI * 7) : 1);
     }
-    if (kind === 'hum') out[index] = Math.sin((index / 16_000) * 2 * Math.PI * 50) + 0.4 * Math.sin((index / 16_000) * 2 * Math.PI * 150) + 0.02 * white;
+    if (kind === 'hum')
+      out[index] =
+        Math.sin((index / 16_000) * 2 * Math.PI * 50) + 0.4 * Math.sin((index / 16_000) * 2 * Math.PI * 150) + 0.02 * white;
     if (kind === 'keys') {
       if (random() < 6 / 16_000) click = 1;
       out[index] = click * white * 4 + white * 0.02;

@@ -61,7 +61,11 @@ const frames = (type: string) =>
     .map((text) => JSON.parse(text) as { type: string; [field: string]: unknown })
     .filter((frame) => frame.type === type);
 
-const shown = () => page.chat.messages.map((message) => [message.role, message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join('')]);
+const shown = () =>
+  page.chat.messages.map((message) => [
+    message.role,
+    message.parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join(''),
+  ]);
 
 describe('a turn that the server begins', () => {
   it('comes behind what the user said, without any request', async () => {
@@ -72,7 +76,10 @@ describe('a turn that the server begins', () => {
     tell(1, 'a1', 'half past nine');
     await page.until(() => expect(page.text).toBe('half past nine'));
     await page.rest();
-    expect(shown()).toEqual([['user', 'What is the time?'], ['assistant', 'half past nine']]);
+    expect(shown()).toEqual([
+      ['user', 'What is the time?'],
+      ['assistant', 'half past nine'],
+    ]);
     expect(frames('message')).toEqual([]);
     expect(frames('audio_config')).toEqual([{ type: 'audio_config', wire: 'binary' }]);
   });
@@ -94,7 +101,11 @@ describe('a turn that the server begins', () => {
     done();
     await page.until(() => expect(page.text).toBe('half past nine'));
     await page.rest();
-    expect(shown()).toEqual([['assistant', 'good morning'], ['user', 'what is the time'], ['assistant', 'half past nine']]);
+    expect(shown()).toEqual([
+      ['assistant', 'good morning'],
+      ['user', 'what is the time'],
+      ['assistant', 'half past nine'],
+    ]);
   });
 
   it('what was said comes before an answer that has ended before the page could look at it', async () => {
@@ -108,7 +119,12 @@ describe('a turn that the server begins', () => {
     event({ type: 'finish-step' });
     event({ type: 'finish' });
     done();
-    await page.until(() => expect(shown()).toEqual([['user', 'the time'], ['assistant', 'nine']]));
+    await page.until(() =>
+      expect(shown()).toEqual([
+        ['user', 'the time'],
+        ['assistant', 'nine'],
+      ]),
+    );
   });
 
   it('several in a row come one after the other', async () => {
@@ -124,7 +140,11 @@ describe('a turn that the server begins', () => {
     tell(2, 'a2', 'hello to you');
     await page.until(() => expect(page.text).toBe('hello to you'));
     await page.rest();
-    expect(shown()).toEqual([['user', 'hello'], ['assistant', 'something unasked'], ['assistant', 'hello to you']]);
+    expect(shown()).toEqual([
+      ['user', 'hello'],
+      ['assistant', 'something unasked'],
+      ['assistant', 'hello to you'],
+    ]);
   });
 
   it('adds to a message that the page has', async () => {
@@ -201,7 +221,13 @@ describe('an approval in an older message', () => {
     event({ type: 'finish-step' });
     event({ type: 'finish' });
     done();
-    await page.until(() => expect(shown()).toEqual([['assistant', 'it is paid'], ['user', 'and the time'], ['assistant', 'nine']]));
+    await page.until(() =>
+      expect(shown()).toEqual([
+        ['assistant', 'it is paid'],
+        ['user', 'and the time'],
+        ['assistant', 'nine'],
+      ]),
+    );
     await page.rest();
     expect(frames('message')).toHaveLength(1);
   };
@@ -244,11 +270,16 @@ describe('audio', () => {
     const marks: string[] = [];
     const { live } = page.chat;
     live?.on('audio', ({ turn, sampleRate, samples }) => pieces.push({ turn, sampleRate, samples: [...samples] }));
-    for (const kind of ['turn-start', 'turn-end', 'interrupted'] as const) live?.on(kind, ({ turn }) => marks.push(`${kind} ${turn}`));
+    for (const kind of ['turn-start', 'turn-end', 'interrupted'] as const)
+      live?.on(kind, ({ turn }) => marks.push(`${kind} ${turn}`));
     control({ type: 'turn-start', turn: 7 });
     event({ type: 'start', messageId: 'a1' });
     peer.send(Buffer.from([2, 0, 7, 0, 1, 0, 0, 0, 0x01, 0x00, 0xff, 0xff]));
-    event({ type: 'data-pcm', data: { chunk: Buffer.from([0x00, 0x80, 0xff, 0x7f]).toString('base64'), sampleRate: 16000, turn: 7 }, transient: true });
+    event({
+      type: 'data-pcm',
+      data: { chunk: Buffer.from([0x00, 0x80, 0xff, 0x7f]).toString('base64'), sampleRate: 16000, turn: 7 },
+      transient: true,
+    });
     peer.send(Buffer.from([2, 0]));
     control({ type: 'interrupted', turn: 7 });
     event({ type: 'abort' });
@@ -288,7 +319,9 @@ describe('audio as JSON', () => {
     expect(live?.sendPicture(Uint8Array.of(0xff, 0xd8))).toBe(true);
     await page.until(() => expect(frames('video_frame')).toHaveLength(1));
     expect(frames('audio_config')).toEqual([{ type: 'audio_config', wire: 'json' }]);
-    expect(frames('audio_chunk')).toEqual([{ type: 'audio_chunk', chunk: 'AQD+/w==', sampleRate: 16_000, channels: 1, bitDepth: 16 }]);
+    expect(frames('audio_chunk')).toEqual([
+      { type: 'audio_chunk', chunk: 'AQD+/w==', sampleRate: 16_000, channels: 1, bitDepth: 16 },
+    ]);
     expect(frames('video_frame')).toEqual([{ type: 'video_frame', data: '/9g=', mediaType: 'image/jpeg' }]);
     expect(received.every((data) => typeof data === 'string')).toBe(true);
   });

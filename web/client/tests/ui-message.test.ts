@@ -46,7 +46,11 @@ describe('BridgeUIMessage', () => {
     };
     const usage = Object.keys(USAGE).map((key) => `usage.${key}`);
     expect(rows('Message metadata').sort()).toEqual([...Object.keys(METADATA), ...usage].sort());
-    expect(rows('Data parts').sort()).toEqual(Object.keys(DATA_PARTS).map((key) => `data-${key}`).sort());
+    expect(rows('Data parts').sort()).toEqual(
+      Object.keys(DATA_PARTS)
+        .map((key) => `data-${key}`)
+        .sort(),
+    );
     for (const tool of Object.keys(TOOLS)) expect(page).toContain(tool);
   });
 

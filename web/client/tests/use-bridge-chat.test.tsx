@@ -208,7 +208,10 @@ describe.each([
     await page.chat.stop();
     await page.rest();
     expect(page.chat.status).toBe('ready');
-    await vi.waitFor(async () => expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' }), WAIT_LIMIT_MS);
+    await vi.waitFor(
+      async () => expect((await server.messages(page.id)).at(-1)?.metadata).toMatchObject({ ended: 'stopped' }),
+      WAIT_LIMIT_MS,
+    );
   });
 
   it('a reload finds the question, and the answer continues the message', async () => {
@@ -358,15 +361,18 @@ describe('a resume during a send', () => {
     const held = (text: string, { opened }: { opened: Promise<void> }) => {
       const end = text.indexOf('data: {"type":"finish"');
       const pieces = [text.slice(0, end), text.slice(end)];
-      const body = new ReadableStream<Uint8Array>({
-        pull: async (controller) => {
-          const piece = pieces.shift();
-          if (piece === undefined) return controller.close();
-          if (pieces.length === 0) await opened;
-          controller.enqueue(new TextEncoder().encode(piece));
+      const body = new ReadableStream<Uint8Array>(
+        {
+          pull: async (controller) => {
+            const piece = pieces.shift();
+            if (piece === undefined) return controller.close();
+            if (pieces.length === 0) await opened;
+            controller.enqueue(new TextEncoder().encode(piece));
+          },
+          cancel: () => void (left += 1),
         },
-        cancel: () => void (left += 1),
-      }, { highWaterMark: 0 });
+        { highWaterMark: 0 },
+      );
       return new Response(body, { headers: { 'content-type': 'text/event-stream' } });
     };
     const page: ChatPage = open({

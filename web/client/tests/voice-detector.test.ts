@@ -54,7 +54,10 @@ describe('VoiceDetector', () => {
         const samples = join([silence(1.5), speech, silence(1.5)]);
         // Between 14 and 32 dB below the speech.
         const level = 0.08 / 10 ** ((14 + ((p * 7 + v * 5) % 4) * 6) / 20);
-        const heard = mix(samples, noise(NOISES[(p + v) % NOISES.length] ?? 'white', samples.length / 16_000, level, p * 10 + v + 1));
+        const heard = mix(
+          samples,
+          noise(NOISES[(p + v) % NOISES.length] ?? 'white', samples.length / 16_000, level, p * 10 + v + 1),
+        );
         const found = detect(heard);
         const begins = 1.5 * 16_000;
         const ours = found.filter(({ start }) => start > begins && start < begins + speech.length);

@@ -40,13 +40,20 @@ async function speak(text: string): Promise<void> {
   }
 }
 
-const said = () => page.chat.messages.map(({ role, parts }) => [role, parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join(' ')]);
+const said = () =>
+  page.chat.messages.map(({ role, parts }) => [
+    role,
+    parts.flatMap((part) => (part.type === 'text' ? [part.text] : [])).join(' '),
+  ]);
 
 it('what was said becomes a message, the answer comes as words and as sound, and nothing is requested', async () => {
   await speak('say good morning');
   await page.until(() => expect(marks).toEqual(['turn-start', 'turn-end']));
   await page.rest();
-  expect(said()).toEqual([['user', 'say good morning'], ['assistant', 'good morning']]);
+  expect(said()).toEqual([
+    ['user', 'say good morning'],
+    ['assistant', 'good morning'],
+  ]);
   expect(samples).toBeGreaterThan(1000);
   expect(page.sent).toEqual([]);
   const stored = await server.messages(page.id);

@@ -56,10 +56,7 @@ export function AgentSwitch({ chatId }: { chatId: string }) {
       <MenuChoice
         label={t('chooseAgent')}
         value={current?.id ?? ''}
-        options={all.map(({ id, name, status }) => [
-          id,
-          status === 'ready' ? name : t('agentUnreachable', { agent: name }),
-        ])}
+        options={all.map(({ id, name, status }) => [id, status === 'ready' ? name : t('agentUnreachable', { agent: name })])}
         onChange={choose}
       />
     </Menu>

@@ -63,7 +63,10 @@ function resultsOf(contents) {
 function historyOf(contents) {
   const lines = contents.slice(0, -1).flatMap(({ role, parts }) => parts.map((part) => `${role}:${shortOf(part)}`));
   // A conversation that was told in the message itself is before its last text.
-  const told = contents.at(-1).parts.slice(0, -1).map((part) => `told:${shortOf(part)}`);
+  const told = contents
+    .at(-1)
+    .parts.slice(0, -1)
+    .map((part) => `told:${shortOf(part)}`);
   return [...lines, ...told].join(' | ') || 'nothing';
 }
 
@@ -77,16 +80,17 @@ function shortOf({ text, functionCall, functionResponse, inlineData }) {
 export const tool = (name, description, parameters, execute, more = {}) =>
   new FunctionTool({ name, description, parameters: z.object(parameters), execute, ...more });
 
-const getWeather = tool('get_weather', 'The weather of a city.', { city: z.string() }, ({ city }) => ({ city, weather: 'sunny' }));
+const getWeather = tool('get_weather', 'The weather of a city.', { city: z.string() }, ({ city }) => ({
+  city,
+  weather: 'sunny',
+}));
 
 export const rootAgent = new LlmAgent({
   name: 'scripted',
   model: new ScriptedModel(),
   description: 'Plays by the script that the user writes.',
   instruction: 'Play by the script.',
-  subAgents: [
-    new LlmAgent({ name: 'helper', model: new ScriptedModel(), description: 'Helps.', tools: [getWeather] }),
-  ],
+  subAgents: [new LlmAgent({ name: 'helper', model: new ScriptedModel(), description: 'Helps.', tools: [getWeather] })],
   tools: [
     getWeather,
     tool(

@@ -57,7 +57,8 @@ export abstract class AudioDevice<Report extends { readonly type: string }> {
     const { context = new AudioContext(), workletUrl = this.worklet } = this.#options;
     if (context !== this.#options.context) onClose(() => context.state !== 'closed' && void context.close());
     // Left out of pages that a browser does not trust, as is the microphone.
-    if (context.audioWorklet === undefined) throw new Error('browsers allow speech only on pages served over HTTPS or from this machine');
+    if (context.audioWorklet === undefined)
+      throw new Error('browsers allow speech only on pages served over HTTPS or from this machine');
     await Promise.all([context.audioWorklet.addModule(workletUrl), context.resume()]);
     signal.throwIfAborted();
     const node = await this.connect(context, onClose);

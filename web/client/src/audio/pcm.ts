@@ -27,7 +27,11 @@ export function wavOf(samples: Int16Array, sampleRate: number): Uint8Array<Array
   const data = new Uint8Array(samples.buffer, samples.byteOffset, samples.byteLength);
   const file = new Uint8Array(WAV_HEADER_BYTES + data.length);
   const view = new DataView(file.buffer);
-  const word = (at: number, letters: string) => file.set([...letters].map((letter) => letter.charCodeAt(0)), at);
+  const word = (at: number, letters: string) =>
+    file.set(
+      [...letters].map((letter) => letter.charCodeAt(0)),
+      at,
+    );
   word(0, 'RIFF');
   view.setUint32(4, WAV_HEADER_BYTES - 8 + data.length, true);
   word(8, 'WAVEfmt ');

@@ -294,10 +294,7 @@ export class LiveChatTransport<Message extends UIMessage = UIMessage> implements
     return this.#options.audioWire ?? 'binary';
   }
 
-  #sendMedia(
-    frame: Omit<OutgoingBinaryFrame, 'turn' | 'sequence'>,
-    jsonOf: (base64: string) => ClientFrame,
-  ): boolean {
+  #sendMedia(frame: Omit<OutgoingBinaryFrame, 'turn' | 'sequence'>, jsonOf: (base64: string) => ClientFrame): boolean {
     if (this.#socket.bufferedBytes > MAX_BUFFERED_AUDIO_BYTES) return false;
     return this.#socket.send(
       this.#wire === 'json'

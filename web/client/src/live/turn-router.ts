@@ -161,8 +161,8 @@ export class TurnRouter {
       stream.begin(true);
       return stream;
     }
-    const send = this.#sends.find(
-      ({ continues, knownIds }) => (continues === undefined ? !knownIds.has(messageId) : continues.id === messageId),
+    const send = this.#sends.find(({ continues, knownIds }) =>
+      continues === undefined ? !knownIds.has(messageId) : continues.id === messageId,
     );
     if (send !== undefined) {
       this.drop(send);

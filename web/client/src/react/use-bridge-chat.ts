@@ -150,19 +150,13 @@ function connect<Message extends UIMessage>(
   return () => stops.forEach((stop) => stop());
 }
 
-function takeTranscription<Message extends UIMessage>(
-  chat: Chat<Message>,
-  part: { type: string; data?: unknown },
-): void {
+function takeTranscription<Message extends UIMessage>(chat: Chat<Message>, part: { type: string; data?: unknown }): void {
   const spoken = transcriptionOf(part);
   if (spoken !== undefined) chat.messages = withTranscription(chat.messages, spoken);
 }
 
 /** What ended unseen is loaded; a failure leaves the chat in its error, from which the user may try again. */
-async function reload<Message extends UIMessage>(
-  chat: Chat<Message>,
-  options: UseBridgeChatOptions<Message>,
-): Promise<void> {
+async function reload<Message extends UIMessage>(chat: Chat<Message>, options: UseBridgeChatOptions<Message>): Promise<void> {
   const messages = await loadMessages<Message>(options, chat.id, options.dialect).catch(() => undefined);
   if (messages === undefined || messages.length === 0) return;
   chat.messages = messages;

@@ -8,7 +8,9 @@ interface Tensor {
 interface Runtime {
   env: { wasm: { numThreads: number; wasmPaths: string } };
   Tensor: new (type: string, data: Float32Array | BigInt64Array, dimensions: number[]) => Tensor;
-  InferenceSession: { create(model: Uint8Array): Promise<{ run(inputs: Record<string, Tensor>): Promise<Record<string, Tensor>> }> };
+  InferenceSession: {
+    create(model: Uint8Array): Promise<{ run(inputs: Record<string, Tensor>): Promise<Record<string, Tensor>> }>;
+  };
 }
 
 type Order = { type: 'open'; ortUrl: string; modelUrl: string } | { type: 'frame'; samples: Float32Array };

@@ -3,7 +3,14 @@
 import { createElement } from 'react';
 import { createRoot } from 'react-dom/client';
 
-import { AudioPlayer, AudioRecorder, CameraFrames, VoiceSession, type LiveChatTransport, type VoiceConnection } from '../../src/index.js';
+import {
+  AudioPlayer,
+  AudioRecorder,
+  CameraFrames,
+  VoiceSession,
+  type LiveChatTransport,
+  type VoiceConnection,
+} from '../../src/index.js';
 import { SileroDetector } from '../../src/audio/silero-detector.js';
 import { useVoice, type Voice } from '../../src/react/use-voice.js';
 
@@ -21,7 +28,8 @@ async function capture(context: AudioContext): Promise<{ node: AudioWorkletNode;
   const pieces: { frame: number; samples: Float32Array }[] = [];
   const lengthOf = (some: typeof pieces) => some.reduce((sum, { samples }) => sum + samples.length, 0);
   let over = () => {};
-  node.port.onmessage = ({ data }: MessageEvent<{ frame: number; samples: Float32Array } | 'end'>) => (data === 'end' ? over() : pieces.push(data));
+  node.port.onmessage = ({ data }: MessageEvent<{ frame: number; samples: Float32Array } | 'end'>) =>
+    data === 'end' ? over() : pieces.push(data);
   const end = async (): Promise<Captured> => {
     // What the audio thread has handed out may still be on its way; its answer comes behind it.
     await new Promise<void>((resolve) => {
@@ -34,7 +42,10 @@ async function capture(context: AudioContext): Promise<{ node: AudioWorkletNode;
       samples.set(piece.samples, at);
       at += piece.samples.length;
     }
-    return { samples, before: (seconds) => lengthOf(pieces.filter(({ frame }) => frame < Math.round(seconds * context.sampleRate))) };
+    return {
+      samples,
+      before: (seconds) => lengthOf(pieces.filter(({ frame }) => frame < Math.round(seconds * context.sampleRate))),
+    };
   };
   return { node, end };
 }
@@ -106,7 +117,9 @@ async function playPieces(source: Int16Array, cushion: number, contextRate: numb
 const tests = {
   /** Records the fake microphone with the recorder and, independently, with the browser's own means. */
   async record(seconds: number, contextRate?: number) {
-    const stream = await navigator.mediaDevices.getUserMedia({ audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false } });
+    const stream = await navigator.mediaDevices.getUserMedia({
+      audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false },
+    });
     const context = new AudioContext(contextRate === undefined ? {} : { sampleRate: contextRate });
     const chunks: Int16Array[] = [];
     const speech: string[] = [];
@@ -119,7 +132,10 @@ const tests = {
     });
     const { node, end } = await capture(context);
     const source = context.createMediaStreamSource(stream);
-    source.connect(node).connect(new GainNode(context, { gain: 0 })).connect(context.destination);
+    source
+      .connect(node)
+      .connect(new GainNode(context, { gain: 0 }))
+      .connect(context.destination);
     // Each source of a track loses samples of its own on a busy machine, before anybody could record them.
     context.createMediaStreamSource = () => source;
     recorder.level.subscribe(() => (longestLevel = Math.max(longestLevel, recorder.level.get())));
@@ -137,7 +153,14 @@ const tests = {
     const independent = (await offline.startRendering()).getChannelData(0);
     const { sampleRate } = context;
     await context.close();
-    return { recorded: base64(joined(chunks)), independent: base64(independent), speech, level: longestLevel, sampleRate, devices: (await AudioRecorder.devices()).length };
+    return {
+      recorded: base64(joined(chunks)),
+      independent: base64(independent),
+      speech,
+      level: longestLevel,
+      sampleRate,
+      devices: (await AudioRecorder.devices()).length,
+    };
   },
 
   /** Plays a ramp in pieces of random size at random times; returns what reached the destination. */
@@ -217,7 +240,10 @@ const tests = {
     const first = recorder.open();
     recorder.close();
     isRefused = true;
-    const refusal = await recorder.open().then(() => 'opened', (error: Error) => error.name);
+    const refusal = await recorder.open().then(
+      () => 'opened',
+      (error: Error) => error.name,
+    );
     isRefused = false;
     await Promise.all([first, recorder.open(), recorder.open()]);
     await until(() => chunks > 0);
@@ -229,7 +255,12 @@ const tests = {
   /** A microphone that is muted from the start, then heard, then unplugged. */
   async mutedAndGone() {
     const { streams, restore } = collectStreams();
-    const live = { on: () => () => {}, connect: () => {}, audioControl: () => {}, sendAudio: () => true } as unknown as VoiceConnection;
+    const live = {
+      on: () => () => {},
+      connect: () => {},
+      audioControl: () => {},
+      sendAudio: () => true,
+    } as unknown as VoiceConnection;
     const session = new VoiceSession(live);
     session.setMuted(true);
     await session.start();
@@ -256,7 +287,8 @@ const tests = {
       on: () => () => {},
       connect: () => {},
       audioControl: (action: string) => sent.push(action),
-      sendAudio: (_samples: Int16Array, { preRoll = false, last = false } = {}) => sent.push(preRoll ? 'before' : last ? 'last' : 'piece') > 0,
+      sendAudio: (_samples: Int16Array, { preRoll = false, last = false } = {}) =>
+        sent.push(preRoll ? 'before' : last ? 'last' : 'piece') > 0,
     } as unknown as VoiceConnection;
     const session = new VoiceSession(live);
     session.press();
@@ -343,9 +375,17 @@ const tests = {
       await until(() => detector.waiting === 0);
     }
     detector.close();
-    const missing = await new SileroDetector({ ortUrl: '/ort/nothing.mjs', modelUrl: '/silero.onnx', onStart: () => {}, onEnd: () => {} })
+    const missing = await new SileroDetector({
+      ortUrl: '/ort/nothing.mjs',
+      modelUrl: '/silero.onnx',
+      onStart: () => {},
+      onEnd: () => {},
+    })
       .open()
-      .then(() => 'opened', () => 'refused');
+      .then(
+        () => 'opened',
+        () => 'refused',
+      );
     return { events, missing };
   },
 
@@ -360,9 +400,10 @@ const tests = {
       },
       connect: () => {},
       audioControl: () => {
-        throw new Error('hands-free is the model\'s to decide');
+        throw new Error("hands-free is the model's to decide");
       },
-      sendAudio: (samples: Int16Array, { preRoll = false, last = false } = {}) => sent.push({ length: samples.length, preRoll, last }) > 0,
+      sendAudio: (samples: Int16Array, { preRoll = false, last = false } = {}) =>
+        sent.push({ length: samples.length, preRoll, last }) > 0,
     } as unknown as VoiceConnection;
     const silero = { ortUrl: '/ort/ort.wasm.min.mjs', modelUrl: '/silero.onnx' };
     const session = new VoiceSession(live, { mode: 'hands-free', ...(withSilero && { silero }) });
@@ -385,7 +426,15 @@ const tests = {
     }
     const level = session.inputLevel.get();
     session.stop();
-    return { states, playing, sent: sent.length, preRoll: sent.filter(({ preRoll }) => preRoll).length, lasts: sent.filter(({ last }) => last).length, level, off: session.state.get().status };
+    return {
+      states,
+      playing,
+      sent: sent.length,
+      preRoll: sent.filter(({ preRoll }) => preRoll).length,
+      lasts: sent.filter(({ last }) => last).length,
+      level,
+      off: session.state.get().status,
+    };
   },
 };
 

@@ -38,11 +38,7 @@ export function AttachedFiles({ files, onRemove }: { files: Attached[]; onRemove
               </span>
             </span>
           ) : (
-            <img
-              src={attached.preview}
-              alt={attached.file.name}
-              className="h-16 w-20 rounded-xl border object-cover"
-            />
+            <img src={attached.preview} alt={attached.file.name} className="h-16 w-20 rounded-xl border object-cover" />
           )}
           <IconButton
             size="small"

@@ -42,7 +42,10 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
     if (isEmpty || isSending) return;
     setSending(true);
     try {
-      await session.send(text.trim(), files.map(({ file }) => file));
+      await session.send(
+        text.trim(),
+        files.map(({ file }) => file),
+      );
       // The field may be gone by now, with another chat in its place.
       keepDraft(session.id, '');
       setText('');
@@ -147,24 +150,11 @@ export function Composer({ session, isBusy, isAsked, onSent }: Props) {
           </IconButton>
         )}
         {isBusy ? (
-          <IconButton
-            label={t('stop')}
-            look="primary"
-            round
-            onClick={() => void session.stop()}
-            data-testid="stop"
-          >
+          <IconButton label={t('stop')} look="primary" round onClick={() => void session.stop()} data-testid="stop">
             <Square className="fill-current" />
           </IconButton>
         ) : (
-          <IconButton
-            type="submit"
-            label={t('send')}
-            look="primary"
-            round
-            disabled={isEmpty || isSending}
-            data-testid="send"
-          >
+          <IconButton type="submit" label={t('send')} look="primary" round disabled={isEmpty || isSending} data-testid="send">
             {isSending ? <LoaderCircle className="animate-spin" /> : <ArrowUp />}
           </IconButton>
         )}

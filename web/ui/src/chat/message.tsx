@@ -65,9 +65,7 @@ function AssistantMessage({ message, session, records, isStreaming, isLast, isAt
   useStore(agent);
   const calls = message.parts.filter(isToolUIPart).flatMap((part) => callOf(part, message) ?? []);
   const asked = new Set(isLast && isAtRest ? askedCalls(message).map(({ id }) => id) : []);
-  const sources = message.parts.filter(
-    (part): part is Source => part.type === 'source-url' || part.type === 'source-document',
-  );
+  const sources = message.parts.filter((part): part is Source => part.type === 'source-url' || part.type === 'source-document');
   return (
     <>
       {message.parts.map((part, index) => (
@@ -108,11 +106,11 @@ function Part({ part, calls, asked, session, records, isStreaming }: PartProps) 
     case 'text':
       return <AnswerText text={part.text} isStreaming={isStreaming && part.state !== 'done'} />;
     case 'reasoning':
-      return part.text === '' ? null : (
-        <Reasoning text={part.text} isStreaming={isStreaming && part.state !== 'done'} />
-      );
+      return part.text === '' ? null : <Reasoning text={part.text} isStreaming={isStreaming && part.state !== 'done'} />;
     case 'file':
-      return <MediaPart url={part.url} mediaType={part.mediaType} filename={part.filename ?? fileNameOf(part.providerMetadata)} />;
+      return (
+        <MediaPart url={part.url} mediaType={part.mediaType} filename={part.filename ?? fileNameOf(part.providerMetadata)} />
+      );
     case 'data-image':
       return <DataImage data={part.data} />;
     case 'data-executable-code':

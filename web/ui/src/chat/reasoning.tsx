@@ -23,9 +23,7 @@ export function Reasoning({ text, isStreaming }: { text: string; isStreaming: bo
         {label}
         <ChevronRight className={`size-4 transition-transform ${isOpen ? 'rotate-90' : ''}`} aria-hidden />
       </button>
-      {isOpen && (
-        <div className="mt-1.5 ml-2 border-l-2 pl-4 text-sm whitespace-pre-wrap text-muted-foreground">{text}</div>
-      )}
+      {isOpen && <div className="mt-1.5 ml-2 border-l-2 pl-4 text-sm whitespace-pre-wrap text-muted-foreground">{text}</div>}
     </div>
   );
 }

@@ -142,7 +142,14 @@ export class ChatSession {
   async sync(): Promise<void> {
     // What changed meanwhile may not be in the list that is on its way.
     if (this.#isSyncing) this.#isStale = true;
-    if (this.isBusy || this.#isSyncing || this.#deciding > 0 || this.state.get().loading !== 'ready' || this.#sending !== undefined) return;
+    if (
+      this.isBusy ||
+      this.#isSyncing ||
+      this.#deciding > 0 ||
+      this.state.get().loading !== 'ready' ||
+      this.#sending !== undefined
+    )
+      return;
     const { error } = this.chat;
     // What the network lost is found again by `recover`.
     if (error !== undefined && isNetworkFailure(error)) return;
@@ -305,11 +312,7 @@ export class ChatSession {
   #follow(live: LiveChatTransport): (() => void)[] {
     const following = followServerTurns(this.chat, live);
     live.connect();
-    return [
-      following.stop,
-      live.on('data', (part) => this.#heard(part)),
-      live.on('stale', () => void this.sync()),
-    ];
+    return [following.stop, live.on('data', (part) => this.#heard(part)), live.on('stale', () => void this.sync())];
   }
 
   /** What the user said, as the server understood it, becomes the user's message. What tools tell is shown on their cards. */
@@ -362,7 +365,8 @@ export class ChatSession {
     const { queue, loading } = this.state.get();
     const [next] = queue;
     // A message that overtakes the history would keep it from being shown.
-    if (next === undefined || loading === 'loading' || this.isBusy || this.#sending !== undefined || this.chat.status === 'error') return;
+    if (next === undefined || loading === 'loading' || this.isBusy || this.#sending !== undefined || this.chat.status === 'error')
+      return;
     const last = this.chat.messages.at(-1);
     if (!evenWhileAsked && (waitingCalls(last).length > 0 || askedCalls(last).length > 0)) return;
     this.#sending = next.id;

@@ -74,10 +74,7 @@ function Row({ chunk, before }: { chunk: LoggedChunk; before: number }) {
         <span className="w-14 shrink-0 text-right text-muted-foreground tabular-nums">
           {((chunk.at - before) / 1_000).toFixed(2)}
         </span>
-        <Arrow
-          className={`size-3.5 shrink-0 ${chunk.direction === 'in' ? 'text-success' : 'text-primary'}`}
-          aria-hidden
-        />
+        <Arrow className={`size-3.5 shrink-0 ${chunk.direction === 'in' ? 'text-success' : 'text-primary'}`} aria-hidden />
         <span className="truncate">
           {chunk.type} <span className="text-muted-foreground">{briefly(chunk.data)}</span>
         </span>

@@ -35,7 +35,8 @@ it('tells the turns of one connection apart, and leaves out what is no chunk', (
 it('reads what the library writes', async () => {
   const chunks: UIMessageChunk[] = [{ type: 'start' }, { type: 'start-step' }, { type: 'finish' }];
   const transport: ChatTransport<UIMessage> = {
-    sendMessages: async () => new ReadableStream({ start: (out) => (chunks.forEach((chunk) => out.enqueue(chunk)), out.close()) }),
+    sendMessages: async () =>
+      new ReadableStream({ start: (out) => (chunks.forEach((chunk) => out.enqueue(chunk)), out.close()) }),
     reconnectToStream: async () => null,
   };
   const log = new ChunkLog();

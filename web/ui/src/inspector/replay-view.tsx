@@ -65,7 +65,12 @@ export function ReplayView() {
         <div className="rounded-xl border bg-background p-3" data-testid="replay-message">
           {message.parts.map((part, index) => {
             if (part.type === 'text') return <AnswerText key={index} text={part.text} isStreaming={false} />;
-            if (part.type === 'reasoning') return <p key={index} className="text-muted-foreground">{part.text}</p>;
+            if (part.type === 'reasoning')
+              return (
+                <p key={index} className="text-muted-foreground">
+                  {part.text}
+                </p>
+              );
             if ('toolCallId' in part) {
               return (
                 <p key={index} className="my-1 rounded-lg bg-muted px-2 py-1">

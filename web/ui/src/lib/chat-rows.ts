@@ -9,7 +9,10 @@ import type { ChatPage, ChatRow } from './api';
 export function withOlder({ rows, next }: ChatPage, before: readonly ChatRow[]): ChatRow[] {
   const last = rows.at(-1);
   if (last === undefined || next === undefined) return rows;
-  return merged(rows, before.filter((row) => compare(row, last) > 0));
+  return merged(
+    rows,
+    before.filter((row) => compare(row, last) > 0),
+  );
 }
 
 /** Both lists as one, in the server's order; what the first has of a chat counts. */

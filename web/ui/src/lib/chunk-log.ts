@@ -63,13 +63,7 @@ export function beginRequest(chat: string, transport: string, label: string, bod
   return request;
 }
 
-export function logChunk(
-  request: LoggedRequest,
-  direction: 'in' | 'out',
-  type: string,
-  data: unknown,
-  bytes: number,
-): void {
+export function logChunk(request: LoggedRequest, direction: 'in' | 'out', type: string, data: unknown, bytes: number): void {
   const at = Date.now();
   numbers += 1;
   if (direction === 'in') {

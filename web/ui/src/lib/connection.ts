@@ -17,9 +17,7 @@ import { merged, withOlder } from './chat-rows';
 import { createStore } from './store';
 import { onTabsChange } from './tabs';
 
-export type Connection =
-  | { phase: 'connecting' | 'online' | 'offline' | 'locked' }
-  | { phase: 'reconnecting'; retryAt: number };
+export type Connection = { phase: 'connecting' | 'online' | 'offline' | 'locked' } | { phase: 'reconnecting'; retryAt: number };
 
 const POLL_MS = 4_000;
 /** A hidden page shows only its title. */

@@ -32,8 +32,7 @@ export function changeSettings(change: Partial<Settings>): void {
 }
 
 /** `?dialect=adk` shows the conversation as the seeds' front end would get it. */
-export const dialect: 'native' | 'adk' =
-  new URLSearchParams(location.search).get('dialect') === 'adk' ? 'adk' : 'native';
+export const dialect: 'native' | 'adk' = new URLSearchParams(location.search).get('dialect') === 'adk' ? 'adk' : 'native';
 
 const prefersDark = window.matchMedia('(prefers-color-scheme: dark)');
 

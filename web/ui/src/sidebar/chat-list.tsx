@@ -53,9 +53,7 @@ export function ChatList({ openId, onOpen }: { openId: string; onOpen: () => voi
       </label>
       <nav aria-label={t('chats')} className="scroll-quiet min-h-0 flex-1 overflow-y-auto px-2 pb-3" data-testid="chat-list">
         {found.length === 0 && all !== null && !(isSearching && isMore) && (
-          <p className="px-3 py-4 text-sm text-muted-foreground">
-            {query === '' ? t('noChats') : t('noMatches', { query })}
-          </p>
+          <p className="px-3 py-4 text-sm text-muted-foreground">{query === '' ? t('noChats') : t('noMatches', { query })}</p>
         )}
         {GROUPS.map((group) => (
           <Group

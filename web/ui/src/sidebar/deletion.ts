@@ -29,7 +29,10 @@ export function deleteChat(chat: ChatRow): void {
       },
     },
   });
-  timers.set(chat.id, setTimeout(() => void finish(chat.id), UNDO_MS));
+  timers.set(
+    chat.id,
+    setTimeout(() => void finish(chat.id), UNDO_MS),
+  );
 }
 
 async function finish(id: string): Promise<void> {

@@ -267,7 +267,11 @@ function Control({ field, text, about, onChange }: ControlProps) {
           value={text}
           spellCheck={field.kind !== 'json'}
           onChange={(event) => onChange(event.target.value)}
-          className={clsx(about.className, 'field-sizing-content max-h-72 min-h-20', field.kind === 'json' && 'font-mono text-xs')}
+          className={clsx(
+            about.className,
+            'field-sizing-content max-h-72 min-h-20',
+            field.kind === 'json' && 'font-mono text-xs',
+          )}
         />
       );
     case 'number':
@@ -299,8 +303,6 @@ function Control({ field, text, about, onChange }: ControlProps) {
           />
         );
       }
-      return (
-        <input {...about} type={field.inputType} value={text} onChange={(event) => onChange(event.target.value)} />
-      );
+      return <input {...about} type={field.inputType} value={text} onChange={(event) => onChange(event.target.value)} />;
   }
 }

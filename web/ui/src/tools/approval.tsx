@@ -67,9 +67,7 @@ export function ApprovalQuestion({ call, record, place, runsHere, onRespond, onE
       <p className="text-sm text-muted-foreground">
         {call.approval?.hint ?? t(runsHere ? 'approvalHintClient' : 'approvalHint')}
       </p>
-      {reason !== undefined && (
-        <ReasonInput value={reason} onChange={setReason} testId="approval-reason" className="mt-2" />
-      )}
+      {reason !== undefined && <ReasonInput value={reason} onChange={setReason} testId="approval-reason" className="mt-2" />}
       <div className="mt-3 flex flex-wrap items-center gap-2">
         <Button look="primary" onClick={() => respond(true)} data-testid="approve" aria-keyshortcuts="Enter">
           <Check className="size-4" aria-hidden /> {t('approve')}

@@ -19,8 +19,7 @@ export const clientTools = defineClientTools({
 function getLocation(): Promise<unknown> {
   return new Promise((resolve, reject) => {
     navigator.geolocation.getCurrentPosition(
-      ({ coords }) =>
-        resolve({ latitude: coords.latitude, longitude: coords.longitude, accuracy: Math.round(coords.accuracy) }),
+      ({ coords }) => resolve({ latitude: coords.latitude, longitude: coords.longitude, accuracy: Math.round(coords.accuracy) }),
       (problem) => {
         const refused = problem.code === problem.PERMISSION_DENIED;
         reject(new Error(translate(refused ? 'locationRefused' : 'locationUnknown')));

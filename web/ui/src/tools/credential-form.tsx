@@ -93,9 +93,7 @@ export default function CredentialForm({ call, onDone }: Props) {
         <p className="font-medium wrap-anywhere">{title}</p>
         <TimeLeft until={expiresAt} onExpired={onDone} />
       </div>
-      <p className="text-sm text-muted-foreground">
-        {t(fields.length === 0 ? 'credentialHint' : 'credentialSecretHint')}
-      </p>
+      <p className="text-sm text-muted-foreground">{t(fields.length === 0 ? 'credentialHint' : 'credentialSecretHint')}</p>
       {scopes.length > 0 && (
         <div className="mt-2 text-sm">
           <p className="text-muted-foreground">{t('credentialScopes')}</p>

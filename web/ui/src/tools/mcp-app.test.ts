@@ -10,7 +10,12 @@ function part(output: unknown, toolMetadata: unknown = METADATA, state = 'output
   return { type: 'tool-show', toolCallId: 'c', state, input: {}, output, toolMetadata } as unknown as ToolPart;
 }
 
-const result = (resource: unknown) => ({ content: [{ type: 'text', text: 'done' }, { type: 'resource', resource }] });
+const result = (resource: unknown) => ({
+  content: [
+    { type: 'text', text: 'done' },
+    { type: 'resource', resource },
+  ],
+});
 const page = { uri: URI, mimeType: APP_TYPE, text: '<p>hi</p>' };
 
 describe('the app of a call', () => {

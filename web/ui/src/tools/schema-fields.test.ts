@@ -51,9 +51,23 @@ const cases: [string, unknown, string[] | undefined][] = [
     {
       type: 'object',
       properties: {
-        hero: { type: 'string', oneOf: [{ const: 'h1', title: 'Superman' }, { const: 'h2', title: 'Wonder Woman' }] },
+        hero: {
+          type: 'string',
+          oneOf: [
+            { const: 'h1', title: 'Superman' },
+            { const: 'h2', title: 'Wonder Woman' },
+          ],
+        },
         tunes: { type: 'array', items: { type: 'string', enum: ['Guitar', 'Bass'] } },
-        fish: { type: 'array', items: { anyOf: [{ const: 'f1', title: 'Tuna' }, { const: 'f2', title: 'Trout' }] } },
+        fish: {
+          type: 'array',
+          items: {
+            anyOf: [
+              { const: 'f1', title: 'Tuna' },
+              { const: 'f2', title: 'Trout' },
+            ],
+          },
+        },
       },
     },
     ['hero:choice', 'tunes:choices', 'fish:choices'],
@@ -96,11 +110,16 @@ it('leaves out what was left empty, and names that are special to no one else', 
 const leaf = fc.oneof(
   fc.record({ schema: fc.constant({ type: 'string' }), value: fc.string({ minLength: 1 }).filter((text) => text.trim() !== '') }),
   fc.record({ schema: fc.constant({ type: 'integer' }), value: fc.integer() }),
-  fc.record({ schema: fc.constant({ type: 'number' }), value: fc.double({ noNaN: true, noDefaultInfinity: true }).map((n) => n + 0) }),
+  fc.record({
+    schema: fc.constant({ type: 'number' }),
+    value: fc.double({ noNaN: true, noDefaultInfinity: true }).map((n) => n + 0),
+  }),
   fc.record({ schema: fc.constant({ type: 'boolean' }), value: fc.boolean() }),
   fc.constantFrom(1, 'two', true, 3.5).map((value) => ({ schema: { enum: [1, 'two', true, 3.5] }, value })),
   fc.record({ schema: fc.constant({ type: 'object' }), value: fc.dictionary(fc.string(), fc.integer()) }),
-  fc.array(fc.stringMatching(/^\w+$/), { minLength: 1 }).map((value) => ({ schema: { type: 'array', items: { type: 'string' } }, value })),
+  fc
+    .array(fc.stringMatching(/^\w+$/), { minLength: 1 })
+    .map((value) => ({ schema: { type: 'array', items: { type: 'string' } }, value })),
 );
 
 it('brings back what is entered, whatever the schema', () => {
@@ -132,7 +151,13 @@ it('takes any schema without harm', () => {
 });
 
 it('takes several choices by their titles', () => {
-  const items = { anyOf: [{ const: 'f1', title: 'Tuna' }, { const: 'f2', title: 'Trout' }, { const: 'f3', title: 'Salmon' }] };
+  const items = {
+    anyOf: [
+      { const: 'f1', title: 'Tuna' },
+      { const: 'f2', title: 'Trout' },
+      { const: 'f3', title: 'Salmon' },
+    ],
+  };
   const schema = { type: 'object', properties: { fish: { type: 'array', items, minItems: 1, maxItems: 2, default: ['f2'] } } };
   const [fish] = fieldsOf(schema) ?? [];
   if (fish === undefined) throw new Error('no field');

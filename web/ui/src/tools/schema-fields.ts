@@ -149,7 +149,10 @@ function settled(schema: Schema, root: Schema, depth: number): Schema {
 
 function lookUp(root: Schema, reference: string): unknown {
   if (!reference.startsWith('#/')) return {};
-  const names = reference.slice(2).split('/').map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
+  const names = reference
+    .slice(2)
+    .split('/')
+    .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
   return names.reduce<unknown>((at, name) => (isSchema(at) && Object.hasOwn(at, name) ? at[name] : undefined), root);
 }
 
@@ -214,14 +217,15 @@ function readOne(field: Field, entered: Entered): One {
   if (typeof entered === 'boolean') return { value: entered };
   switch (field.kind) {
     case 'choice':
-      return field.choices[Number(entered)] === undefined
-        ? { problem: 'missing' }
-        : { value: field.choices[Number(entered)] };
+      return field.choices[Number(entered)] === undefined ? { problem: 'missing' } : { value: field.choices[Number(entered)] };
     case 'number':
     case 'integer':
       return readNumber(field, Number(entered.trim()));
     case 'choices':
-      return readChoices(field, placesOf(entered).map((place) => field.choices[place]));
+      return readChoices(
+        field,
+        placesOf(entered).map((place) => field.choices[place]),
+      );
     case 'lines':
       return { value: entered.split('\n').filter((line) => line.trim() !== '') };
     case 'json':

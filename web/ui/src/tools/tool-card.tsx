@@ -99,10 +99,7 @@ export function ToolCard({ call, record, progress, place, isAsked, onAnswer, onR
       data-testid="tool-card"
       data-tool={call.name}
       data-state={shown}
-      className={clsx(
-        'appear my-2.5 rounded-xl border bg-raised text-sm',
-        isQuestion && 'border-warning/50 shadow-float',
-      )}
+      className={clsx('appear my-2.5 rounded-xl border bg-raised text-sm', isQuestion && 'border-warning/50 shadow-float')}
     >
       <button
         type="button"
@@ -127,10 +124,7 @@ export function ToolCard({ call, record, progress, place, isAsked, onAnswer, onR
           <state.icon className="size-4" aria-hidden />
           {t(state.word)}
         </span>
-        <ChevronRight
-          className={`size-4 text-muted-foreground transition-transform ${isOpen ? 'rotate-90' : ''}`}
-          aria-hidden
-        />
+        <ChevronRight className={`size-4 text-muted-foreground transition-transform ${isOpen ? 'rotate-90' : ''}`} aria-hidden />
       </button>
       {progress !== undefined && (shown === 'running' || shown === 'approved') && <Progress {...progress} />}
       {isOpen && (
@@ -149,11 +143,7 @@ export function ToolCard({ call, record, progress, place, isAsked, onAnswer, onR
           )}
           {isAsked && (
             <Suspense>
-              {wantsAccess ? (
-                <CredentialForm call={call} onDone={onExpired} />
-              ) : (
-                <AnswerForm call={call} onAnswer={onAnswer} />
-              )}
+              {wantsAccess ? <CredentialForm call={call} onDone={onExpired} /> : <AnswerForm call={call} onAnswer={onAnswer} />}
             </Suspense>
           )}
           <ApprovalDecision call={call} record={record} />
@@ -186,9 +176,7 @@ function Progress({ progress, total, message }: ToolProgress) {
           <div className="h-full bg-primary transition-[width]" style={{ width: `${(100 * done) / total}%` }} />
         </div>
       )}
-      <p className="mt-1 truncate tabular-nums">
-        {message ?? (total === undefined ? progress : `${progress} / ${total}`)}
-      </p>
+      <p className="mt-1 truncate tabular-nums">{message ?? (total === undefined ? progress : `${progress} / ${total}`)}</p>
     </div>
   );
 }

@@ -7,12 +7,7 @@ const BARS = [0.04, 0.1, 0.2, 0.35];
 export function LevelMeter({ level, isActive }: { level: Observable<number>; isActive: boolean }) {
   const loudness = useObservable(level);
   return (
-    <span
-      className="ml-2 flex h-5 items-end gap-0.5"
-      aria-hidden
-      data-testid="voice-level"
-      data-level={loudness.toFixed(3)}
-    >
+    <span className="ml-2 flex h-5 items-end gap-0.5" aria-hidden data-testid="voice-level" data-level={loudness.toFixed(3)}>
       {BARS.map((least, index) => (
         <span
           key={least}
