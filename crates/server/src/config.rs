@@ -86,7 +86,7 @@ pub struct Server {
     /// Host names of the bridge in addition to those of this machine, without a port.
     #[serde(deserialize_with = "list::words")]
     pub allowed_hosts: Vec<String>,
-    /// Front ends of other systems that are served, by the names of those systems; see [`Server::serves`].
+    /// Front ends of other systems that are served, by the names of those systems; see [`Server::original_dialect`].
     #[serde(deserialize_with = "list::words")]
     pub compat: Vec<String>,
     /// The address at which browsers reach the bridge, if it differs from the one in requests.

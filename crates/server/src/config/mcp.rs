@@ -40,7 +40,7 @@ const ALWAYS: &str = "always";
 const NEVER: &str = "never";
 
 impl Mcp {
-    /// What the server is started with. Call it after [`check`].
+    /// What the server is started with. Call it after the configuration was checked.
     pub fn settings(&self) -> McpSettings {
         let access = match (&self.command, &self.url) {
             (Some(command), _) => Access::Command {
