@@ -47,6 +47,9 @@ pub struct Header {
     pub removed: u64,
     /// Rows through this one may be older than chains.
     pub unchained: u64,
+    /// Rows through this one were written, as the database counts them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub written: u64,
 }
 
 pub(super) const VERSION: u32 = 1;
@@ -189,6 +192,7 @@ impl From {
                     after: *after,
                     removed: state.removed(),
                     unchained: state.unchained(),
+                    written: state.written,
                     store: state.store,
                 })
             }
@@ -203,6 +207,7 @@ impl From {
                     after: 0,
                     removed: state.removed(),
                     unchained: state.unchained(),
+                    written: 0,
                     store: state.store,
                 })
             }
@@ -259,6 +264,14 @@ impl From {
             }
         }
     }
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// The number of the last seal that covers nothing after a row.

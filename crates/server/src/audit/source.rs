@@ -27,6 +27,8 @@ pub struct AuditState {
     pub seal: Option<Seal>,
     /// The last row without a hash. It is looked for only while there is no seal.
     pub unchained: u64,
+    /// Rows through this one were written, as the database counts them; 0 if it does not.
+    pub written: u64,
 }
 
 impl AuditState {

@@ -4,14 +4,19 @@
 //! some hundred bytes.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use adk_bridge_protocol::id::{ChatId, UserId};
+use adk_bridge_protocol::time::Timestamp;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use super::chain::{ChainedRow, Link};
 use super::export::{End, Header, Line, VERSION};
 use super::seal::{Covered, Seal, SealKey, SealMark};
+
+/// A bridge seals every minute what is new, and at its start. This leaves room for a store that was away, and for clocks.
+const SEALED_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// What does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -38,6 +43,13 @@ pub enum Problem {
     Unsigned { seal: u64, first: u64 },
     #[error("there is no seal, so the key proves nothing")]
     NoSeal,
+    #[error("the rows from {first} through {last} are missing: the end was cut off")]
+    EndMissing { first: u64, last: u64 },
+    #[error(
+        "row {row} has no seal, and is too old to have none: seals are missing, or the bridge ended within its first minute; \
+         then start it again, which seals all rows"
+    )]
+    NotSealed { row: u64 },
     #[error("seal {seal} is another one than was noted: what it covers was rebuilt")]
     OtherSeal { seal: u64, first: u64 },
     #[error(
@@ -62,8 +74,10 @@ impl Problem {
             | Self::Missing { row }
             | Self::PutIn { row }
             | Self::Moved { row }
-            | Self::NotChained { row } => *row,
-            Self::Rebuilt { first, .. }
+            | Self::NotChained { row }
+            | Self::NotSealed { row } => *row,
+            Self::EndMissing { first, .. }
+            | Self::Rebuilt { first, .. }
             | Self::SealChanged { first, .. }
             | Self::SealMissing { first, .. }
             | Self::Forged { first, .. }
@@ -90,6 +104,8 @@ pub struct Report {
     pub unsealed: u64,
     /// Rows through this one were given up because of their age.
     pub removed: u64,
+    /// Rows through this one are not there, since only those after it were asked for.
+    pub after: u64,
     /// Whether these are the rows of one user, which have no seals.
     pub user: Option<UserId>,
     pub problems: u64,
@@ -105,6 +121,8 @@ pub struct Verifier<'k> {
     chats: HashMap<[u8; 16], ChatEnd>,
     last_row: u64,
     covered: Covered,
+    /// The first row that has a hash and no seal yet, and when it was written; and the newest such time.
+    unsealed: Option<(u64, Timestamp, Timestamp)>,
     last_seal: Option<Seal>,
     first_seal: Option<u64>,
     end: Option<End>,
@@ -127,6 +145,7 @@ impl<'k> Verifier<'k> {
             chats: HashMap::new(),
             last_row: 0,
             covered: Covered::default(),
+            unsealed: None,
             last_seal: None,
             first_seal: None,
             end: None,
@@ -138,6 +157,7 @@ impl<'k> Verifier<'k> {
         match (line, self.header.is_some()) {
             (Line::Audit(header), false) if header.version == VERSION => {
                 self.report.removed = header.removed;
+                self.report.after = header.after;
                 self.report.user.clone_from(&header.user);
                 self.header = Some(header.clone());
             }
@@ -165,12 +185,40 @@ impl<'k> Verifier<'k> {
             self.note(Problem::NoEnd);
         }
         if self.report.user.is_none() {
+            self.finish_rows();
             self.finish_seals();
         }
         self.report.unsealed = self.covered.count();
         let newest = self.last_seal.as_ref();
         self.report.newest = newest.map(|seal| (seal.mark(), seal.through));
         self.report
+    }
+
+    fn finish_rows(&mut self) {
+        let Some(header) = &self.header else {
+            return;
+        };
+        let (written, at) = (header.written, header.at);
+        let newest = self.last_seal.as_ref().map_or(0, |seal| seal.through);
+        let reached = self.last_row.max(newest).max(self.given_up());
+        // A file that was cut off says so itself.
+        let is_whole = self.end.is_some();
+        if is_whole && written > reached {
+            self.note(Problem::EndMissing {
+                first: reached + 1,
+                last: written,
+            });
+        }
+        if let Some((row, written, newest)) = self.unsealed {
+            // What a bridge wrote before it was killed may wait for its next start; but it does not write on without sealing.
+            let end = match self.last_seal {
+                Some(_) => newest,
+                None => at,
+            };
+            if end.since(written) > SEALED_WITHIN {
+                self.note(Problem::NotSealed { row });
+            }
+        }
     }
 
     fn finish_seals(&mut self) {
@@ -219,6 +267,10 @@ impl<'k> Verifier<'k> {
             }
             self.last_row = id;
             self.covered.push(chained);
+            if chained.link.is_some() {
+                let (first, at, newest) = self.unsealed.unwrap_or((id, row.at, row.at));
+                self.unsealed = Some((first, at, newest.max(row.at)));
+            }
         }
         let chat = chat_key(&row.user, &row.chat_id);
         match &chained.link {
@@ -266,6 +318,7 @@ impl<'k> Verifier<'k> {
     fn seal(&mut self, seal: &Seal) {
         self.report.seals += 1;
         let covered = std::mem::take(&mut self.covered);
+        self.unsealed = None;
         let Some(header) = self.header.clone() else {
             return;
         };
@@ -356,8 +409,6 @@ fn chat_key(user: &UserId, chat: &ChatId) -> [u8; 16] {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use adk_bridge_protocol::time::Timestamp;
-
     use super::super::chain::ChainEnd;
     use super::super::chain::tests::row;
     use super::super::seal::SealContext;
@@ -393,6 +444,7 @@ mod tests {
             after: 0,
             removed: 0,
             unchained: 2,
+            written: 13,
         })];
         let mut ends: HashMap<ChatId, ChainEnd> = HashMap::new();
         let (mut seals, mut covered) = (Vec::<Seal>::new(), Covered::default());
@@ -673,11 +725,73 @@ mod tests {
     fn an_end_that_was_cut_off_is_found_by_a_seal_that_was_noted() {
         let noted = seals(&mut audit())[2].mark();
         let mut lines = audit();
+        header(&mut lines).written = 0;
         remove(&mut lines, |row| row.row.id > 7);
         lines.retain(|line| !matches!(line, Line::Seal(seal) if seal.number == 3));
         assert_eq!(found(lines.clone(), &[key()], None), None);
         let problem = Problem::CutOff { seal: 3, first: 8 };
         assert_eq!(found(lines, &[key()], Some(noted)), Some(problem));
+    }
+
+    #[test]
+    fn a_database_that_counts_its_rows_misses_its_end() {
+        let cut = |keep: u64, last_seal: u64| {
+            let mut lines = audit();
+            remove(&mut lines, |row| row.row.id > keep);
+            lines.retain(|line| !matches!(line, Line::Seal(seal) if seal.number > last_seal));
+            lines
+        };
+        for (keep, last_seal, first) in [(12, 3, 13), (7, 2, 8), (0, 0, 1)] {
+            let last = 13;
+            assert_eq!(
+                found(cut(keep, last_seal), &[], None),
+                Some(Problem::EndMissing { first, last }),
+                "{keep}"
+            );
+        }
+        // One that does not count cannot know.
+        let mut uncounted = cut(7, 2);
+        header(&mut uncounted).written = 0;
+        assert_eq!(found(uncounted, &[key()], None), None);
+    }
+
+    #[test]
+    fn seals_are_missed_where_there_must_be_some() {
+        // Row 13 was written a moment after the others.
+        let none = |at: u64| {
+            let mut lines = audit();
+            lines.retain(|line| !matches!(line, Line::Seal(_)));
+            header(&mut lines).at = Timestamp::from_millis(at);
+            lines
+        };
+        let minutes = |minutes: u64| minutes * 60_000;
+        assert_eq!(found(none(minutes(9)), &[], None), None);
+        let problem = Some(Problem::NotSealed { row: 3 });
+        assert_eq!(found(none(minutes(11)), &[], None), problem);
+        // The last one is gone, and its rows are there. They are not older than what follows them by more than a moment.
+        let mut lines = audit();
+        lines.retain(|line| !matches!(line, Line::Seal(seal) if seal.number == 3));
+        header(&mut lines).at = Timestamp::from_millis(minutes(11));
+        assert_eq!(found(lines, &[], None), None);
+        let late = CHATS.iter().zip(1..).map(|(chat, id)| {
+            let mut row = row(id, chat, None);
+            if id == 13 {
+                row.at = Timestamp::from_millis(minutes(11));
+            }
+            row
+        });
+        let mut lines = build(late);
+        assert_eq!(found(lines.clone(), &[key()], None), None);
+        lines.retain(|line| !matches!(line, Line::Seal(seal) if seal.number == 3));
+        let problem = Some(Problem::NotSealed { row: 8 });
+        assert_eq!(found(lines, &[key()], None), problem);
+    }
+
+    fn header(lines: &mut [Line]) -> &mut Header {
+        match &mut lines[0] {
+            Line::Audit(header) => header,
+            _ => unreachable!(),
+        }
     }
 
     #[test]

@@ -205,6 +205,16 @@ async fn what_was_touched_is_named() {
         &format!("{triggers} DELETE FROM audit WHERE id > 2; DELETE FROM audit_seals"),
     )
     .await;
+    finds(
+        home,
+        &["data"],
+        "the rows from 3 through 6 are missing: the end was cut off",
+    );
+    let (status, said) = verify(home, &["data"], false);
+    assert_eq!(status, Some(3), "{said}");
+    // Whoever thinks of the counter of ids still has no seal.
+    let counter = "UPDATE sqlite_sequence SET seq = 2 WHERE name = 'audit'";
+    sql(&database, counter).await;
     finds(home, &["data"], "there is no seal");
     finds(
         home,
@@ -213,6 +223,47 @@ async fn what_was_touched_is_named() {
     );
     std::fs::write(&database, &original).unwrap();
     holds(home, &["data"], true);
+
+    // Its newest seal and the rows under it, which no key misses.
+    let mut bridge = Bridge::serve_with(home, &keys(), &[KEY]);
+    bridge.with_key(ALICE);
+    deny(&bridge, "three").await;
+    bridge.terminate();
+    assert!(bridge.wait().await.success());
+    holds(home, &["data"], true);
+    let cut = "DELETE FROM audit WHERE id > 6; DELETE FROM audit_seals WHERE through_row > 6";
+    sql(&database, &format!("{triggers} {cut}")).await;
+    finds(
+        home,
+        &["data"],
+        "the rows from 7 through 8 are missing: the end was cut off",
+    );
+    std::fs::write(&database, &original).unwrap();
+
+    // Rows of long ago, and no seal: without a key as well.
+    let long_ago = lines.iter().map(|line| {
+        let mut line: Value = serde_json::from_str(line).unwrap();
+        if line["type"] == "audit" {
+            line["at"] = json!(line["at"].as_u64().unwrap() + 11 * 60 * 1_000);
+        }
+        line
+    });
+    let unsealed: Vec<String> = long_ago
+        .filter(|line| line["type"] != "seal")
+        .map(|mut line| {
+            if line["type"] == "end" {
+                line["seals"] = json!(0);
+            }
+            line.to_string()
+        })
+        .collect();
+    change("unsealed.jsonl", unsealed);
+    let (status, said) = verify(home, &["unsealed.jsonl"], false);
+    assert_eq!(status, Some(3), "{said}");
+    assert!(
+        said.contains("row 1 has no seal, and is too old to have none"),
+        "{said}"
+    );
 
     // What cannot be read is another matter.
     let (status, said) = verify(home, &["nowhere"], true);

@@ -32,10 +32,15 @@ pub(super) async fn state(connection: &mut SqliteConnection) -> Result<AuditStat
                 .await?
         }
     };
+    // Counts ids even if their rows are gone.
+    let written = sqlx::query_scalar("SELECT seq FROM sqlite_sequence WHERE name = 'audit'")
+        .fetch_optional(connection)
+        .await?;
     Ok(AuditState {
         store,
         seal,
         unchained: from_sql(unchained),
+        written: from_sql(written.unwrap_or_default()),
     })
 }
 
