@@ -152,6 +152,14 @@ fn show(report: &Report, keys: &[SealKey]) -> std::io::Result<()> {
         )?;
     }
     writeln!(out)?;
+    if report.after > report.removed {
+        writeln!(
+            out,
+            "after   {}: the rows through it are not here, and not checked. If you did not leave them out yourself (--after), \
+             the beginning is missing",
+            report.after
+        )?;
+    }
     match (&report.user, &report.newest) {
         (Some(user), _) => writeln!(
             out,

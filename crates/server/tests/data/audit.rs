@@ -131,6 +131,11 @@ async fn what_was_touched_is_named() {
     std::fs::write(home.join("part.jsonl"), &part.stdout).unwrap();
     let said = holds(home, &["part.jsonl"], true);
     assert!(said.contains("rows    4"), "{said}");
+    assert!(
+        said.contains("after   2: the rows through it are not here"),
+        "{said}"
+    );
+    assert!(said.contains("the beginning is missing"), "{said}");
     let change = |name: &str, changed: Vec<String>| {
         std::fs::write(home.join(name), changed.join("\n") + "\n").unwrap();
     };
