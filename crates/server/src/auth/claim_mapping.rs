@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::jwt::{self, TokenError};
 use super::{Claims, Identity, Role, Roles};
@@ -24,6 +24,10 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'?')
     .add(b'\\')
     .add(b'`');
+
+/// The claim that names a user only together with the next one.
+const EMAIL: &str = "email";
+const VERIFIED: &str = "email_verified";
 
 /// Claims that are lists of words by their own definition. All others are taken as a whole: a group may have two words.
 const LISTS_OF_WORDS: [&str; 2] = ["scope", "scp"];
@@ -70,7 +74,7 @@ impl ClaimMapping {
             return Err(TokenError::NoUser(self.user_claim.clone()));
         }
         // An address that nobody has checked may be anybody's.
-        if self.user_claim == "email" && via != super::proxy::VIA && !is_verified(claims) {
+        if self.user_claim == EMAIL && via != super::proxy::VIA && !is_verified(claims) {
             return Err(TokenError::Unverified);
         }
         let kept = self.kept.iter().filter_map(|name| {
@@ -90,7 +94,11 @@ impl ClaimMapping {
     /// Whether a token has all that is looked for in it.
     pub(super) fn is_complete(&self, claims: &jwt::Claims) -> bool {
         let has = |name: &String| found(claims, name).is_some();
-        has(&self.user_claim) && self.roles_claim.iter().all(has) && self.kept.iter().all(has)
+        let says_whether_verified = self.user_claim != EMAIL || claims.0.contains_key(VERIFIED);
+        has(&self.user_claim)
+            && says_whether_verified
+            && self.roles_claim.iter().all(has)
+            && self.kept.iter().all(has)
     }
 
     fn roles_in(&self, claims: &jwt::Claims) -> Roles {
@@ -122,8 +130,20 @@ pub(super) fn user_id(source: &str, name: &str) -> String {
     format!("{source}:{}", utf8_percent_encode(name, ESCAPED))
 }
 
+/// Adds what else is known of the user of a token. What the token says is signed, and counts; and that an address is verified
+/// says nothing of another one.
+pub(super) fn complete(claims: &mut jwt::Claims, mut more: Map<String, Value>) {
+    let address = claims.0.get(EMAIL);
+    if address.is_some() && address != more.get(EMAIL) {
+        more.remove(VERIFIED);
+    }
+    for (name, value) in more {
+        claims.0.entry(name).or_insert(value);
+    }
+}
+
 fn is_verified(claims: &jwt::Claims) -> bool {
-    match claims.0.get("email_verified") {
+    match claims.0.get(VERIFIED) {
         Some(Value::Bool(is_verified)) => *is_verified,
         // Some providers write it as text.
         Some(Value::String(word)) => word == "true",
@@ -191,6 +211,62 @@ mod tests {
             let found = of(&mapping(claim, None), claims.clone());
             let found = found.ok().map(|it| it.user.to_string());
             assert_eq!(found.as_deref(), user, "{claims}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_asked_about_until_it_is_known_whether_it_is_verified() {
+        let mapping = ClaimMapping::new(
+            "corp",
+            "email",
+            (None, &RoleNames::default()),
+            &BTreeSet::new(),
+        );
+        let claims = |json: Value| jwt::Claims(serde_json::from_value(json).unwrap());
+        for (token, more, is_complete, user) in [
+            (
+                json!({"email": "a@x"}),
+                json!({"email": "a@x", "email_verified": true}),
+                false,
+                Some("corp:a@x"),
+            ),
+            (
+                json!({"email": "a@x"}),
+                json!({"email": "b@x", "email_verified": true}),
+                false,
+                None,
+            ),
+            (
+                json!({"email": "a@x"}),
+                json!({"email_verified": true}),
+                false,
+                None,
+            ),
+            (
+                json!({}),
+                json!({"email": "b@x", "email_verified": true}),
+                false,
+                Some("corp:b@x"),
+            ),
+            (
+                json!({"email": "a@x", "email_verified": false}),
+                json!({"email_verified": true}),
+                true,
+                None,
+            ),
+            (
+                json!({"email": "a@x", "email_verified": true}),
+                json!({}),
+                true,
+                Some("corp:a@x"),
+            ),
+        ] {
+            let mut found = claims(token.clone());
+            assert_eq!(mapping.is_complete(&found), is_complete, "{token}");
+            complete(&mut found, claims(more.clone()).0);
+            let found = mapping.identity(&found, "login").ok();
+            let found = found.map(|it| it.user.to_string());
+            assert_eq!(found.as_deref(), user, "{token} {more}");
         }
     }
 

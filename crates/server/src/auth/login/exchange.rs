@@ -7,6 +7,7 @@ use url::{Url, form_urlencoded};
 use super::VIA;
 use super::attempt::Attempt;
 use crate::auth::Identity;
+use crate::auth::claim_mapping::complete;
 use crate::auth::jwt::{Claims, TokenError, Unverified};
 use crate::auth::oidc::remote::{fetch, host_of};
 use crate::auth::oidc::{Client, Problem, Provider, RemoteError};
@@ -42,10 +43,7 @@ pub(super) async fn user_of(
     let userinfo = userinfo.and_then(|it| it.userinfo_endpoint.as_ref());
     if let (false, Some(url)) = (provider.mapping.is_complete(&claims), userinfo) {
         match more_of(provider, url, &access_token, &claims).await {
-            // What the token says is signed, and counts.
-            Ok(more) => more.into_iter().for_each(|(name, value)| {
-                claims.0.entry(name).or_insert(value);
-            }),
+            Ok(more) => complete(&mut claims, more),
             // A claim that is needed and missing is missed below.
             Err(error) => tracing::warn!("{} says no more of a user: {error}", provider.name),
         }
