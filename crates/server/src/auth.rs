@@ -194,6 +194,10 @@ pub enum Refusal {
     /// Its credentials are not valid. An address that tries this too often has to wait.
     #[error("{0}")]
     WrongCredentials(Cow<'static, str>),
+    /// They were valid, and have ended. Nobody can guess them, so they are not counted: behind one address, many users may
+    /// come with theirs at the same moment.
+    #[error("{0}")]
+    Expired(Cow<'static, str>),
     /// Its credentials are valid, and another page may have made the browser send them.
     #[error("{0}")]
     Forbidden(Cow<'static, str>),

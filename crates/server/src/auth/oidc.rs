@@ -119,11 +119,11 @@ impl OidcTokens {
 
     fn refuse(&self, provider: &str, error: &TokenError) -> Refusal {
         self.refused.note(provider, error);
-        let message = match error {
-            TokenError::Expired(_) => EXPIRED,
-            _ => NOT_ACCEPTED,
-        };
-        Refusal::WrongCredentials(message.into())
+        match error {
+            // Told only of a token that is good otherwise.
+            TokenError::Expired(_) => Refusal::Expired(EXPIRED.into()),
+            _ => Refusal::WrongCredentials(NOT_ACCEPTED.into()),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::config::{ConfigError, Proxy};
 pub(super) const VIA: &str = "proxy";
 const HELP: &str = "come through the proxy that logs users in";
 const NOT_ACCEPTED: &str = "the assertion of the proxy is not accepted; the server's log says why";
+const EXPIRED: &str = "the assertion of the proxy has expired; send the request again";
 const AWAY: &str = "the keys of the proxy cannot be looked up; try again in a moment";
 
 const TYPES: [&str; 1] = ["jwt"];
@@ -90,7 +91,11 @@ impl ProxyAssertions {
 
     fn refuse(&self, error: &TokenError) -> Refusal {
         self.refused.note("the proxy", error);
-        Refusal::WrongCredentials(NOT_ACCEPTED.into())
+        match error {
+            // Told only of an assertion that is good otherwise.
+            TokenError::Expired(_) => Refusal::Expired(EXPIRED.into()),
+            _ => Refusal::WrongCredentials(NOT_ACCEPTED.into()),
+        }
     }
 }
 

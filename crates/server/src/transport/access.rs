@@ -160,6 +160,7 @@ impl Access {
 
     /// The answer to a request without an identity. An address that tries many wrong keys has to wait.
     pub(super) fn refuse(&self, refusal: Refusal, request: &Parts) -> AppError {
+        // What has expired was right: behind a proxy, one address has many users whose tokens end.
         if matches!(refusal, Refusal::WrongCredentials(_))
             && let Some(Peer(peer)) = request.extensions.get()
             && let Some(wait) = self.wrong_keys.note(*peer)

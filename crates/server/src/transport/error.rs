@@ -171,9 +171,10 @@ impl From<&AppError> for Close {
 impl From<&Refusal> for Close {
     fn from(refusal: &Refusal) -> Self {
         match refusal {
-            Refusal::NoCredentials(_) | Refusal::WrongCredentials(_) | Refusal::Forbidden(_) => {
-                Self::UNAUTHORIZED
-            }
+            Refusal::NoCredentials(_)
+            | Refusal::WrongCredentials(_)
+            | Refusal::Expired(_)
+            | Refusal::Forbidden(_) => Self::UNAUTHORIZED,
             Refusal::Unavailable(_) => Self::INTERNAL,
         }
     }
@@ -183,7 +184,7 @@ impl From<Refusal> for AppError {
     fn from(refusal: Refusal) -> Self {
         let message = refusal.to_string();
         match refusal {
-            Refusal::NoCredentials(_) | Refusal::WrongCredentials(_) => {
+            Refusal::NoCredentials(_) | Refusal::WrongCredentials(_) | Refusal::Expired(_) => {
                 Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
             }
             Refusal::Forbidden(_) => Self::forbidden("foreign_origin", message),
