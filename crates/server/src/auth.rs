@@ -227,7 +227,10 @@ pub fn configured(config: &Config) -> Result<Ways, ConfigError> {
     let mut keys: Vec<_> = providers.iter().map(|it| it.keys.clone()).collect();
     // First, since a token is recognised by its form, and anything else may be a key.
     if let Some(tokens) = OidcTokens::new(&providers) {
-        ways.push(Arc::new(tokens));
+        ways.push(Arc::new(match auth.api_keys.is_empty() {
+            true => tokens,
+            false => tokens.beside_keys(),
+        }));
     }
     if !auth.api_keys.is_empty() {
         let keys = ApiKeys::configured(&auth.api_keys);

@@ -1,4 +1,4 @@
-//! Several ways to log in, of which any will do.
+//! Several ways to log in: the first whose credentials a request brings decides.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use futures_util::future::BoxFuture;
 
 use super::{Authenticator, Identity, Refusal};
 
-/// Asks its authenticators in order, until one recognises the user.
+/// Asks its authenticators in order, until one finds credentials of its kind. What is there and wrong refuses: nothing that
+/// comes after makes up for it.
 #[derive(Debug)]
 pub struct AnyOf(Vec<Arc<dyn Authenticator>>);
 
@@ -16,17 +17,12 @@ impl AnyOf {
         Self(ways)
     }
 
-    /// The refusal is the first one that says more than that there are no credentials of its kind.
     async fn first(&self, request: &Parts) -> Result<Identity, Refusal> {
-        let says_little = |it: &Refusal| matches!(it, Refusal::NoCredentials(_));
         let mut refusal = None;
         for way in &self.0 {
             match way.authenticate(request).await {
-                Ok(identity) => return Ok(identity),
-                Err(other) if refusal.as_ref().is_none_or(says_little) && !says_little(&other) => {
-                    refusal = Some(other);
-                }
-                Err(other) => refusal = refusal.or(Some(other)),
+                Err(none @ Refusal::NoCredentials(_)) => refusal = refusal.or(Some(none)),
+                found => return found,
             }
         }
         Err(refusal.unwrap_or(Refusal::NoCredentials("nobody can log in".into())))
@@ -63,7 +59,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_identity_counts_and_else_the_refusal_that_says_most() {
+    async fn the_first_credentials_count_and_nothing_makes_up_for_wrong_ones() {
         let alice = Ok(Identity::new("alice", "test"));
         let bob = Ok(Identity::new("bob", "test"));
         let none = Err(Refusal::NoCredentials("no key".into()));
@@ -75,7 +71,9 @@ mod tests {
             (vec![&alice], &alice),
             (vec![&alice, &bob], &alice),
             (vec![&none, &bob], &bob),
-            (vec![&wrong, &bob], &bob),
+            (vec![&wrong, &bob], &wrong),
+            (vec![&none, &wrong, &bob], &wrong),
+            (vec![&away, &bob], &away),
             (vec![&none, &no_token], &none),
             (vec![&none, &wrong], &wrong),
             (vec![&wrong, &none], &wrong),

@@ -42,6 +42,8 @@ const TYPES: [&str; 2] = ["jwt", "at+jwt"];
 #[derive(Debug)]
 pub(super) struct OidcTokens {
     providers: Vec<Arc<Provider>>,
+    /// Whether what has another form may be a key of this bridge.
+    has_keys: bool,
     verified: Verified,
     refused: RefusedTokens,
 }
@@ -53,13 +55,26 @@ impl OidcTokens {
         let providers: Vec<_> = taken.cloned().collect();
         (!providers.is_empty()).then(|| Self {
             providers,
+            has_keys: false,
             verified: Verified::default(),
             refused: RefusedTokens::default(),
         })
     }
 
+    /// Leaves what has not the form of a token to those who know keys.
+    pub(super) fn beside_keys(self) -> Self {
+        Self {
+            has_keys: true,
+            ..self
+        }
+    }
+
     async fn identify(&self, request: &Parts) -> Result<Identity, Refusal> {
         let none = || Refusal::NoCredentials(HELP.into());
+        let no_token = || match self.has_keys {
+            true => none(),
+            false => Refusal::WrongCredentials(HELP.into()),
+        };
         let credentials = request
             .headers
             .get(header::AUTHORIZATION)
@@ -67,11 +82,10 @@ impl OidcTokens {
         let credentials = credentials.to_str().unwrap_or_default();
         let token = match credentials.split_once(' ') {
             Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => token.trim(),
-            _ => return Err(none()),
+            _ => return Err(no_token()),
         };
-        // It may be a key of this bridge.
         if !is_token(token) {
-            return Err(none());
+            return Err(no_token());
         }
         let (digest, now) = (digest(token), now());
         let current = |provider: usize| {

@@ -30,7 +30,7 @@ use super::body::{Intake, NOBODY};
 use super::error::AppError;
 use super::socket::{Socket, shutdown};
 use super::{forward, live};
-use crate::auth::Identity;
+use crate::auth::{Identity, Refusal};
 use crate::chat::Chats;
 use crate::cluster::Peer;
 use crate::config::Config;
@@ -142,6 +142,8 @@ impl Upgrades {
         let (parts, body) = request.into_parts();
         let identity = match self.access.authenticate(&parts).await {
             Ok(identity) => Ok(identity),
+            // A ticket makes up for nothing that is wrong.
+            Err(refusal @ (Refusal::WrongCredentials(_) | Refusal::Expired(_))) => Err(refusal),
             Err(refusal) => wanted
                 .ticket
                 .and_then(|ticket| self.sockets.redeem(ticket))

@@ -109,6 +109,27 @@ async fn each_role_may_do_what_the_table_says_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_key_that_is_there_and_wrong_is_not_made_good() {
+    let bridge = Bridge::configured(USERS);
+    let right = ("authorization", "Bearer user-secret-0123456789");
+    let ticket = bridge.send("POST", "/api/ticket", &[JSON, right], "").await;
+    let ticket = ticket.json()["ticket"].as_str().unwrap().to_owned();
+    let socket = [
+        ("connection", "upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-version", "13"),
+        ("sec-websocket-key", "AAAAAAAAAAAAAAAAAAAAAA=="),
+    ];
+    let path = format!("/live?chat=one&ticket={ticket}");
+    for (wrong, status) in [(true, 401), (false, 101)] {
+        let mut headers = socket.to_vec();
+        headers.extend(wrong.then_some(("authorization", "Bearer wrong")));
+        let opened = bridge.open("GET", &path, &headers, "").await;
+        assert_eq!(opened.status, status);
+    }
+}
+
+#[tokio::test]
 async fn an_auditor_reads_what_others_did_and_changes_nothing_of_it() {
     let bridge = Bridge::configured(USERS);
     let [user, auditor, admin] =
