@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::access::Access;
+use super::access::{self, Access};
 use super::credentials::{STYLE, escaped, is_japanese};
 use super::error::AppError;
 use crate::auth::{Identity, LoginError, Logins, Refusal, Role};
@@ -147,7 +147,7 @@ pub async fn end_all_of(
     identity: Identity,
     Path(user): Path<UserId>,
 ) -> Result<Json<Value>, AppError> {
-    identity.require(Role::Admin)?;
+    access::require_admin(&identity)?;
     let ended = match logins {
         Some(logins) => logins.end_all_of(&user).await?,
         None => 0,

@@ -109,6 +109,16 @@ async fn each_role_may_do_what_the_table_says_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn whoever_may_erase_may_end_logins() {
+    // Without keys, the local user is the only one, and manages everybody whom the data knows.
+    let bridge = Bridge::start();
+    for path in ["/api/users/bob", "/api/users/bob/logins"] {
+        let done = bridge.send("DELETE", path, &[JSON], "").await;
+        assert_eq!(done.status, 200, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_key_that_is_there_and_wrong_is_not_made_good() {
     let bridge = Bridge::configured(USERS);
     let right = ("authorization", "Bearer user-secret-0123456789");
