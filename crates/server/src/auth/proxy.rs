@@ -82,8 +82,8 @@ impl ProxyAssertions {
         })?;
         let end = claims.end().unwrap_or(now) + MAX_SKEW;
         let identity = self.mapping.identity(claims, VIA);
-        // Not bound to its end: the proxy makes a new one for every request, and a WebSocket has one request.
-        let identity = identity.map_err(|error| self.refuse(&error))?;
+        // Bound to its end: the proxy makes a new one for every request, and a WebSocket that ends is opened by another one.
+        let identity = identity.map_err(|error| self.refuse(&error))?.expiring(end);
         self.verified
             .insert(digest, identity.clone(), end, (0, known.generation), now);
         Ok(identity)
