@@ -88,11 +88,11 @@ impl OidcTokens {
             return Err(no_token());
         }
         let (digest, now) = (digest(token), now());
-        let current = |provider: usize| {
-            let keys = &self.providers.get(provider)?.keys;
-            Some(keys.at_hand()?.generation)
-        };
-        if let Some(identity) = self.verified.get(&digest, now, current) {
+        if let Some((identity, (place, generation))) = self.verified.get(&digest, now)
+            && let Some(provider) = self.providers.get(place)
+            && let Ok(known) = provider.keys.known().await
+            && known.generation == generation
+        {
             return Ok(identity);
         }
         let read = Unverified::read(token).and_then(|token| {

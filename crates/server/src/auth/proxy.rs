@@ -64,8 +64,10 @@ impl ProxyAssertions {
         let assertion = request.headers.get(&self.header).ok_or_else(none)?;
         let assertion = assertion.to_str().unwrap_or_default();
         let (digest, now) = (digest(assertion), now());
-        let current = |_| Some(self.keys.at_hand()?.generation);
-        if let Some(identity) = self.verified.get(&digest, now, current) {
+        if let Some((identity, (_, generation))) = self.verified.get(&digest, now)
+            && let Ok(known) = self.keys.known().await
+            && known.generation == generation
+        {
             return Ok(identity);
         }
         let token = Unverified::read(assertion).map_err(|error| self.refuse(&error))?;

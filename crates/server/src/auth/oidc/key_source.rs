@@ -1,14 +1,14 @@
 //! The keys of a provider, looked up again now and then.
 //!
 //! ```text
-//!            looked up                      older than `keys_max_age`: looked up while the old ones still serve
+//!            looked up                      older than `keys_max_age`: looked up, and waited for
 //!   Nothing ───────────▶ Known ◀──────────────────────────────────────────────────────────────┐
 //!      ▲                   │ a token names another key: looked up, at most every few seconds   │
 //!      └── a day old ──────┴────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A token whose key is known is checked without waiting for anybody. Whoever sends tokens with made-up keys makes the
-//! bridge ask at most every [`PAUSE`].
+//! A key that was withdrawn serves for `keys_max_age` and no longer, unless its provider cannot be asked: then the known ones
+//! serve for [`LONGEST_USE`]. Whoever sends tokens with made-up keys makes the bridge ask at most every [`PAUSE`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use reqwest::Client;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use url::Url;
 
 use super::remote::{self, RemoteError, fetch, host_of, is_safe};
@@ -26,6 +26,9 @@ use crate::auth::jwt::KeySet;
 const PAUSE: Duration = Duration::from_secs(10);
 /// The same after a failure.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
+/// How long a request waits for keys that are to replace old ones. A provider that takes longer counts as away; what it answers
+/// in the end counts all the same.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// How long keys serve of a provider that cannot be reached; one that is away for longer may have withdrawn them.
 const LONGEST_USE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -50,9 +53,9 @@ enum Place {
 #[derive(Debug, Default)]
 struct State {
     known: Option<Arc<Known>>,
+    /// When it was asked last: when that began, and from its failure on, when it failed.
     asked: Option<Instant>,
-    /// Whether somebody asks because the keys are old.
-    is_renewing: bool,
+    is_asking: bool,
     problem: Option<RemoteError>,
 }
 
@@ -118,31 +121,41 @@ impl KeySource {
         tokio::spawn(async move { source.known().await });
     }
 
-    /// What is known. Only if nothing is, the provider is waited for.
+    /// What the provider publishes, not longer ago than `keys_max_age`. If it cannot be asked, what it published before.
     pub(crate) async fn known(self: &Arc<Self>) -> Result<Arc<Known>, RemoteError> {
-        if let Some(known) = self.at_hand() {
-            return Ok(known);
+        let Some(old) = self.at_hand() else {
+            return self.ask(None).await;
+        };
+        if old.at.elapsed() < self.max_age {
+            return Ok(old);
         }
-        self.ask(None).await
+        let wait = {
+            let state = self.lock();
+            let asked = state.asked.filter(|_| state.is_asking);
+            LONGEST_WAIT.saturating_sub(asked.map_or(Duration::ZERO, |asked| asked.elapsed()))
+        };
+        // A look-up that takes longer goes on; whoever comes meanwhile waits no longer than the first one.
+        match timeout(wait, self.ask(Some(old.generation))).await {
+            Ok(Ok(known)) => Ok(known),
+            Ok(Err(_)) => Ok(old),
+            Err(_) => {
+                // Who came later need not say it again.
+                if wait == LONGEST_WAIT {
+                    tracing::warn!(
+                        "{} takes longer than {LONGEST_WAIT:?} to say its keys; those of {:?} ago serve meanwhile",
+                        self.name(),
+                        old.at.elapsed()
+                    );
+                }
+                Ok(old)
+            }
+        }
     }
 
-    /// What is known, without waiting for anybody.
-    pub(crate) fn at_hand(self: &Arc<Self>) -> Option<Arc<Known>> {
-        let mut state = self.lock();
-        let known = state.known.clone()?;
-        let age = known.at.elapsed();
-        let is_due = age >= self.max_age && !state.is_renewing && !self.was_asked_lately(&state);
-        state.is_renewing |= is_due;
-        drop(state);
-        if is_due {
-            let (source, old) = (self.clone(), known.generation);
-            tokio::spawn(async move {
-                // A failure is logged, and tried again.
-                let _ = source.ask(Some(old)).await;
-                source.lock().is_renewing = false;
-            });
-        }
-        (age < LONGEST_USE.max(self.max_age)).then_some(known)
+    /// What is known, however old, without asking anybody.
+    pub(crate) fn at_hand(&self) -> Option<Arc<Known>> {
+        let known = self.lock().known.clone()?;
+        (known.at.elapsed() < LONGEST_USE.max(self.max_age)).then_some(known)
     }
 
     /// What the provider publishes if that is not what was known before, and if it was not asked a moment ago.
@@ -172,10 +185,12 @@ impl KeySource {
                 return Err(state.problem.clone().unwrap_or(RemoteError::AskedBefore));
             }
             state.asked = Some(Instant::now());
+            state.is_asking = true;
             state.known.as_ref().map_or(1, |known| known.generation + 1)
         };
         let found = self.look_up().await;
         let mut state = self.lock();
+        state.is_asking = false;
         match found {
             Ok((keys, description)) => {
                 let known = Arc::new(Known {
@@ -194,7 +209,17 @@ impl KeySource {
                 Ok(known)
             }
             Err(problem) => {
-                tracing::warn!("the keys of {} cannot be looked up: {problem}", self.name());
+                let meanwhile = match &state.known {
+                    Some(known) => {
+                        format!("; those of {:?} ago serve meanwhile", known.at.elapsed())
+                    }
+                    None => String::new(),
+                };
+                tracing::warn!(
+                    "the keys of {} cannot be looked up: {problem}{meanwhile}",
+                    self.name()
+                );
+                state.asked = Some(Instant::now());
                 state.problem = Some(problem.clone());
                 Err(problem)
             }

@@ -22,29 +22,22 @@ pub(crate) struct Verified(Mutex<HashMap<Digest, Entry>>);
 struct Entry {
     identity: Identity,
     until: Timestamp,
-    /// [`Known::generation`](super::key_source::Known) of the keys, and whose they are.
-    keys: (usize, u64),
+    keys: Keys,
 }
+
+/// Whose keys, and their [`Known::generation`](super::key_source::Known).
+pub(crate) type Keys = (usize, u64);
 
 pub(crate) fn digest(token: &str) -> Digest {
     Sha256::digest(token).into()
 }
 
 impl Verified {
-    /// The user of a token that was checked. `current` says which keys of a provider count.
-    pub(crate) fn get(
-        &self,
-        token: &Digest,
-        now: Timestamp,
-        current: impl FnOnce(usize) -> Option<u64>,
-    ) -> Option<Identity> {
+    /// The user of a token that was checked, and by which keys: it counts only while these do.
+    pub(crate) fn get(&self, token: &Digest, now: Timestamp) -> Option<(Identity, Keys)> {
         let tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = tokens.get(token)?;
-        let (provider, generation) = entry.keys;
-        if entry.until <= now || current(provider) != Some(generation) {
-            return None;
-        }
-        Some(entry.identity.clone())
+        let entry = tokens.get(token).filter(|entry| now < entry.until)?;
+        Some((entry.identity.clone(), entry.keys))
     }
 
     pub(crate) fn insert(
@@ -52,7 +45,7 @@ impl Verified {
         token: Digest,
         identity: Identity,
         until: Timestamp,
-        keys: (usize, u64),
+        keys: Keys,
         now: Timestamp,
     ) {
         let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,23 +75,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_known_until_it_ends_or_its_keys_change() {
+    fn a_token_is_known_until_it_ends() {
         let verified = Verified::default();
         let at = Timestamp::from_millis;
         let alice = Identity::new("corp:alice", "oidc");
         let token = digest("a token");
-        assert_eq!(verified.get(&token, at(1), |_| Some(7)), None);
+        assert_eq!(verified.get(&token, at(1)), None);
         verified.insert(token, alice.clone(), at(100), (2, 7), at(1));
-        let get = |now, generation| {
-            verified.get(&token, at(now), |provider| {
-                assert_eq!(provider, 2);
-                generation
-            })
-        };
-        assert_eq!(get(99, Some(7)), Some(alice.clone()));
-        assert_eq!(get(100, Some(7)), None);
-        assert_eq!(get(1, Some(8)), None);
-        assert_eq!(get(1, None), None);
+        let known = Some((alice.clone(), (2, 7)));
+        assert_eq!(verified.get(&token, at(99)), known);
+        assert_eq!(verified.get(&token, at(100)), None);
         for number in 0..2 * MAX_TOKENS {
             let other = digest(&number.to_string());
             verified.insert(other, alice.clone(), at(100), (2, 7), at(1));
