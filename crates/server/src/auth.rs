@@ -16,6 +16,7 @@ mod proxy;
 mod refused_tokens;
 mod replaceable;
 mod roles;
+mod running;
 mod source;
 mod wrong_keys;
 
@@ -41,12 +42,12 @@ pub(crate) use login::CALLBACK as LOGIN_CALLBACK;
 pub use login::{LoginError, LoginWay, Logins, Step};
 pub use replaceable::Replaceable;
 pub use roles::{Role, RoleNeeded, Roles};
+pub(crate) use running::RunningWays;
 pub use source::{SourceError, SourcePolicy, is_forwarded};
 pub use wrong_keys::WrongKeys;
 pub(crate) use wrong_keys::network_of;
 
 use crate::config::{Config, ConfigError};
-use crate::store::{Store, StoreError};
 use login::LoginCookies;
 use oidc::{KeySource, OidcTokens, Provider};
 use proxy::ProxyAssertions;
@@ -217,12 +218,17 @@ pub struct Ways {
 
 /// The ways to log in that a configuration asks for.
 pub fn configured(config: &Config) -> Result<Ways, ConfigError> {
+    configured_with(config, &[])
+}
+
+/// The same for a running server: what it knows of providers and proxies that stay need not be looked up again.
+fn configured_with(config: &Config, known: &[Arc<KeySource>]) -> Result<Ways, ConfigError> {
     let auth = &config.auth;
     let states = config.each_agent().iter().map(|agent| &agent.state);
     let kept = states.flat_map(|state| state.claims()).collect();
     let mut ways: Vec<Arc<dyn Authenticator>> = Vec::new();
     let providers = auth.oidc.iter();
-    let providers = providers.map(|oidc| Provider::new(oidc, &kept).map(Arc::new));
+    let providers = providers.map(|oidc| Provider::new(oidc, &kept, known).map(Arc::new));
     let providers = providers.collect::<Result<Vec<_>, _>>()?;
     let mut keys: Vec<_> = providers.iter().map(|it| it.keys.clone()).collect();
     // First, since a token is recognised by its form, and anything else may be a key.
@@ -240,7 +246,7 @@ pub fn configured(config: &Config) -> Result<Ways, ConfigError> {
         }));
     }
     if let Some(proxy) = &auth.proxy {
-        let proxy = ProxyAssertions::new(proxy, &kept)?;
+        let proxy = ProxyAssertions::new(proxy, &kept, known)?;
         keys.push(proxy.keys().clone());
         ways.push(Arc::new(proxy));
     }
@@ -252,54 +258,29 @@ pub fn configured(config: &Config) -> Result<Ways, ConfigError> {
 }
 
 impl Ways {
-    /// One way only.
-    pub fn only(way: Arc<dyn Authenticator>) -> Self {
-        Self {
-            ways: vec![way],
-            ..Self::default()
-        }
-    }
-
     /// [`Authenticator::requires_credentials`] of all of them.
     pub fn requires_credentials(&self) -> bool {
         let has_login = self.providers.iter().any(|it| it.client.is_some());
         has_login || !self.ways.is_empty() && self.ways.iter().all(|it| it.requires_credentials())
     }
 
-    /// Whether they need neither a store nor a provider.
-    pub fn are_keys_only(&self) -> bool {
-        self.providers.is_empty() && self.keys.is_empty()
+    /// Those with which users log in with the page.
+    fn with_page(&self) -> Vec<Arc<Provider>> {
+        let has_client = |it: &&Arc<Provider>| it.client.is_some();
+        self.providers.iter().filter(has_client).cloned().collect()
     }
 
-    /// The authenticator that takes each of them, if they need neither a store nor a provider.
-    pub fn without_providers(self) -> Option<Arc<dyn Authenticator>> {
-        self.are_keys_only().then(|| any_of(self.ways))
-    }
-
-    /// The authenticator that takes each of them, and the logins with the page, which are in the store.
-    pub async fn open(
-        mut self,
-        config: &Config,
-        store: &Arc<dyn Store>,
-    ) -> Result<(Arc<dyn Authenticator>, Option<Arc<Logins>>), StoreError> {
+    /// The authenticator that takes each of them.
+    fn with_logins(mut self, logins: &Arc<Logins>) -> Arc<dyn Authenticator> {
         for keys in &self.keys {
             keys.warm_up();
         }
-        let has_client = |it: &&Arc<Provider>| it.client.is_some();
-        let providers: Vec<_> = self.providers.iter().filter(has_client).cloned().collect();
-        let mut logins = None;
-        if !providers.is_empty() {
-            let opened = Arc::new(Logins::open(config, providers, store.clone()).await?);
-            self.ways.push(Arc::new(LoginCookies(opened.clone())));
-            logins = Some(opened);
+        if !self.with_page().is_empty() {
+            self.ways.push(Arc::new(LoginCookies(logins.clone())));
         }
-        Ok((any_of(self.ways), logins))
-    }
-}
-
-fn any_of(ways: Vec<Arc<dyn Authenticator>>) -> Arc<dyn Authenticator> {
-    match ways.is_empty() {
-        true => Arc::new(LocalUser),
-        false => Arc::new(AnyOf::new(ways)),
+        match self.ways.is_empty() {
+            true => Arc::new(LocalUser),
+            false => Arc::new(AnyOf::new(self.ways)),
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! A new configuration in a running server: keys, limits, agents and origins change, and no connection is dropped.
+//! A new configuration in a running server: ways to log in, limits, agents, origins and ages change, and no connection is dropped.
 //!
 //! ```text
 //!   SIGHUP ──▶ read and check ──▶ make the agents that are new ──▶ everything is replaced
@@ -18,10 +18,11 @@ use tokio::sync::Mutex;
 
 use crate::agent_kinds::AgentKinds;
 use crate::agent_list::{Agents, Assembly, made_of, redrafts};
-use crate::auth::{self, Authenticator as _, Replaceable};
-use crate::config::{Config, Current, Live, Server};
+use crate::auth::{RunningWays, Ways};
+use crate::config::{Config, Current, Limits, Live, Server, Tools};
 use crate::connections::Bounds;
 use crate::mcp::McpServers;
+use crate::retention::CurrentAges;
 use crate::secrets;
 use crate::server::{self, AgentWatch, StartError};
 use crate::transport::App;
@@ -39,12 +40,13 @@ pub(crate) struct Makers {
 /// Gives a running server another configuration.
 pub struct Reloader {
     pub(crate) app: App,
-    /// Missing if the program has its own login, or users log in elsewhere.
-    pub(crate) login: Option<Arc<Replaceable>>,
+    /// Missing if the program has its own login.
+    pub(crate) login: Option<RunningWays>,
     /// Missing if the program has its own agents.
     pub(crate) makers: Option<Makers>,
     pub(crate) bounds: Arc<Current<Bounds>>,
     pub(crate) watch: std::sync::Mutex<AgentWatch>,
+    pub(crate) retention: Arc<CurrentAges>,
     /// The configuration that counts, as it was given.
     pub(crate) current: Mutex<Config>,
 }
@@ -63,17 +65,11 @@ impl Reloader {
         let mut current = self.current.lock().await;
         // Errors may quote what is new.
         secrets::keep(&new);
-        let login = match &self.login {
-            Some(login) => {
-                let other = auth::configured(&new)?.without_providers();
-                // With the first key, and with the last one gone, other clients may come, and from elsewhere.
-                let other =
-                    other.filter(|it| it.requires_credentials() == login.requires_credentials());
-                other.map(|other| (login, other))
-            }
-            None => None,
-        };
-        let effective = self.effective(&current, &new, login.is_some());
+        let mut effective = self.effective(&current, &new);
+        let login = self.login(&effective)?;
+        if login.is_none() {
+            effective.auth = current.auth.clone();
+        }
         let agents = self.agents(&current, &effective).await?;
 
         let has_new_agents = agents.is_some();
@@ -85,7 +81,7 @@ impl Reloader {
             self.app.chats().shared().agents.replace_by(&agents);
         }
         if let Some((login, other)) = login {
-            login.replace(other);
+            login.replace(other, &effective);
         }
         self.apply(&effective);
         *current = effective;
@@ -95,28 +91,70 @@ impl Reloader {
         Ok(reloaded)
     }
 
-    /// The new configuration, as far as it can be taken over.
-    fn effective(&self, old: &Config, new: &Config, takes_login: bool) -> Config {
-        let mut config = new.clone();
-        config.server = Server {
-            allowed_origins: new.server.allowed_origins.clone(),
-            allowed_hosts: new.server.allowed_hosts.clone(),
-            max_sockets: new.server.max_sockets,
-            ..old.server.clone()
+    /// The ways to log in of a new configuration, if they can replace those that there are.
+    fn login(&self, new: &Config) -> Result<Option<(&RunningWays, Ways)>, StartError> {
+        let Some(login) = &self.login else {
+            return Ok(None);
         };
-        config.live = Live {
-            keep_recordings: new.live.keep_recordings,
-            ..old.live.clone()
-        };
-        config.store = old.store.clone();
-        config.cluster = old.cluster.clone();
-        config.files = old.files.clone();
-        config.tools.mcp = old.tools.mcp.clone();
-        config.limits.write_stall = old.limits.write_stall;
-        config.limits.body_time = old.limits.body_time;
-        if !takes_login {
-            config.auth = old.auth.clone();
+        // Providers send users back to the address of before.
+        if new.auth.check(&new.server).is_err() {
+            return Ok(None);
         }
+        let other = login.others(new)?;
+        // With the first key, and with the last one gone, other clients may come, and from elsewhere.
+        let is_same = other.requires_credentials() == login.authenticator().requires_credentials();
+        Ok(is_same.then_some((login, other)))
+    }
+
+    /// The new configuration, as far as it can be taken over. A section that is new to this list needs a decision: what it says
+    /// counts from here on, or only from a start on.
+    fn effective(&self, old: &Config, new: &Config) -> Config {
+        let Config {
+            server,
+            auth,
+            agent,
+            agents,
+            approval,
+            tools,
+            live,
+            demo,
+            store: _,
+            cluster: _,
+            files: _,
+            audit: _,
+            retention,
+            limits,
+            log: _,
+            telemetry: _,
+        } = new.clone();
+        let mut config = Config {
+            server: Server {
+                allowed_origins: server.allowed_origins,
+                allowed_hosts: server.allowed_hosts,
+                max_sockets: server.max_sockets,
+                ..old.server.clone()
+            },
+            auth,
+            agent,
+            agents,
+            approval,
+            tools: Tools {
+                mcp: old.tools.mcp.clone(),
+                ..tools
+            },
+            live: Live {
+                keep_recordings: live.keep_recordings,
+                ..old.live.clone()
+            },
+            demo,
+            retention,
+            limits: Limits {
+                write_stall: old.limits.write_stall,
+                body_time: old.limits.body_time,
+                ..limits
+            },
+            ..old.clone()
+        };
         if self.makers.is_none() {
             config.agent = old.agent.clone();
             config.agents = old.agents.clone();
@@ -159,6 +197,7 @@ impl Reloader {
         let sockets = server::sockets_per_user(config.server.max_sockets, bounds);
         app.sockets().limit(sockets);
         self.bounds.set(bounds);
+        self.retention.set(config.retention);
         shared.users.hold_for(config);
         shared.files.limit(server::quota(config));
         shared.settings.set(server::chat_settings(config));

@@ -1,14 +1,16 @@
 //! Retention: what is older than the configuration allows is deleted, a little at a time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use adk_bridge_protocol::time::Timestamp;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::audit::{Sealing, fraction};
 use crate::chat::{Chats, now};
-use crate::config::{Retention as Ages, Span};
+use crate::config::{Current, Retention as Ages, Span};
 use crate::metrics::Removed;
 use crate::store::{OldFiles, StoreError};
 
@@ -28,7 +30,14 @@ const JOB: &str = "retention";
 pub struct Retention {
     chats: Chats,
     sealing: Sealing,
-    ages: Ages,
+    ages: Arc<CurrentAges>,
+}
+
+/// How long things are kept at the moment.
+#[derive(Debug)]
+pub(crate) struct CurrentAges {
+    ages: Current<Ages>,
+    changed: Notify,
 }
 
 /// What one look has deleted.
@@ -41,32 +50,39 @@ pub struct Swept {
 }
 
 /// Looks every now and then, until it is dropped.
-pub struct RetentionTask(Option<JoinHandle<()>>);
+pub struct RetentionTask {
+    task: JoinHandle<()>,
+    ages: Arc<CurrentAges>,
+}
+
+impl CurrentAges {
+    /// What is older than this is deleted, from the look on that comes now.
+    pub(crate) fn set(&self, ages: Ages) {
+        self.ages.set(ages);
+        self.changed.notify_one();
+    }
+}
 
 impl Retention {
     pub fn new(chats: Chats, sealing: Sealing, ages: Ages) -> Self {
         Self {
             chats,
             sealing,
-            ages,
+            ages: Arc::new(CurrentAges {
+                ages: Current::new(ages),
+                changed: Notify::new(),
+            }),
         }
     }
 
     pub fn begin(self) -> RetentionTask {
-        let Ages {
-            chats,
-            files,
-            recordings,
-            audit,
-        } = self.ages;
-        if [chats, files, recordings, audit]
-            .iter()
-            .all(Option::is_none)
-        {
-            return RetentionTask(None);
-        }
-        RetentionTask(Some(tokio::spawn(async move {
+        let ages = self.ages.clone();
+        let task = tokio::spawn(async move {
             loop {
+                if self.ages.ages.get().keeps_everything() {
+                    self.ages.changed.notified().await;
+                    continue;
+                }
                 let store = &self.chats.shared().store;
                 match store.begin_job(JOB, EVERY).await {
                     Ok(true) => self.look().await,
@@ -74,9 +90,12 @@ impl Retention {
                     Ok(false) => {}
                     Err(error) => tracing::warn!(%error, "what is too old is not deleted yet"),
                 }
-                sleep(EVERY + SPREAD.mul_f64(fraction())).await;
+                let next = EVERY + SPREAD.mul_f64(fraction());
+                // Other ages may make more of it too old.
+                let _ = timeout(next, self.ages.changed.notified()).await;
             }
-        })))
+        });
+        RetentionTask { task, ages }
     }
 
     async fn look(&self) {
@@ -107,20 +126,20 @@ impl Retention {
                 .checked_sub(millis)
                 .map(Timestamp::from_millis)
         };
-        let mut swept = Swept::default();
-        if let Some(before) = before(self.ages.chats) {
+        let (mut swept, ages) = (Swept::default(), self.ages.ages.get());
+        if let Some(before) = before(ages.chats) {
             swept.chats = self.old_chats(before).await?;
             self.count(Removed::Chats, swept.chats);
         }
-        if let Some(before) = before(self.ages.recordings) {
+        if let Some(before) = before(ages.recordings) {
             swept.recordings = self.old_files(before, OldFiles::Recordings).await?;
             self.count(Removed::Recordings, swept.recordings);
         }
-        if let Some(before) = before(self.ages.files) {
+        if let Some(before) = before(ages.files) {
             swept.files = self.old_files(before, OldFiles::All).await?;
             self.count(Removed::Files, swept.files);
         }
-        if let Some(before) = before(self.ages.audit) {
+        if let Some(before) = before(ages.audit) {
             swept.audit = self.sealing.remove_older(before, MOST, now).await?;
             self.count(Removed::AuditRows, swept.audit);
         }
@@ -168,10 +187,14 @@ impl Retention {
     }
 }
 
+impl RetentionTask {
+    pub(crate) fn ages(&self) -> Arc<CurrentAges> {
+        self.ages.clone()
+    }
+}
+
 impl Drop for RetentionTask {
     fn drop(&mut self) {
-        if let Some(task) = &self.0 {
-            task.abort();
-        }
+        self.task.abort();
     }
 }

@@ -26,7 +26,7 @@ use crate::agent_kinds::{AgentKinds, Constructed};
 use crate::agent_list::{self, Assembly};
 use crate::audit::seal::SealKey;
 use crate::audit::{SealTask, Sealing};
-use crate::auth::{self, Authenticator, Replaceable, Ways};
+use crate::auth::{self, Authenticator, RunningWays, Ways};
 use crate::budget;
 use crate::chat::loaded::LoadedMemory;
 use crate::chat::toolbox::{Toolbox, ToolboxError};
@@ -349,12 +349,14 @@ impl ServerBuilder {
         let mut config = self.config;
         config.check()?;
         let given = config.clone();
-        let has_own_login = self.authenticator.is_some();
-        let ways = match self.authenticator {
-            Some(authenticator) => Ways::only(authenticator),
-            None => auth::configured(&config)?,
+        let login = match self.authenticator {
+            Some(own) => Login::Own(own),
+            None => Login::Configured(auth::configured(&config)?),
         };
-        config.check_address(ways.requires_credentials())?;
+        config.check_address(match &login {
+            Login::Own(own) => own.requires_credentials(),
+            Login::Configured(ways) => ways.requires_credentials(),
+        })?;
         secrets::keep(&config);
         let metrics: Arc<Metrics> = Arc::default();
         let tracer = Tracer::from_environment(
@@ -402,17 +404,14 @@ impl ServerBuilder {
         };
         let addresses = Addresses::open(&*store, config.server.public_url.as_deref()).await?;
         let credentials = open_credentials(&config, &data, &store)?;
-        let is_reloadable = !has_own_login && ways.are_keys_only();
-        let (authenticator, logins) = ways.open(&config, &store).await?;
-        let mut login = None;
-        let authenticator: Arc<dyn Authenticator> = match is_reloadable {
-            true => {
-                let own = Arc::new(Replaceable::new(authenticator));
-                login = Some(own.clone());
-                own
+        let (authenticator, login) = match login {
+            Login::Own(own) => (own, None),
+            Login::Configured(ways) => {
+                let running = RunningWays::open(ways, &config, &store).await?;
+                (running.authenticator(), Some(running))
             }
-            false => authenticator,
         };
+        let logins = login.as_ref().map(|login| login.logins().clone());
         let listening = TcpListener::bind(config.server.listen).await;
         let listening = listening.and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (address, listener) = listening.map_err(|source| StartError::Listen {
@@ -485,6 +484,7 @@ impl ServerBuilder {
             makers: (!has_own_agents).then_some(makers),
             bounds: Arc::new(Current::new(connections)),
             watch: std::sync::Mutex::new(watch),
+            retention: retention.ages(),
             current: tokio::sync::Mutex::new(given),
         };
         Ok(Server {
@@ -501,6 +501,13 @@ impl ServerBuilder {
             _upkeep: upkeep,
         })
     }
+}
+
+/// Who recognises users.
+enum Login {
+    /// The program that the server is built into.
+    Own(Arc<dyn Authenticator>),
+    Configured(Ways),
 }
 
 /// Looks for apps that come and go, until it is dropped.

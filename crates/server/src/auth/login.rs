@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::time::Timestamp;
+use arc_swap::ArcSwap;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
 use futures_util::future::BoxFuture;
@@ -65,17 +66,22 @@ const MAX_ID_TOKEN_BYTES: usize = 8 * 1024;
 
 /// The logins of a server.
 pub struct Logins {
-    providers: Vec<Arc<Provider>>,
+    settings: ArcSwap<Settings>,
     store: Arc<dyn Store>,
     cookies: Cookies,
-    policy: SourcePolicy,
-    idle: Duration,
-    longest: Duration,
     remembered: Mutex<HashMap<String, Remembered>>,
     /// Whenever somebody logs out here.
     ended: Notify,
     exchanges: Semaphore,
     refused: RefusedTokens,
+}
+
+/// What a reload replaces.
+struct Settings {
+    providers: Vec<Arc<Provider>>,
+    policy: SourcePolicy,
+    idle: Duration,
+    longest: Duration,
 }
 
 #[derive(Clone)]
@@ -165,11 +171,8 @@ impl Logins {
         let public_url = config.server.public_url.as_deref();
         let is_secure = public_url.is_some_and(|url| url.starts_with("https://"));
         Ok(Self {
-            providers,
+            settings: ArcSwap::from_pointee(Settings::new(config, providers)),
             cookies: Cookies::new(&key, is_secure)?,
-            policy: SourcePolicy::new(&config.server, true),
-            idle: config.auth.login.idle.0,
-            longest: config.auth.login.longest.0,
             store,
             remembered: Mutex::default(),
             ended: Notify::new(),
@@ -178,9 +181,22 @@ impl Logins {
         })
     }
 
+    /// Another configuration counts from here on. Connections of logins that it does not know are closed.
+    pub(super) fn set(&self, config: &Config, providers: Vec<Arc<Provider>>) {
+        self.settings
+            .store(Arc::new(Settings::new(config, providers)));
+        self.ended.notify_waiters();
+    }
+
+    /// Whether anybody can log in.
+    pub fn is_offered(&self) -> bool {
+        !self.settings.load().providers.is_empty()
+    }
+
     /// The ways to log in, as pages show them.
     pub fn ways(&self) -> Vec<LoginWay> {
-        let ways = self.providers.iter().map(|provider| LoginWay {
+        let settings = self.settings.load();
+        let ways = settings.providers.iter().map(|provider| LoginWay {
             name: provider.name.clone(),
             path: format!("/login?provider={}", provider.name),
         });
@@ -195,7 +211,8 @@ impl Logins {
         root: &str,
         to: String,
     ) -> Result<Step, LoginError> {
-        let provider = match (provider, self.providers.as_slice()) {
+        let settings = self.settings.load_full();
+        let provider = match (provider, settings.providers.as_slice()) {
             (None, [only]) => only,
             (Some(name), several) => {
                 (several.iter().find(|it| it.name == name)).ok_or(LoginError::NoProvider)?
@@ -215,8 +232,8 @@ impl Logins {
         let attempt = self.cookies.attempt_in(headers, now());
         let attempt = attempt.ok_or(LoginError::Unknown)?;
         let answer = attempt.answer(query).ok_or(LoginError::Unknown)?;
-        let mut providers = self.providers.iter();
-        let provider = providers.find(|it| it.name == attempt.provider);
+        let settings = self.settings.load_full();
+        let provider = settings.provider(&attempt.provider);
         let provider = provider.ok_or(LoginError::Unknown)?;
         let code = self.code(provider, answer).await?;
         let exchange = self.exchanges.try_acquire().map_err(|_| LoginError::Busy)?;
@@ -288,7 +305,10 @@ impl Logins {
 
     /// Refuses a request with a cookie that another page may have made the browser send.
     pub fn check_source(&self, request: &Parts) -> Result<(), Refusal> {
-        let checked = self.policy.check_cookie(&request.method, &request.headers);
+        let settings = self.settings.load();
+        let checked = settings
+            .policy
+            .check_cookie(&request.method, &request.headers);
         checked.map_err(|error| Refusal::Forbidden(error.to_string().into()))
     }
 
@@ -342,7 +362,8 @@ impl Logins {
                 login
             }
         };
-        Ok(found.filter(|login| login.is_good(self.idle, now())))
+        let settings = self.settings.load();
+        Ok(found.filter(|login| login.is_good(&settings, now())))
     }
 
     fn remember(&self, id: &str, login: Option<Arc<Login>>, at: Instant) {
@@ -361,7 +382,7 @@ impl Logins {
         let now = now();
         {
             let mut seen = login.seen.lock().unwrap_or_else(PoisonError::into_inner);
-            if *seen + NOTED_EVERY.min(self.idle / 4) > now {
+            if *seen + NOTED_EVERY.min(self.settings.load().idle / 4) > now {
                 return;
             }
             *seen = now;
@@ -382,8 +403,12 @@ impl Logins {
         id_token: &str,
     ) -> Result<HeaderValue, LoginError> {
         let secret = Secret::new().ok_or(LoginError::Busy)?;
+        let (idle, longest) = {
+            let settings = self.settings.load();
+            (settings.idle, settings.longest)
+        };
         let (id, created) = (secret.id(), now());
-        let ends = created + self.longest;
+        let ends = created + longest;
         let mut identity = identity.expiring(ends);
         identity.login = Some(id.clone());
         let sealed = match id_token.len() <= MAX_ID_TOKEN_BYTES {
@@ -404,14 +429,14 @@ impl Logins {
             seen: created,
             ends,
         };
-        let idle = u64::try_from(self.idle.as_millis()).unwrap_or(u64::MAX);
+        let idle = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
         let unused_since = created.as_millis().saturating_sub(idle);
         self.store
             .add_login(&row, Timestamp::from_millis(unused_since))
             .await?;
         let (user, name) = (&row.user, &provider.name);
         tracing::info!(user = user.as_str(), "{user} has logged in at {name}");
-        Ok(self.cookies.login(&secret, self.longest))
+        Ok(self.cookies.login(&secret, longest))
     }
 
     async fn end_one(&self, id: &str) -> Result<(), StoreError> {
@@ -471,8 +496,8 @@ impl Logins {
 
     /// Where the user can log out of the provider, too.
     fn provider_logout(&self, login: &Login, secret: &Secret, root: Option<&str>) -> Option<Url> {
-        let mut providers = self.providers.iter();
-        let provider = providers.find(|it| it.name == login.body.provider)?;
+        let settings = self.settings.load();
+        let provider = settings.provider(&login.body.provider)?;
         let known = provider.keys.at_hand()?;
         let mut page = known.description.as_ref()?.end_session_endpoint.clone()?;
         let sealed = login.body.id_token.as_deref();
@@ -508,9 +533,26 @@ impl Login {
         })
     }
 
-    fn is_good(&self, idle: Duration, now: Timestamp) -> bool {
+    /// One with a provider that the configuration does not name any more has ended.
+    fn is_good(&self, settings: &Settings, now: Timestamp) -> bool {
         let seen = *self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        now < self.ends && now < seen + idle
+        let is_known = settings.provider(&self.body.provider).is_some();
+        is_known && now < self.ends && now < seen + settings.idle
+    }
+}
+
+impl Settings {
+    fn new(config: &Config, providers: Vec<Arc<Provider>>) -> Self {
+        Self {
+            providers,
+            policy: SourcePolicy::new(&config.server, true),
+            idle: config.auth.login.idle.0,
+            longest: config.auth.login.longest.0,
+        }
+    }
+
+    fn provider(&self, name: &str) -> Option<&Arc<Provider>> {
+        self.providers.iter().find(|it| it.name == name)
     }
 }
 

@@ -35,9 +35,13 @@ pub(super) struct ProxyAssertions {
 }
 
 impl ProxyAssertions {
-    /// `kept` are the claims that some agent needs.
-    pub(super) fn new(config: &Proxy, kept: &BTreeSet<String>) -> Result<Self, ConfigError> {
-        let keys = KeySource::of_keys(config.keys()?, config.keys_max_age.0);
+    /// `kept` are the claims that some agent needs, `known` what is known of keys.
+    pub(super) fn new(
+        config: &Proxy,
+        kept: &BTreeSet<String>,
+        known: &[Arc<KeySource>],
+    ) -> Result<Self, ConfigError> {
+        let keys = KeySource::of_keys(config.keys()?, config.keys_max_age.0, known);
         let keys = keys.map_err(|error| {
             ConfigError::value(
                 "auth.proxy",
@@ -47,7 +51,7 @@ impl ProxyAssertions {
         let roles = (config.roles_claim.as_deref(), &config.roles);
         Ok(Self {
             header: config.header()?,
-            keys: Arc::new(keys),
+            keys,
             mapping: ClaimMapping::new(VIA, &config.user_claim, roles, kept),
             config: config.clone(),
             verified: Verified::default(),

@@ -260,7 +260,7 @@ impl Auth {
         self.oidc.iter().any(|it| it.client_id.is_some())
     }
 
-    pub(super) fn check(&self, server: &Server) -> Result<(), ConfigError> {
+    pub(crate) fn check(&self, server: &Server) -> Result<(), ConfigError> {
         self.check_keys()?;
         let mut names = BTreeSet::new();
         for oidc in &self.oidc {

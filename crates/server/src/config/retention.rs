@@ -23,6 +23,18 @@ pub struct Retention {
 }
 
 impl Retention {
+    pub(crate) fn keeps_everything(&self) -> bool {
+        let Self {
+            chats,
+            files,
+            recordings,
+            audit,
+        } = self;
+        [chats, files, recordings, audit]
+            .iter()
+            .all(|age| age.is_none())
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         for (key, age) in [
             ("retention.chats", self.chats),

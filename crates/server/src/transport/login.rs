@@ -49,7 +49,7 @@ pub async fn begin(
     Query(Beginning { provider, to }): Query<Beginning>,
     headers: HeaderMap,
 ) -> Response {
-    let Some(logins) = logins else {
+    let Some(logins) = logins.filter(|it| it.is_offered()) else {
         return no_login().into_response();
     };
     let to = to.filter(|to| is_ours(to, &config)).unwrap_or("/".into());
@@ -79,7 +79,7 @@ pub async fn callback(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
-    let Some(logins) = logins else {
+    let Some(logins) = logins.filter(|it| it.is_offered()) else {
         return no_login().into_response();
     };
     match logins.finish(&query.unwrap_or_default(), &headers).await {
@@ -95,6 +95,7 @@ pub async fn end(
     Query(Ending { everywhere }): Query<Ending>,
     request: Request,
 ) -> Result<Response, AppError> {
+    let logins = logins.filter(|it| it.is_offered());
     let logins = logins.ok_or_else(no_login)?;
     let (parts, _) = request.into_parts();
     logins.check_source(&parts)?;

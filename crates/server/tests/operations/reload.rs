@@ -189,3 +189,36 @@ async fn a_bad_file_is_reported_and_changes_nothing() {
     let log = bridge.log();
     assert!(!log.contains("PLANTED"), "{log}");
 }
+
+#[tokio::test]
+async fn ages_count_at_once_and_what_a_start_alone_can_change_is_said() {
+    let mut bridge = Bridge::configured(BEFORE);
+    let ask = asking("old", "say hi").to_string();
+    let said = bridge.open("POST", "/api/chat", &[JSON, ALICE], &ask).await;
+    assert_eq!(said.whole().await.status, 200);
+    // What is in memory is in use, and not too old.
+    bridge.kill_and_restart();
+    let later = format!(
+        "{BEFORE}\n[retention]\nchats = \"1ms\"\n[audit]\nkey = \"PLANTED-0123456789\"\n\
+         [log]\nformat = \"json\"\n[telemetry]\ncontent = true\n"
+    );
+    reload(&bridge, &later, "only a restart changes").await;
+    let log = bridge.log();
+    assert!(log.contains("changed: retention.chats\n"), "{log}");
+    let started = "only a restart changes these keys: audit.key, log.format, telemetry.content\n";
+    assert!(log.contains(started), "{log}");
+    assert!(!log.contains("PLANTED"), "{log}");
+    // Looked for since the reload, not since the start.
+    within(async {
+        loop {
+            let listed = bridge.send("GET", "/api/chats", &[ALICE], "").await;
+            if listed.json().as_array().unwrap().is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    // And no longer than until the next one.
+    reload(&bridge, BEFORE, "changed: retention.chats").await;
+}

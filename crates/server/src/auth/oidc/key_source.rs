@@ -43,7 +43,7 @@ pub(crate) struct KeySource {
     asking: tokio::sync::Mutex<()>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 enum Place {
     /// An issuer that describes itself.
     Issuer(String),
@@ -91,24 +91,42 @@ pub(crate) struct Description {
 }
 
 impl KeySource {
-    pub(crate) fn of_issuer(issuer: &str, max_age: Duration) -> reqwest::Result<Self> {
+    /// One of those that are known, if it is of the same place.
+    pub(crate) fn of_issuer(
+        issuer: &str,
+        max_age: Duration,
+        known: &[Arc<Self>],
+    ) -> reqwest::Result<Arc<Self>> {
         let is_local = Url::parse(issuer).is_ok_and(|url| remote::is_local(&url));
-        Self::at(Place::Issuer(issuer.to_owned()), is_local, max_age)
+        Self::at(Place::Issuer(issuer.to_owned()), is_local, max_age, known)
     }
 
-    pub(crate) fn of_keys(url: Url, max_age: Duration) -> reqwest::Result<Self> {
+    pub(crate) fn of_keys(
+        url: Url,
+        max_age: Duration,
+        known: &[Arc<Self>],
+    ) -> reqwest::Result<Arc<Self>> {
         let is_local = remote::is_local(&url);
-        Self::at(Place::Keys(url), is_local, max_age)
+        Self::at(Place::Keys(url), is_local, max_age, known)
     }
 
-    fn at(place: Place, is_local: bool, max_age: Duration) -> reqwest::Result<Self> {
-        Ok(Self {
+    fn at(
+        place: Place,
+        is_local: bool,
+        max_age: Duration,
+        known: &[Arc<Self>],
+    ) -> reqwest::Result<Arc<Self>> {
+        let is_same = |it: &&Arc<Self>| it.place == place && it.max_age == max_age;
+        if let Some(known) = known.iter().find(is_same) {
+            return Ok(known.clone());
+        }
+        Ok(Arc::new(Self {
             place,
             client: remote::client(is_local)?,
             max_age,
             state: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
-        })
+        }))
     }
 
     pub(crate) fn client(&self) -> &Client {

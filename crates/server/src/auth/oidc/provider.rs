@@ -34,9 +34,14 @@ pub(in crate::auth) struct Client {
 }
 
 impl Provider {
-    /// `kept` are the claims that some agent needs.
-    pub(in crate::auth) fn new(oidc: &Oidc, kept: &BTreeSet<String>) -> Result<Self, ConfigError> {
-        let keys = KeySource::of_issuer(&oidc.issuer, oidc.keys_max_age.0).map_err(|error| {
+    /// `kept` are the claims that some agent needs, `known` what is known of keys.
+    pub(in crate::auth) fn new(
+        oidc: &Oidc,
+        kept: &BTreeSet<String>,
+        known: &[Arc<KeySource>],
+    ) -> Result<Self, ConfigError> {
+        let keys = KeySource::of_issuer(&oidc.issuer, oidc.keys_max_age.0, known);
+        let keys = keys.map_err(|error| {
             ConfigError::value("auth.oidc", format!("no connection can be set up: {error}"))
         })?;
         let roles = (oidc.roles_claim.as_deref(), &oidc.roles);
@@ -44,7 +49,7 @@ impl Provider {
             name: oidc.name(),
             issuer: oidc.issuer.clone(),
             audience: oidc.audience.clone(),
-            keys: Arc::new(keys),
+            keys,
             mapping: ClaimMapping::new(&oidc.name(), &oidc.user_claim, roles, kept),
             client: match &oidc.client_id {
                 Some(id) => Some(Client {
