@@ -1,15 +1,18 @@
 //! Checks before a handler: a request names one `Host`, comes from an allowed source, and has a user.
 
+use std::io;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use axum::Extension;
+use axum::body::Body;
 use axum::extract::rejection::ExtensionRejection;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use futures_util::{StreamExt as _, stream};
 use tower::{Layer as _, ServiceExt as _};
 use tower_http::cors::CorsLayer;
 
@@ -34,6 +37,8 @@ const PRIVATE: [&str; 6] = [
     "/login/callback",
     "/logout",
 ];
+/// What an answer has that goes on, possibly for long.
+const RESUMABLE: HeaderName = HeaderName::from_static("x-resumable-stream-id");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
 /// Who may use the server, and from where.
@@ -253,6 +258,8 @@ pub async fn authenticate(
     match access.authenticate(&parts).await {
         Ok(identity) => {
             tracing::trace!("a request is authenticated via {}", identity.via);
+            // The replica that passes a request on looks after that.
+            let end = (!is_checked).then(|| access.end_of(&identity)).flatten();
             if let Some(connection) = parts.extensions.get::<Arc<ConnectionPlace>>() {
                 match is_checked {
                     true => connection.claim_for_replica(),
@@ -260,10 +267,32 @@ pub async fn authenticate(
                 }
             }
             parts.extensions.insert(identity);
-            Ok(next.run(Request::from_parts(parts, body)).await)
+            let response = next.run(Request::from_parts(parts, body)).await;
+            Ok(match end {
+                Some(end) if response.headers().contains_key(&RESUMABLE) => until(end, response),
+                _ => response,
+            })
         }
         Err(refusal) => Err(access.refuse(refusal, &parts)),
     }
+}
+
+/// An answer whose reader is cut when what proves who it is has ended: the connection breaks, so that nobody takes that for the
+/// end of the answer. The turn goes on.
+fn until(end: impl Future<Output = ()> + Send + 'static, response: Response) -> Response {
+    let (parts, body) = response.into_parts();
+    let reading = (Box::pin(end), body.into_data_stream());
+    let pieces = stream::unfold(reading, |(mut end, mut pieces)| async move {
+        tokio::select! {
+            biased;
+            () = &mut end => {
+                let cut = io::Error::other("what proved who reads this has ended");
+                Some((Err(axum::Error::new(cut)), (end, pieces)))
+            }
+            piece = pieces.next() => piece.map(|piece| (piece, (end, pieces))),
+        }
+    });
+    Response::from_parts(parts, Body::from_stream(pieces))
 }
 
 /// The user that [`authenticate`] found.
@@ -314,7 +343,7 @@ impl Privacy {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use axum::Router;
-    use axum::body::{Body, to_bytes};
+    use axum::body::to_bytes;
     use axum::http::StatusCode;
     use axum::middleware::from_fn_with_state;
     use axum::routing::get;
