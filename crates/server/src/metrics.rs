@@ -31,6 +31,20 @@ const RESULTS: [&str; 7] = [
 ];
 const APPROVALS: [&str; 5] = ["requested", "approved", "denied", "expired", "superseded"];
 const REMOVED: [&str; 4] = ["chats", "files", "recordings", "audit_rows"];
+const REFUSED: [&str; 5] = [
+    "no_credentials",
+    "wrong",
+    "expired",
+    "foreign",
+    "unavailable",
+];
+const LOGINS: [&str; 5] = [
+    "completed",
+    "denied",
+    "not_accepted",
+    "unknown",
+    "unavailable",
+];
 const TOOL_RUNS: [&str; 4] = ["started", "finished", "failed", "unknown"];
 
 /// The counters of one server since its start.
@@ -46,6 +60,8 @@ pub struct Metrics {
     agent_failures: AtomicU64,
     clients: Clients,
     removed: [AtomicU64; REMOVED.len()],
+    refused: [AtomicU64; REFUSED.len()],
+    logins: [AtomicU64; LOGINS.len()],
     work: WorkMetrics,
     cluster: ClusterMetrics,
 }
@@ -64,6 +80,32 @@ pub enum Removed {
     Files,
     Recordings,
     AuditRows,
+}
+
+/// Why a request is refused whose user is to be known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusedFor {
+    NoCredentials,
+    Wrong,
+    Expired,
+    /// Another page may have made the browser send its cookie.
+    Foreign,
+    /// They cannot be checked at the moment.
+    Unavailable,
+}
+
+/// What becomes of a login with the page, when its provider has answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginResult {
+    Completed,
+    /// By the provider, or the user.
+    Denied,
+    /// What the provider says is not accepted here.
+    NotAccepted,
+    /// It was not begun here.
+    Unknown,
+    /// The provider or the store is away.
+    Unavailable,
 }
 
 /// The label for how a turn ended; a turn that waits for its client has not ended its reply.
@@ -134,6 +176,28 @@ impl Metrics {
 
     pub fn socket_closed(&self) {
         self.clients.sockets.fetch_sub(1, Relaxed);
+    }
+
+    pub fn refused(&self, why: RefusedFor) {
+        let reason = match why {
+            RefusedFor::NoCredentials => 0,
+            RefusedFor::Wrong => 1,
+            RefusedFor::Expired => 2,
+            RefusedFor::Foreign => 3,
+            RefusedFor::Unavailable => 4,
+        };
+        self.refused[reason].fetch_add(1, Relaxed);
+    }
+
+    pub fn login(&self, result: LoginResult) {
+        let result = match result {
+            LoginResult::Completed => 0,
+            LoginResult::Denied => 1,
+            LoginResult::NotAccepted => 2,
+            LoginResult::Unknown => 3,
+            LoginResult::Unavailable => 4,
+        };
+        self.logins[result].fetch_add(1, Relaxed);
     }
 
     /// Counts what was too old.
@@ -233,6 +297,20 @@ impl Metrics {
             "what",
             &REMOVED,
             &self.removed,
+        );
+        page.counters(
+            "refused_credentials_total",
+            "Requests that were refused because of who sent them, by reason.",
+            "reason",
+            &REFUSED,
+            &self.refused,
+        );
+        page.counters(
+            "logins_total",
+            "Logins with the page, by result.",
+            "result",
+            &LOGINS,
+            &self.logins,
         );
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let tasks = runtime.metrics().num_alive_tasks();

@@ -27,6 +27,7 @@ use crate::config::Config;
 use crate::connections::{ConnectionPlace, Peer};
 use crate::forwarding::Forwarded;
 use crate::known_users::KnownUsers;
+use crate::metrics::{Metrics, RefusedFor};
 
 /// Endpoints outside of `/api/` whose answers are private.
 const PRIVATE: [&str; 6] = [
@@ -49,6 +50,7 @@ pub struct Access {
     users: Arc<KnownUsers>,
     wrong_keys: WrongKeys,
     logins: Option<Arc<Logins>>,
+    metrics: Arc<Metrics>,
 }
 
 /// From where requests may come.
@@ -83,6 +85,7 @@ impl Access {
             users,
             wrong_keys: WrongKeys::new(config.limits.wrong_keys_per_minute),
             logins: None,
+            metrics: Arc::default(),
         }
     }
 
@@ -102,6 +105,12 @@ impl Access {
     #[must_use]
     pub fn with_logins(self, logins: Option<Arc<Logins>>) -> Self {
         Self { logins, ..self }
+    }
+
+    /// Counts who is refused.
+    #[must_use]
+    pub fn counted_by(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Returns when what proves an identity has ended; `None` if it does not end.
@@ -165,6 +174,13 @@ impl Access {
 
     /// The answer to a request without an identity. An address that tries many wrong keys has to wait.
     pub(super) fn refuse(&self, refusal: Refusal, request: &Parts) -> AppError {
+        self.metrics.refused(match &refusal {
+            Refusal::NoCredentials(_) => RefusedFor::NoCredentials,
+            Refusal::WrongCredentials(_) => RefusedFor::Wrong,
+            Refusal::Expired(_) => RefusedFor::Expired,
+            Refusal::Forbidden(_) => RefusedFor::Foreign,
+            Refusal::Unavailable(_) => RefusedFor::Unavailable,
+        });
         // What has expired was right: behind a proxy, one address has many users whose tokens end.
         if matches!(refusal, Refusal::WrongCredentials(_))
             && let Some(Peer(peer)) = request.extensions.get()

@@ -24,8 +24,10 @@ use super::access::{self, Access};
 use super::credentials::{STYLE, escaped, is_japanese};
 use super::error::AppError;
 use crate::auth::{Identity, LoginError, Logins, Refusal, Role};
+use crate::chat::Chats;
 use crate::config::Config;
 use crate::files::address::Base;
+use crate::metrics::LoginResult;
 
 #[derive(Deserialize, JsonSchema)]
 pub struct Beginning {
@@ -76,13 +78,24 @@ pub async fn begin(
 /// Takes the answer of a provider.
 pub async fn callback(
     State(logins): State<Option<Arc<Logins>>>,
+    State(chats): State<Chats>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response {
     let Some(logins) = logins.filter(|it| it.is_offered()) else {
         return no_login().into_response();
     };
-    match logins.finish(&query.unwrap_or_default(), &headers).await {
+    let finished = logins.finish(&query.unwrap_or_default(), &headers).await;
+    chats.shared().metrics.login(match &finished {
+        Ok(_) => LoginResult::Completed,
+        Err(LoginError::Denied(_)) => LoginResult::Denied,
+        Err(LoginError::NotAccepted) => LoginResult::NotAccepted,
+        Err(LoginError::Away | LoginError::Busy | LoginError::Store(_)) => LoginResult::Unavailable,
+        Err(LoginError::Unknown | LoginError::NoProvider | LoginError::NoAddress) => {
+            LoginResult::Unknown
+        }
+    });
+    match finished {
         Ok(step) => redirect(step.location, step.cookies),
         Err(error) => refused(&error, &headers),
     }

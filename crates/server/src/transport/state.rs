@@ -44,9 +44,9 @@ impl App {
         logins: Option<Arc<Logins>>,
         forwarding: Option<Arc<Forwarding>>,
     ) -> Self {
-        let users = chats.shared().users.clone();
+        let (users, metrics) = (chats.shared().users.clone(), chats.shared().metrics.clone());
         let access = Access::new(&config, authenticator, users);
-        let access = Arc::new(access.with_logins(logins.clone()));
+        let access = Arc::new(access.with_logins(logins.clone()).counted_by(metrics));
         let intake = Intake::new(&config);
         let upgrades = Upgrades::new(&config, access.clone(), sockets.clone(), intake.clone());
         let passing = forwarding.clone().map(|it| (it, chats.clone()));
