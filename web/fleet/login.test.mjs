@@ -21,7 +21,7 @@ const LIMIT_MS = 120_000;
 describe('logins of a fleet', () => {
   let issuer, fleet;
   before(async () => {
-    issuer = await startIssuer();
+    issuer = await startIssuer({ ada: ['operators'] });
     fleet = await startFleet({ binary, replicas: 2, toml: issuer.toml(), env: issuer.env });
     issuer.allow([fleet.url]);
   });
@@ -102,5 +102,30 @@ describe('logins of a fleet', () => {
     while ((await who(b)) !== null) await new Promise((resolve) => setTimeout(resolve, 100));
     assert.equal((await send(b, `${fleet.url}/api/chats`, { headers: { cookie } })).status, 401);
     await Promise.all([atOwner.closed, through.closed]);
+  });
+
+  test('who is erased at one replica is logged out at every one', { timeout: LIMIT_MS }, async () => {
+    const [a, b] = fleet.replicas;
+    const logIn = async (user) => {
+      const through = (address, options) => (address.startsWith(fleet.url) ? send(b, address, options) : fetch(address, options));
+      const visitor = new Visitor({ url: fleet.url, send: through });
+      await visitor.follow(`${fleet.url}/login`, { user, end: '/' });
+      return visitor.cookiesFor(fleet.url);
+    };
+    const [admin, cookie] = [await logIn('ada'), await logIn('zed')];
+    const who = async (replica) => (await (await send(replica, `${fleet.url}/api/session`, { headers: { cookie } })).json()).user;
+    assert.deepEqual(await Promise.all([who(a), who(b)]), ['corp:zed', 'corp:zed']);
+    const sockets = [await live(a, 'one', cookie), await live(b, 'two', cookie)];
+    const erased = await send(a, `${fleet.url}/api/users/corp%3Azed`, {
+      method: 'DELETE',
+      headers: { cookie: admin, origin: fleet.url },
+    });
+    const { logins, replicas, unreachable } = await erased.json();
+    assert.deepEqual([erased.status, logins, replicas, unreachable], [200, 1, [b.name], []]);
+    // At once: each has forgotten what it remembered.
+    assert.deepEqual(await Promise.all([who(a), who(b)]), [null, null]);
+    await Promise.all(sockets.map(({ closed }) => closed));
+    const { length } = await fleet.postgres.query("SELECT 1 FROM adk_bridge.logins WHERE user_id = 'corp:zed'");
+    assert.equal(length, 0);
   });
 });

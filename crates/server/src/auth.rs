@@ -39,6 +39,7 @@ pub use jwt::Algorithm;
 pub(crate) use jwt::Unverified;
 pub use local_user::LocalUser;
 pub(crate) use login::CALLBACK as LOGIN_CALLBACK;
+pub(crate) use login::exported as exported_login;
 pub use login::{LoginError, LoginWay, Logins, Step};
 pub use replaceable::Replaceable;
 pub use roles::{Role, RoleNeeded, Roles};

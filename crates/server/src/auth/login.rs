@@ -23,6 +23,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use url::Url;
@@ -283,18 +284,23 @@ impl Logins {
     /// Ends all logins of a user. Returns how many there were.
     pub async fn end_all_of(&self, user: &UserId) -> Result<u64, StoreError> {
         let ended = self.store.end_logins_of(user).await?;
-        let is_other = |it: &Remembered| {
-            let login = it.login.as_ref();
-            login.is_none_or(|login| login.identity.user != *user)
-        };
-        self.remembered().retain(|_, it| is_other(it));
-        self.ended.notify_waiters();
+        self.forget(user);
         tracing::info!(
             user = user.as_str(),
             ended,
             "{user} is logged out everywhere"
         );
         Ok(ended)
+    }
+
+    /// Forgets the logins of a user, which have ended in the store: nobody waits until they are looked up again.
+    pub fn forget(&self, user: &UserId) {
+        let is_other = |it: &Remembered| {
+            let login = it.login.as_ref();
+            login.is_none_or(|login| login.identity.user != *user)
+        };
+        self.remembered().retain(|_, it| is_other(it));
+        self.ended.notify_waiters();
     }
 
     /// What a page may call the user of a login.
@@ -554,6 +560,24 @@ impl Settings {
     fn provider(&self, name: &str) -> Option<&Arc<Provider>> {
         self.providers.iter().find(|it| it.name == name)
     }
+}
+
+/// A login as its user gets it with all that is stored of them: neither its id nor a token.
+pub(crate) fn exported(row: &LoginRow) -> Value {
+    let body: Option<Body> = serde_json::from_str(&row.body).ok();
+    let (identity, provider, name) = match &body {
+        Some(body) => (
+            Some(&body.identity),
+            Some(&body.provider),
+            body.name.as_ref(),
+        ),
+        None => (None, None, None),
+    };
+    json!({
+        "type": "login", "provider": provider, "name": name,
+        "roles": identity.map(|it| it.roles), "claims": identity.map(|it| &it.claims),
+        "createdAt": row.created, "usedAt": row.seen, "endsAt": row.ends,
+    })
 }
 
 /// Recognises users by the cookies of their logins.

@@ -1,4 +1,4 @@
-//! What is stored of a user, as JSON lines for that user: chats with their messages, files, the audit.
+//! What is stored of a user, as JSON lines for that user: chats with their messages, files, logins, the audit.
 
 use std::collections::VecDeque;
 
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::Chats;
 use super::listing::PAGE_BYTES;
+use crate::auth::exported_login;
 use crate::files::address::Base;
 use crate::store::{
     Chat, ChatCursor, ChatRef, MAX_AUDIT_ROWS, MAX_LISTED, MessagePage, MessageState, StoreError,
@@ -34,6 +35,7 @@ struct Count {
     chats: u64,
     messages: u64,
     files: u64,
+    logins: u64,
     audit_rows: u64,
 }
 
@@ -54,6 +56,7 @@ enum Stage {
     Files {
         after: String,
     },
+    Logins,
     Audit {
         after: Option<(ChatId, u64)>,
     },
@@ -180,10 +183,16 @@ impl UserData {
                 let lines: Vec<Value> = files.iter().map(line).collect();
                 self.count.files += lines.len() as u64;
                 self.stage = match files.into_iter().next_back() {
-                    None => Stage::Audit { after: None },
+                    None => Stage::Logins,
                     Some(end) => Stage::Files { after: end.id },
                 };
                 Ok(lines)
+            }
+            Stage::Logins => {
+                let logins = store.logins_of(user).await?;
+                self.count.logins = logins.len() as u64;
+                self.stage = Stage::Audit { after: None };
+                Ok(logins.iter().map(exported_login).collect())
             }
             Stage::Audit { after } => {
                 let cursor = after.as_ref().map(|(chat, id)| (chat, *id));
@@ -194,11 +203,12 @@ impl UserData {
                         chats,
                         messages,
                         files,
+                        logins,
                         audit_rows,
                     } = self.count;
                     return Ok(vec![json!({
                         "type": "end", "chats": chats, "messages": messages, "files": files,
-                        "auditRows": audit_rows,
+                        "logins": logins, "auditRows": audit_rows,
                     })]);
                 };
                 self.stage = Stage::Audit {

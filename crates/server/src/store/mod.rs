@@ -280,6 +280,9 @@ pub trait Store: AuditTrail {
     /// A login by its id, ended or not.
     fn login<'a>(&'a self, id: &'a str) -> Pending<'a, Option<LoginRow>>;
 
+    /// All logins of a user, ended or not, the newest first; there are at most [`MAX_LOGINS`].
+    fn logins_of<'a>(&'a self, user: &'a UserId) -> Pending<'a, Vec<LoginRow>>;
+
     /// Notes that a login was used.
     fn see_login<'a>(&'a self, id: &'a str, at: Timestamp) -> Pending<'a, ()>;
 

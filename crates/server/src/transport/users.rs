@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::error::AppError;
 use super::{access, forward, percent};
 use crate::audit::Exported;
-use crate::auth::Identity;
+use crate::auth::{Identity, Logins};
 use crate::budget::Budget;
 use crate::chat::error::ChatError;
 use crate::chat::user_data::UserData;
@@ -41,6 +41,8 @@ pub struct Erased {
     chats: u64,
     /// Bytes of messages and files.
     bytes: u64,
+    /// Logins with the page that were ended.
+    logins: u64,
     /// Rows of the audit that keep what happened, and lost what the user wrote.
     audit_rows: u64,
     /// The other replicas that have forgotten what they held in memory.
@@ -53,22 +55,33 @@ pub struct Erased {
 pub async fn erase(
     State(chats): State<Chats>,
     State(forwarding): State<Option<Arc<Forwarding>>>,
+    State(logins): State<Option<Arc<Logins>>>,
     identity: Identity,
     Path(user): Path<UserId>,
     request: Request,
 ) -> Result<Json<Erased>, AppError> {
     access::require_admin(&identity)?;
+    let is_passed_on = request.extensions().get::<Forwarded>().is_some();
+    // First, so that no page of the user begins anything new, and no replica looks up again what it forgets.
+    let ended = match is_passed_on {
+        true => 0,
+        false => chats.shared().store.end_logins_of(&user).await?,
+    };
+    if let Some(logins) = &logins {
+        logins.forget(&user);
+    }
     chats.forget_user(&user);
     let mut erased = Erased {
         user: user.clone(),
         chats: 0,
         bytes: 0,
+        logins: ended,
         audit_rows: 0,
         replicas: Vec::new(),
         unreachable: Vec::new(),
     };
     // Another replica does the rest.
-    if request.extensions().get::<Forwarded>().is_some() {
+    if is_passed_on {
         return Ok(Json(erased));
     }
     if let Some(forwarding) = &forwarding {
@@ -115,10 +128,14 @@ pub async fn erase(
     }
     erased.bytes = before.saturating_sub(chats.stored_bytes_of(&user).await?);
     erased.audit_rows = chats.erase_reasons(&user).await?;
+    let admin = identity.user.as_str();
     tracing::info!(
-        "a user was erased: {} chats, {} bytes; {} rows of the audit lost their text",
+        admin,
+        user = user.as_str(),
+        "{admin} has erased {user}: {} chats, {} bytes, {} logins; {} rows of the audit lost their text",
         erased.chats,
         erased.bytes,
+        erased.logins,
         erased.audit_rows
     );
     Ok(Json(erased))

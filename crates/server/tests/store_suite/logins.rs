@@ -49,12 +49,19 @@ pub(crate) async fn are_found_until_they_are_ended(home: &impl Home) {
     store.end_login("a1").await.unwrap();
     assert_eq!(ids(&*store, &all).await, ["a2", "b1"]);
     store
-        .add_login(&login("alice", "a3", HOUR), at(0))
+        .add_login(&login("alice", "a3", HOUR + 1), at(0))
         .await
         .unwrap();
     let alice = UserId::literal("alice");
+    let hers = store.logins_of(&alice).await.unwrap();
+    assert_eq!(
+        hers.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(),
+        ["a3", "a2"]
+    );
+    assert_eq!(hers[1], login("alice", "a2", HOUR));
     assert_eq!(store.end_logins_of(&alice).await.unwrap(), 2);
     assert_eq!(store.end_logins_of(&alice).await.unwrap(), 0);
+    assert_eq!(store.logins_of(&alice).await.unwrap(), []);
     assert_eq!(ids(&*store, &["a1", "a2", "a3", "b1"]).await, ["b1"]);
 }
 

@@ -45,24 +45,25 @@ pub(super) async fn add(
 pub(super) async fn find(store: &PostgresStore, id: &str) -> Result<Option<LoginRow>, StoreError> {
     let rows = store.read(|| {
         sqlx::query(
-            "SELECT user_id, body, created_at, seen_at, ends_at FROM adk_bridge.logins WHERE id = $1",
+            "SELECT id, user_id, body, created_at, seen_at, ends_at FROM adk_bridge.logins WHERE id = $1",
         )
         .bind(id)
     });
-    let found = |row: &PgRow| {
-        let time = |column: &str| -> Result<Timestamp, StoreError> {
-            Ok(Timestamp::from_millis(from_sql(row.try_get(column)?)))
-        };
-        Ok(LoginRow {
-            id: id.to_owned(),
-            user: loaded(row.try_get("user_id")?).into(),
-            body: loaded(row.try_get("body")?),
-            created: time("created_at")?,
-            seen: time("seen_at")?,
-            ends: time("ends_at")?,
-        })
-    };
-    rows.await?.first().map(found).transpose()
+    rows.await?.first().map(read).transpose()
+}
+
+pub(super) async fn of_user(
+    store: &PostgresStore,
+    user: &UserId,
+) -> Result<Vec<LoginRow>, StoreError> {
+    let rows = store.read(|| {
+        sqlx::query(
+            "SELECT id, user_id, body, created_at, seen_at, ends_at FROM adk_bridge.logins WHERE user_id = $1
+             ORDER BY created_at DESC, id",
+        )
+        .bind(stored(user.as_str()))
+    });
+    rows.await?.iter().map(read).collect()
 }
 
 pub(super) async fn see(store: &PostgresStore, id: &str, at: Timestamp) -> Result<(), StoreError> {
@@ -85,4 +86,18 @@ pub(super) async fn end_all_of(store: &PostgresStore, user: &UserId) -> Result<u
             .bind(stored(user.as_str()))
     });
     Ok(rows.await?.len() as u64)
+}
+
+fn read(row: &PgRow) -> Result<LoginRow, StoreError> {
+    let time = |column: &str| -> Result<Timestamp, StoreError> {
+        Ok(Timestamp::from_millis(from_sql(row.try_get(column)?)))
+    };
+    Ok(LoginRow {
+        id: row.try_get("id")?,
+        user: loaded(row.try_get("user_id")?).into(),
+        body: loaded(row.try_get("body")?),
+        created: time("created_at")?,
+        seen: time("seen_at")?,
+        ends: time("ends_at")?,
+    })
 }

@@ -482,6 +482,10 @@ impl Store for PostgresStore {
         Box::pin(logins::find(self, id))
     }
 
+    fn logins_of<'a>(&'a self, user: &'a UserId) -> Pending<'a, Vec<LoginRow>> {
+        Box::pin(logins::of_user(self, user))
+    }
+
     fn see_login<'a>(&'a self, id: &'a str, at: Timestamp) -> Pending<'a, ()> {
         Box::pin(logins::see(self, id, at))
     }

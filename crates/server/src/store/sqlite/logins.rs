@@ -2,6 +2,7 @@
 
 use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::time::Timestamp;
+use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
 use crate::store::encoded::{from_sql, to_sql};
@@ -43,25 +44,27 @@ pub(super) async fn find(
     connection: &mut SqliteConnection,
     id: &str,
 ) -> Result<Option<LoginRow>, StoreError> {
-    let found =
-        sqlx::query("SELECT user, body, created_at, seen_at, ends_at FROM logins WHERE id = ?1")
-            .bind(id)
-            .fetch_optional(connection)
-            .await?;
-    let Some(row) = found else {
-        return Ok(None);
-    };
-    let time = |column: &str| -> Result<Timestamp, StoreError> {
-        Ok(Timestamp::from_millis(from_sql(row.try_get(column)?)))
-    };
-    Ok(Some(LoginRow {
-        id: id.to_owned(),
-        user: row.try_get::<String, _>("user")?.into(),
-        body: row.try_get("body")?,
-        created: time("created_at")?,
-        seen: time("seen_at")?,
-        ends: time("ends_at")?,
-    }))
+    let found = sqlx::query(
+        "SELECT id, user, body, created_at, seen_at, ends_at FROM logins WHERE id = ?1",
+    )
+    .bind(id)
+    .fetch_optional(connection)
+    .await?;
+    found.as_ref().map(read).transpose()
+}
+
+pub(super) async fn of_user(
+    connection: &mut SqliteConnection,
+    user: &UserId,
+) -> Result<Vec<LoginRow>, StoreError> {
+    let found = sqlx::query(
+        "SELECT id, user, body, created_at, seen_at, ends_at FROM logins WHERE user = ?1
+         ORDER BY created_at DESC, id",
+    )
+    .bind(user.as_str())
+    .fetch_all(connection)
+    .await?;
+    found.iter().map(read).collect()
 }
 
 pub(super) async fn see(
@@ -94,4 +97,18 @@ pub(super) async fn end_all_of(
         .execute(connection)
         .await?;
     Ok(ended.rows_affected())
+}
+
+fn read(row: &SqliteRow) -> Result<LoginRow, StoreError> {
+    let time = |column: &str| -> Result<Timestamp, StoreError> {
+        Ok(Timestamp::from_millis(from_sql(row.try_get(column)?)))
+    };
+    Ok(LoginRow {
+        id: row.try_get("id")?,
+        user: row.try_get::<String, _>("user")?.into(),
+        body: row.try_get("body")?,
+        created: time("created_at")?,
+        seen: time("seen_at")?,
+        ends: time("ends_at")?,
+    })
 }

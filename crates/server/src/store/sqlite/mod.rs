@@ -568,6 +568,10 @@ impl Store for SqliteStore {
         read!(self, |connection| logins::find(connection, id))
     }
 
+    fn logins_of<'a>(&'a self, user: &'a UserId) -> Pending<'a, Vec<LoginRow>> {
+        read!(self, |connection| logins::of_user(connection, user))
+    }
+
     fn see_login<'a>(&'a self, id: &'a str, at: Timestamp) -> Pending<'a, ()> {
         write!(self, STORE, Durability::Process, |connection| {
             logins::see(connection, id, at)
