@@ -670,6 +670,10 @@ mod tests {
                 "set audience",
             ),
             (
+                "[[auth.oidc]]\nissuer = \"https://a.example\"\naudience = [\"\"]\nclient_id = \"a\"",
+                "auth.oidc: audience",
+            ),
+            (
                 "[[auth.oidc]]\nissuer = \"https://a.example\"\naudience = \"a\"\nalgorithms = [\"HS256\"]",
                 "auth.oidc",
             ),

@@ -213,6 +213,9 @@ impl Oidc {
                 "set audience for tokens of programs, client_id for the page, or both".into(),
             );
         }
+        if self.audience.iter().any(String::is_empty) {
+            return Err("audience: \"\" is nobody; name whom the tokens are for".into());
+        }
         if self.client_id.is_none() && self.client_secret_env.is_some() {
             return Err("client_secret_env needs client_id".into());
         }
