@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum Role {
     /// Uses their own chats. Everybody has it.
     User,
-    /// May answer questions that name them, in addition to those of their own chats.
+    /// For questions that name others than the user of their chat. There are none yet, so it has no effect.
     Approver,
     /// Reads the audit of everybody.
     Auditor,
