@@ -28,7 +28,8 @@ pub fn layer(origins: &[String]) -> Option<CorsLayer> {
     let methods = [Method::GET, Method::POST, Method::PATCH, Method::DELETE];
     let cors = CorsLayer::new()
         .allow_origin(AllowOrigin::list(listed.clone()))
-        // The page may be behind a login of its own (`credentials: 'include'`); nothing here depends on cookies.
+        // The page may be behind a login of its own, or log its users in here (`credentials: 'include'`).
+        // `SourcePolicy::check_cookie` decides for whom a cookie counts.
         .allow_credentials(AllowCredentials::predicate(move |origin, _| {
             listed.contains(origin)
         }))

@@ -96,7 +96,7 @@ pub fn end() -> Operation {
 
 pub fn session() -> Operation {
     let example = json!({
-        "user": "alice", "name": null, "via": "api key", "roles": ["user"], "expiresAt": null, "login": [], "keys": true,
+        "user": "alice", "name": null, "via": "api_key", "roles": ["user"], "expiresAt": null, "login": [], "keys": true,
     });
     Operation::new(
         "getSession",
