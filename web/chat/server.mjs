@@ -32,6 +32,18 @@ export async function startServer(binary, toml = '', agent = DEMO, env = {}) {
       await running.kill();
       rmSync(directory, { recursive: true, force: true });
     },
+    /** Loads another configuration while it runs; resolves to what the log says of it. */
+    reload: async (other) => {
+      const before = running.log().length;
+      writeFileSync(config, `${agent}\n${other}`);
+      running.signal('SIGHUP');
+      const said = /the configuration was loaded again.*|was not loaded again.*/;
+      for (;;) {
+        const found = said.exec(running.log().slice(before));
+        if (found !== null) return found[0];
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    },
     /** What a crash and a new start are: the same data at the same address; `between` happens while nobody is there. */
     restart: async (between = async () => {}) => {
       await running.kill();
@@ -66,7 +78,7 @@ export async function startProcess(program, args, ready, options = {}) {
       child.on('exit', () => resolve());
       child.kill('SIGKILL');
     });
-  return { url, kill, log: () => log };
+  return { url, kill, signal: (name) => child.kill(name), log: () => log };
 }
 
 const DEMO = `

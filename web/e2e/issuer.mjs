@@ -40,8 +40,11 @@ export function forgeWithPublicKey(claims, key) {
 
 export const unsigned = (claims) => `${encoded({ alg: 'none', typ: 'at+jwt' })}.${encoded(claims)}.`;
 
-/** Starts it; `groups` says which groups a user or a program is in. */
-export async function startIssuer(groups = {}) {
+/**
+ * Starts it; `groups` says which groups a user or a program is in, `name` what the bridge calls it, and `says` what it tells of
+ * a user in an `id_token` and at its `userinfo` endpoint.
+ */
+export async function startIssuer(groups = {}, { name = 'corp', says } = {}) {
   let handle = (_request, response) => response.writeHead(503).end();
   const asked = [];
   const server = createServer((request, response) => {
@@ -89,10 +92,11 @@ export async function startIssuer(groups = {}) {
         },
       },
       extraTokenClaims: (_context, { clientId }) => ({ groups: groups[clientId] ?? [] }),
-      // The name and the groups are reported by the userinfo endpoint only.
+      // The name and the groups are reported by the userinfo endpoint only, unless it is said otherwise.
+      conformIdTokenClaims: says === undefined,
       findAccount: (_context, id) => ({
         accountId: id,
-        claims: () => ({ sub: id, name: `${id} of Example`, groups: groups[id] ?? [] }),
+        claims: (use) => says?.(use, id) ?? { sub: id, name: `${id} of Example`, groups: groups[id] ?? [] },
       }),
     });
     provider.on('authorization.success', (_context, { code }) => code && secrets.push(code));
@@ -137,7 +141,7 @@ export async function startIssuer(groups = {}) {
     },
     toml: (more = '') => `
 [[auth.oidc]]
-name = "corp"
+name = "${name}"
 issuer = "${issuer}"
 audience = "${AUDIENCE}"
 client_id = "bridge"

@@ -280,6 +280,7 @@ pub(crate) const CHECKS: &[Check] = &[
             &[
                 "node-test",
                 "web/chat/chat.test.mjs",
+                "web/chat/access.test.mjs",
                 "web/chat/login.test.mjs",
             ],
         ],
