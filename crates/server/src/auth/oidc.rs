@@ -134,7 +134,7 @@ impl OidcTokens {
     fn refuse(&self, provider: &str, error: &TokenError) -> Refusal {
         self.refused.note(provider, error);
         match error {
-            // Told only of a token that is good otherwise.
+            // Only a token that is good otherwise has expired.
             TokenError::Expired(_) => Refusal::Expired(EXPIRED.into()),
             _ => Refusal::WrongCredentials(NOT_ACCEPTED.into()),
         }

@@ -98,7 +98,7 @@ impl ProxyAssertions {
     fn refuse(&self, error: &TokenError) -> Refusal {
         self.refused.note("the proxy", error);
         match error {
-            // Told only of an assertion that is good otherwise.
+            // Only an assertion that is good otherwise has expired.
             TokenError::Expired(_) => Refusal::Expired(EXPIRED.into()),
             _ => Refusal::WrongCredentials(NOT_ACCEPTED.into()),
         }
