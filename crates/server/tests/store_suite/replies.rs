@@ -444,7 +444,10 @@ pub(crate) async fn grow_between_checkpoints(home: &impl Home) {
     let grown_size = store.history_size(CHAT).await.unwrap();
     let added = " upon \"a\" \0 time ü\u{10FFFE}".len();
     assert!(grown_size.bytes >= whole.bytes + added, "{grown_size:?}");
-    assert!(grown_size.largest >= whole.largest + added, "{grown_size:?}");
+    assert!(
+        grown_size.largest >= whole.largest + added,
+        "{grown_size:?}"
+    );
     drop(store);
     let store = home.open().await.unwrap();
     let last = reply("m1", "once upon \"a\" \0 time ü\u{10FFFE}");
