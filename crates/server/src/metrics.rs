@@ -60,17 +60,17 @@ pub struct Metrics {
     agent_failures: AtomicU64,
     clients: Clients,
     removed: [AtomicU64; REMOVED.len()],
-    refused: [AtomicU64; REFUSED.len()],
-    logins: [AtomicU64; LOGINS.len()],
     work: WorkMetrics,
     cluster: ClusterMetrics,
 }
 
-/// How many there are at the moment.
+/// How many there are at the moment, how many were not let in, and how many have logged in.
 #[derive(Debug, Default)]
 struct Clients {
     readers: AtomicU64,
     sockets: AtomicU64,
+    refused: [AtomicU64; REFUSED.len()],
+    logins: [AtomicU64; LOGINS.len()],
 }
 
 /// What is deleted because it is too old.
@@ -186,7 +186,7 @@ impl Metrics {
             RefusedFor::Foreign => 3,
             RefusedFor::Unavailable => 4,
         };
-        self.refused[reason].fetch_add(1, Relaxed);
+        self.clients.refused[reason].fetch_add(1, Relaxed);
     }
 
     pub fn login(&self, result: LoginResult) {
@@ -197,7 +197,7 @@ impl Metrics {
             LoginResult::Unknown => 3,
             LoginResult::Unavailable => 4,
         };
-        self.logins[result].fetch_add(1, Relaxed);
+        self.clients.logins[result].fetch_add(1, Relaxed);
     }
 
     /// Counts what was too old.
@@ -303,14 +303,14 @@ impl Metrics {
             "Requests that were refused because of who sent them, by reason.",
             "reason",
             &REFUSED,
-            &self.refused,
+            &self.clients.refused,
         );
         page.counters(
             "logins_total",
             "Logins with the page, by result.",
             "result",
             &LOGINS,
-            &self.logins,
+            &self.clients.logins,
         );
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let tasks = runtime.metrics().num_alive_tasks();
