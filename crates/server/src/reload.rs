@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 use crate::agent_kinds::AgentKinds;
 use crate::agent_list::{Agents, Assembly, made_of, redrafts};
 use crate::auth::{self, Authenticator as _, Replaceable};
-use crate::config::{Config, Current, Live, Server};
+use crate::config::{Auth, Config, Current, Limits, Live, Server, Tools};
 use crate::connections::Bounds;
 use crate::mcp::McpServers;
 use crate::secrets;
@@ -73,7 +73,11 @@ impl Reloader {
             }
             None => None,
         };
-        let effective = self.effective(&current, &new, login.is_some());
+        let takes = Takes {
+            keys: login.is_some(),
+            agents: self.makers.is_some(),
+        };
+        let effective = effective(&current, &new, takes);
         let agents = self.agents(&current, &effective).await?;
 
         let has_new_agents = agents.is_some();
@@ -93,37 +97,6 @@ impl Reloader {
             self.follow_agents().await;
         }
         Ok(reloaded)
-    }
-
-    /// The new configuration, as far as it can be taken over.
-    fn effective(&self, old: &Config, new: &Config, takes_login: bool) -> Config {
-        let mut config = new.clone();
-        config.server = Server {
-            allowed_origins: new.server.allowed_origins.clone(),
-            allowed_hosts: new.server.allowed_hosts.clone(),
-            max_sockets: new.server.max_sockets,
-            ..old.server.clone()
-        };
-        config.live = Live {
-            keep_recordings: new.live.keep_recordings,
-            ..old.live.clone()
-        };
-        config.store = old.store.clone();
-        config.cluster = old.cluster.clone();
-        config.files = old.files.clone();
-        config.tools.mcp = old.tools.mcp.clone();
-        config.limits.write_stall = old.limits.write_stall;
-        config.limits.body_time = old.limits.body_time;
-        if !takes_login {
-            config.auth = old.auth.clone();
-        }
-        if self.makers.is_none() {
-            config.agent = old.agent.clone();
-            config.agents = old.agents.clone();
-            config.approval = old.approval.clone();
-            config.tools.client_timeout = old.tools.client_timeout;
-        }
-        config
     }
 
     /// The agents of a configuration, if they are others than before. Those that would be made of the same stay.
@@ -181,6 +154,69 @@ impl Reloader {
             tracing::warn!(%error, "the chats of agents that have come cannot be continued yet");
         }
     }
+}
+
+/// What else than values a running server can replace.
+#[derive(Debug, Clone, Copy)]
+struct Takes {
+    keys: bool,
+    agents: bool,
+}
+
+/// The new configuration, as far as a running server can take it over. Every section is named, so that somebody decides about
+/// a new one. docs/configuration.md says what this does.
+fn effective(old: &Config, new: &Config, takes: Takes) -> Config {
+    let keys = if takes.keys { new } else { old };
+    let agents = if takes.agents { new } else { old };
+    Config {
+        server: Server {
+            allowed_origins: new.server.allowed_origins.clone(),
+            allowed_hosts: new.server.allowed_hosts.clone(),
+            max_sockets: new.server.max_sockets,
+            ..old.server.clone()
+        },
+        auth: Auth {
+            api_keys: keys.auth.api_keys.clone(),
+            ..old.auth.clone()
+        },
+        agent: agents.agent.clone(),
+        agents: agents.agents.clone(),
+        approval: agents.approval.clone(),
+        tools: Tools {
+            timeout: new.tools.timeout,
+            client_timeout: agents.tools.client_timeout,
+            mcp: old.tools.mcp.clone(),
+        },
+        live: Live {
+            keep_recordings: new.live.keep_recordings,
+            ..old.live.clone()
+        },
+        demo: agents.demo.clone(),
+        store: old.store.clone(),
+        cluster: old.cluster.clone(),
+        files: old.files.clone(),
+        audit: old.audit.clone(),
+        retention: old.retention,
+        limits: Limits {
+            write_stall: old.limits.write_stall,
+            body_time: old.limits.body_time,
+            agent_silence: agents.limits.agent_silence,
+            ..new.limits.clone()
+        },
+        log: old.log,
+        telemetry: old.telemetry,
+    }
+}
+
+/// Whether a running server takes over what differs between two configurations, for the reference.
+#[cfg(test)]
+pub(crate) fn is_taken_over(old: &Config, new: &Config) -> bool {
+    let takes = Takes {
+        keys: true,
+        agents: true,
+    };
+    assert_ne!(different_keys(old, new), Vec::<String>::new());
+    different_keys(&effective(old, new, takes), new).is_empty()
 }
 
 /// What a configuration changes, for the log.
@@ -284,5 +320,35 @@ mod tests {
         }
         assert_eq!(said.len(), 6, "{said:?}");
         assert!(!said.join(" ").contains("PLANTED"));
+    }
+
+    #[test]
+    fn what_nothing_takes_over_needs_a_restart() {
+        let old = config("");
+        let new = config(
+            "[auth.login]\nidle = \"1h\"\n[retention]\nchats = \"90d\"\n[audit]\nkey_env = \"A\"\n[log]\nformat = \"json\"\n\
+             [telemetry]\ncontent = true\n[agent]\nid = \"a\"\n[demo]\npace = \"1s\"\n[limits]\nturns = 3\nagent_silence = \"1m\"",
+        );
+        let left = |takes| different_keys(&effective(&old, &new, takes), &new);
+        let always = [
+            "audit.key_env",
+            "auth.login",
+            "log.format",
+            "retention.chats",
+            "telemetry.content",
+        ];
+        let (keys, agents) = (true, true);
+        assert_eq!(left(Takes { keys, agents }), always);
+        // The agents of a program are what it made them.
+        let agents = left(Takes {
+            keys,
+            agents: false,
+        });
+        let more = ["agent.id", "demo.pace", "limits.agent_silence"];
+        assert_eq!(agents.len(), always.len() + more.len(), "{agents:?}");
+        assert!(
+            more.iter().all(|key| agents.iter().any(|it| it == key)),
+            "{agents:?}"
+        );
     }
 }
