@@ -61,7 +61,6 @@ use reading::Reading;
 pub struct Config {
     pub server: Server,
     pub auth: Auth,
-    /// The only agent; for several see `[[agents]]`.
     pub agent: Agent,
     /// Several agents, in the place of `[agent]`: each has an id and any keys of `[agent]`. The first is the default. A chat
     /// belongs to the agent of its first message; requests name one with `agent`, and `GET /api/agents` lists them.
@@ -134,7 +133,7 @@ pub struct Server {
     pub drain: Span,
 }
 
-/// Who answers.
+/// Who answers; for several agents see `[[agents]]`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Agent {

@@ -8,8 +8,9 @@ use super::ConfigError;
 /// A shorter key can be guessed.
 const MIN_KEY_BYTES: usize = 16;
 
-/// Rows of the audit are chained by hash, and sealed once a minute: `adk-bridge audit verify` finds the first row that was
-/// changed or is missing. With a key, seals are signed, and whoever can only write to the database cannot rebuild the audit.
+/// How the audit shows that it is whole. Its rows are chained by hash, and sealed once a minute: `adk-bridge audit verify`
+/// finds the first row that was changed or is missing. With a key, seals are signed, and whoever can only write to the
+/// database cannot rebuild the audit.
 #[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Audit {

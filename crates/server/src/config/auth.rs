@@ -59,7 +59,7 @@ pub struct ApiKey {
     pub claims: Claims,
 }
 
-/// An OpenID provider; [access](access.md) says how to set one up.
+/// An OpenID provider; `docs/access.md` says how to set one up.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Oidc {
@@ -104,7 +104,7 @@ pub struct Oidc {
     pub keys_max_age: Span,
 }
 
-/// A proxy that logs users in and signs who they are, such as Google's Identity-Aware Proxy; see [access](access.md).
+/// A proxy that logs users in and signs who they are, such as Google's Identity-Aware Proxy; see `docs/access.md`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Proxy {

@@ -23,7 +23,7 @@ pub enum LogFormat {
 }
 
 /// What traces hold. Whether and where they are sent is said by the standard variables, such as
-/// `OTEL_EXPORTER_OTLP_ENDPOINT`; see [telemetry](telemetry.md).
+/// `OTEL_EXPORTER_OTLP_ENDPOINT`; see `docs/telemetry.md`.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Telemetry {

@@ -76,7 +76,9 @@ struct Section {
     path: String,
     /// Whether it is the entry of a list, as `[[auth.oidc]]`.
     is_entry: bool,
-    says: Vec<String>,
+    says: String,
+    /// Whether a reload takes another value, of a list.
+    is_reloaded: Option<bool>,
     /// The section that has the same keys, which are described there.
     like: Option<String>,
     keys: Vec<Key>,
@@ -116,35 +118,35 @@ fn sections() -> Vec<Section> {
 }
 
 impl Types {
-    /// Adds a section, and those in it. What is reloaded is known below the keys of a section.
+    /// Adds a section, and those in it. A reload takes a nested one as a whole, if at all.
     fn add(&mut self, path: &str, schema: &Value, of_entry: bool, reloaded: bool) {
         let is_entry = schema["type"] == "array";
         let table = match is_entry {
             true => self.resolved(&schema["items"]),
             false => schema.clone(),
         };
-        let says = [&schema["description"], &table["x-says"]];
-        let mut says: Vec<String> = says
-            .iter()
-            .filter_map(|it| Some(it.as_str()?.to_owned()))
-            .collect();
-        says.dedup();
+        // What is said of a key stands at the key.
+        let is_nested = path.contains('.');
+        let says = match (&schema["description"], &table["x-says"]) {
+            (Value::String(says), _) if !is_nested => says.clone(),
+            (_, says) => says.as_str().unwrap_or_default().to_owned(),
+        };
         let name = table["x-name"].as_str().unwrap_or_default().to_owned();
         let like = self.seen.iter().find(|(seen, _)| *seen == name);
         let mut section = Section {
             path: path.to_owned(),
             is_entry,
             says,
+            is_reloaded: (is_entry && !is_nested).then_some(reloaded),
             like: like.map(|(_, path)| path.clone()),
             keys: Vec::new(),
         };
-        let at = self.sections.len();
         if section.like.is_some() {
             self.sections.push(section);
             return;
         }
         self.seen.push((name, path.to_owned()));
-        let is_top = !path.contains('.') && !is_entry;
+        let is_top = !is_nested && !is_entry;
         let of_entry = of_entry || is_entry;
         let required: Vec<&str> = (table["required"].as_array().into_iter().flatten())
             .filter_map(Value::as_str)
@@ -168,7 +170,7 @@ impl Types {
             }
             section.keys.push(key);
         }
-        self.sections.insert(at, section);
+        self.sections.push(section);
         for (path, schema, reloaded) in inner {
             self.add(&path, &schema, of_entry, reloaded);
         }
@@ -225,12 +227,8 @@ impl Types {
         let schema = &self.resolved(schema);
         let choices = choices(schema);
         if !choices.is_empty() {
-            let other = choices.iter().map(|(value, _)| value);
-            return other
-                .clone()
-                .find(|value| *value != default)
-                .unwrap()
-                .clone();
+            let mut others = choices.into_iter().map(|(value, _)| value);
+            return others.find(|value| value != default).unwrap();
         }
         if let Some(forms) = schema["anyOf"].as_array() {
             return self.sample(&forms[0], default);
@@ -291,7 +289,7 @@ fn choices(schema: &Value) -> Vec<(Value, Option<String>)> {
             };
             values
                 .into_iter()
-                .map(move |(value, _)| (value, says.map(one_line)))
+                .map(move |(value, _)| (value, says.map(continued)))
         })
         .collect()
 }
@@ -333,7 +331,7 @@ fn document(sections: &[Section]) -> String {
     let mut text = INTRODUCTION.to_owned();
     text.push_str("\n| section | what it is about |\n|---|---|\n");
     for section in sections {
-        let says = one_line(section.says.first().unwrap());
+        let says = linked(&one_line(&section.says));
         let end = says.find(". ").map_or(says.len(), |at| at + 1);
         let says = says[..end].trim_end_matches('.');
         let (title, anchor) = (title(section), anchor(&section.path));
@@ -341,9 +339,12 @@ fn document(sections: &[Section]) -> String {
     }
     for section in sections {
         write!(text, "\n## `{}`\n", title(section)).unwrap();
-        for says in &section.says {
-            write!(text, "\n{}", prose(says)).unwrap();
+        if let Some(is_reloaded) = section.is_reloaded {
+            let variable = variable(&section.path);
+            let taken = taken_by(is_reloaded);
+            write!(text, "\nlist of tables · {taken} · `{variable}`\n").unwrap();
         }
+        write!(text, "\n{}", prose(&section.says)).unwrap();
         if let Some(like) = &section.like {
             let says = format!("The keys are those of [`[{like}]`](#{}).", anchor(like));
             write!(text, "\n{}", prose(&says)).unwrap();
@@ -391,11 +392,15 @@ fn facts(key: &Key) -> String {
     };
     facts.extend(default.or(key.is_required.then(|| "required".to_owned())));
     facts.extend(range(key));
-    facts.push(if key.is_reloaded { "reload" } else { "restart" }.to_owned());
+    facts.push(taken_by(key.is_reloaded).to_owned());
     if !key.is_of_entry {
         facts.push(format!("`{}`", variable(&key.path)));
     }
     facts.join(" · ")
+}
+
+fn taken_by(is_reloaded: bool) -> &'static str {
+    if is_reloaded { "reload" } else { "restart" }
 }
 
 fn variable(path: &str) -> String {
@@ -486,6 +491,24 @@ fn toml(value: &Value) -> String {
     }
 }
 
+/// A sentence that stands after a colon.
+fn continued(text: &str) -> String {
+    let text = one_line(text);
+    let (first, rest) = text.split_at(1);
+    format!("{}{rest}", first.to_lowercase())
+}
+
+/// Names of other documents, as links to them.
+fn linked(text: &str) -> String {
+    let mut parts = text.split("`docs/");
+    let mut linked = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (name, rest) = part.split_once(".md`").unwrap();
+        write!(linked, "[{name}]({name}.md){rest}").unwrap();
+    }
+    linked
+}
+
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -493,7 +516,7 @@ fn one_line(text: &str) -> String {
 /// Paragraphs and lists in lines that are not too long.
 fn prose(text: &str) -> String {
     let mut paragraphs: Vec<String> = vec![String::new()];
-    for line in text.lines() {
+    for line in linked(text).lines() {
         let is_item = line.starts_with("- ");
         if is_item || line.is_empty() {
             paragraphs.push(String::new());
@@ -556,10 +579,8 @@ fn everything_is_described_for_operators() {
         let says = key.schema["description"].as_str();
         (key.path.clone(), says.unwrap_or_default().to_owned())
     });
-    let of_sections = sections.iter().map(|section| {
-        let says = section.says.join(" ");
-        (section.path.clone(), says)
-    });
+    let of_sections = sections.iter();
+    let of_sections = of_sections.map(|section| (section.path.clone(), section.says.clone()));
     let said: Vec<(String, String)> = said.chain(of_sections).collect();
     assert!(said.len() > 130, "only {} keys and sections", said.len());
     for (path, says) in said {
