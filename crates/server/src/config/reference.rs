@@ -385,12 +385,16 @@ fn anchor(heading: &str) -> String {
 /// What is to be known of a key besides what it is for, in one line.
 fn facts(key: &Key) -> String {
     let mut facts = vec![kind(key, &key.schema)];
-    let default = match &key.schema["default"] {
-        Value::Null => None,
-        _ if key.is_section => None,
-        value => Some(format!("default `{}`{}", toml(value), size(key, value))),
-    };
-    facts.extend(default.or(key.is_required.then(|| "required".to_owned())));
+    match &key.schema["default"] {
+        _ if key.is_required => facts.push("required".to_owned()),
+        Value::Null => {}
+        _ if key.is_section => {}
+        // An empty text that the rules refuse is no default.
+        value if value == "" && !refusal(&key.path, value.clone()).is_empty() => {
+            facts.push("required".to_owned());
+        }
+        value => facts.push(format!("default `{}`{}", toml(value), size(key, value))),
+    }
     facts.extend(range(key));
     facts.push(taken_by(key.is_reloaded).to_owned());
     if !key.is_of_entry {
