@@ -228,13 +228,13 @@ fn literals_are_read_without_comments_and_tests() {
         let found = literals_of(source, true).into_iter();
         found.collect()
     };
-    let source = "// \"a\"\nlet b = \"b\\\"b\"; /* \"c\" */ let d = '\"'; f::<'x>(r#\"e \"e\" e\"#);\n\
+    let source = "// \"a\"\nlet b = \"b\\\"b\"; /* \"c\" */ let d = '\"'; f::<'x>(r#\"# \"e\" e\"#);\n\
                   g(\"h \\\n   i\")\n#[cfg(test)]\nmod tests { \"j\" }";
     assert_eq!(
         read(source),
         [
             (2, "b\\\"b".to_owned()),
-            (2, "e \"e\" e".to_owned()),
+            (2, "# \"e\" e".to_owned()),
             (3, "h \\\n   i".to_owned()),
         ]
     );
@@ -450,7 +450,7 @@ fn pieces_of(source: &str, is_rust: bool) -> Vec<Piece<'_>> {
         } else if rest.starts_with("/*") {
             rest.find("*/").map_or(rest.len(), |end| end + 2)
         } else if is_rust && rest.starts_with("r#\"") {
-            let end = rest.find("\"#").unwrap_or(rest.len());
+            let end = rest[3..].find("\"#").map_or(rest.len(), |end| 3 + end);
             literal = Some(&rest[3..end]);
             (end + 2).min(rest.len())
         } else if is_rust && char == '\'' {

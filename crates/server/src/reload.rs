@@ -1,4 +1,4 @@
-//! A new configuration in a running server: ways to log in, limits, agents, origins and ages change, and no connection is dropped.
+//! A new configuration in a running server: keys, limits, agents and origins change, and no connection is dropped.
 //!
 //! ```text
 //!   SIGHUP ──▶ read and check ──▶ make the agents that are new ──▶ everything is replaced
@@ -65,7 +65,7 @@ impl Reloader {
         let mut current = self.current.lock().await;
         // Errors may quote what is new.
         secrets::keep(&new);
-        let mut effective = self.effective(&current, &new);
+        let mut effective = effective(&current, &new, self.makers.is_some());
         let login = self.login(&effective)?;
         if login.is_none() {
             effective.auth = current.auth.clone();
@@ -104,64 +104,6 @@ impl Reloader {
         // With the first key, and with the last one gone, other clients may come, and from elsewhere.
         let is_same = other.requires_credentials() == login.authenticator().requires_credentials();
         Ok(is_same.then_some((login, other)))
-    }
-
-    /// The new configuration, as far as it can be taken over. A section that is new to this list needs a decision: what it says
-    /// counts from here on, or only from a start on.
-    fn effective(&self, old: &Config, new: &Config) -> Config {
-        let Config {
-            server,
-            auth,
-            agent,
-            agents,
-            approval,
-            tools,
-            live,
-            demo,
-            store: _,
-            cluster: _,
-            files: _,
-            audit: _,
-            retention,
-            limits,
-            log: _,
-            telemetry: _,
-        } = new.clone();
-        let mut config = Config {
-            server: Server {
-                allowed_origins: server.allowed_origins,
-                allowed_hosts: server.allowed_hosts,
-                max_sockets: server.max_sockets,
-                ..old.server.clone()
-            },
-            auth,
-            agent,
-            agents,
-            approval,
-            tools: Tools {
-                mcp: old.tools.mcp.clone(),
-                ..tools
-            },
-            live: Live {
-                keep_recordings: live.keep_recordings,
-                ..old.live.clone()
-            },
-            demo,
-            retention,
-            limits: Limits {
-                write_stall: old.limits.write_stall,
-                body_time: old.limits.body_time,
-                ..limits
-            },
-            ..old.clone()
-        };
-        if self.makers.is_none() {
-            config.agent = old.agent.clone();
-            config.agents = old.agents.clone();
-            config.approval = old.approval.clone();
-            config.tools.client_timeout = old.tools.client_timeout;
-        }
-        config
     }
 
     /// The agents of a configuration, if they are others than before. Those that would be made of the same stay.
@@ -220,6 +162,54 @@ impl Reloader {
             tracing::warn!(%error, "the chats of agents that have come cannot be continued yet");
         }
     }
+}
+
+/// The new configuration, as far as a running server can take it over. Every section is named, so that somebody decides about
+/// a new one. docs/configuration.md says what this does.
+fn effective(old: &Config, new: &Config, takes_agents: bool) -> Config {
+    let agents = if takes_agents { new } else { old };
+    Config {
+        server: Server {
+            allowed_origins: new.server.allowed_origins.clone(),
+            allowed_hosts: new.server.allowed_hosts.clone(),
+            max_sockets: new.server.max_sockets,
+            ..old.server.clone()
+        },
+        auth: new.auth.clone(),
+        agent: agents.agent.clone(),
+        agents: agents.agents.clone(),
+        approval: agents.approval.clone(),
+        tools: Tools {
+            timeout: new.tools.timeout,
+            client_timeout: agents.tools.client_timeout,
+            mcp: old.tools.mcp.clone(),
+        },
+        live: Live {
+            keep_recordings: new.live.keep_recordings,
+            ..old.live.clone()
+        },
+        demo: agents.demo.clone(),
+        store: old.store.clone(),
+        cluster: old.cluster.clone(),
+        files: old.files.clone(),
+        audit: old.audit.clone(),
+        retention: new.retention,
+        limits: Limits {
+            write_stall: old.limits.write_stall,
+            body_time: old.limits.body_time,
+            agent_silence: agents.limits.agent_silence,
+            ..new.limits.clone()
+        },
+        log: old.log,
+        telemetry: old.telemetry,
+    }
+}
+
+/// Whether a running server takes over what differs between two configurations, for the reference.
+#[cfg(test)]
+pub(crate) fn is_taken_over(old: &Config, new: &Config) -> bool {
+    assert_ne!(different_keys(old, new), Vec::<String>::new());
+    different_keys(&effective(old, new, true), new).is_empty()
 }
 
 /// What a configuration changes, for the log.
@@ -323,5 +313,25 @@ mod tests {
         }
         assert_eq!(said.len(), 6, "{said:?}");
         assert!(!said.join(" ").contains("PLANTED"));
+    }
+
+    #[test]
+    fn what_nothing_takes_over_needs_a_restart() {
+        let old = config("");
+        let new = config(
+            "[auth.login]\nidle = \"1h\"\n[retention]\nchats = \"90d\"\n[audit]\nkey_env = \"A\"\n[log]\nformat = \"json\"\n\
+             [telemetry]\ncontent = true\n[agent]\nid = \"a\"\n[demo]\npace = \"1s\"\n[limits]\nturns = 3\nagent_silence = \"1m\"",
+        );
+        let left = |takes_agents| different_keys(&effective(&old, &new, takes_agents), &new);
+        let always = ["audit.key_env", "log.format", "telemetry.content"];
+        assert_eq!(left(true), always);
+        // The agents of a program are what it made them.
+        let agents = left(false);
+        let more = ["agent.id", "demo.pace", "limits.agent_silence"];
+        assert_eq!(agents.len(), always.len() + more.len(), "{agents:?}");
+        assert!(
+            more.iter().all(|key| agents.iter().any(|it| it == key)),
+            "{agents:?}"
+        );
     }
 }

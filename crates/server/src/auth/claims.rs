@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -12,7 +13,7 @@ const MAX_CLAIMS: usize = 64;
 const MAX_CLAIM_BYTES: usize = 4 * 1024;
 
 /// Claims about a user, by name. Whoever makes them has checked that they are true.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "BTreeMap<String, Value>")]
 pub struct Claims(BTreeMap<String, Value>);
 

@@ -1,5 +1,6 @@
 //! `[audit]`: how the audit proves that it is whole.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
@@ -7,13 +8,17 @@ use super::ConfigError;
 /// A shorter key can be guessed.
 const MIN_KEY_BYTES: usize = 16;
 
-#[derive(Clone, Default, Serialize, Deserialize)]
+/// How the audit shows that it is whole. Its rows are chained by hash, and sealed once a minute: `adk-bridge audit verify`
+/// finds the first row that was changed or is missing. With a key, seals are signed, and whoever can only write to the
+/// database cannot rebuild the audit.
+#[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Audit {
-    /// The key that signs the seals of the audit; the same at all replicas, and not in the database.
+    /// The key that signs the seals of the audit: at least 16 characters, the same at all replicas, and not in the database.
+    /// Keep old keys: seals of before need them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The environment variable that holds the key, which keeps the key out of the file.
+    /// The environment variable that holds the key, in the place of `audit.key`: that keeps the key out of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
 }

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use axum::http::HeaderName;
+use figment::error::Kind;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -18,113 +20,140 @@ const MIN_KEYS_AGE: Duration = Duration::from_secs(1);
 /// The source of users whom a proxy names; no provider may have this name.
 const PROXY: &str = "proxy";
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+/// Who may use the bridge. Without any way to log in, everyone on this machine is the user `local`, and only a loopback
+/// address may be listened on.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
-    /// Without any way to log in, only a loopback address may be bound.
+    /// Each key identifies a user, who sees only their own chats. A reload takes other keys, but neither the first key nor the
+    /// loss of the last one, and none while there are `auth.oidc` or `auth.proxy`.
     pub api_keys: Vec<ApiKey>,
+    /// OpenID providers, whose tokens are taken (`audience`) or with which users log in with the page (`client_id`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub oidc: Vec<Oidc>,
+    /// A proxy that logs users in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<Proxy>,
+    /// How long a login with the page lasts.
     pub login: Login,
 }
 
 /// A key and its user: the key itself, or its hash.
-#[derive(Clone, Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKey {
+    /// The key, at least 16 characters. Write either this or `key_sha256`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// SHA-256 of the key, in hexadecimal digits.
+    /// The SHA-256 of the key in 64 hexadecimal digits, as `printf %s KEY | sha256sum` prints it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_sha256: Option<String>,
+    /// The user whom the key identifies. Several keys may have the same.
     pub user: String,
+    /// What the user may do besides using their own chats.
     #[serde(default, skip_serializing_if = "Roles::is_plain")]
     pub roles: Roles,
-    /// What is known of the user, for `agent.state`.
+    /// What `agent.state` may name about the user, such as `{ email = "alice@example.com" }`: at most 64 claims of 4 KB, of any
+    /// type.
     #[serde(default, skip_serializing_if = "Claims::is_empty")]
     pub claims: Claims,
 }
 
-/// An OpenID provider.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// An OpenID provider; `docs/access.md` says how to set one up.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Oidc {
-    /// Exactly as its tokens and its description write it.
+    /// The address of the provider, exactly as its tokens and its description write it: `"https://login.example.com"`.
     pub issuer: String,
-    /// What the ids of its users begin with; by default the host of the issuer.
+    /// What the ids of its users begin with; by default the host of the issuer. At most 64 letters, digits, `-`, `_` and `.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whom its tokens have to be for, as `Authorization: Bearer TOKEN`. Without it none are taken.
+    /// Whom its tokens have to be for, when programs bring them as `Authorization: Bearer TOKEN`. Without it none are taken.
     #[serde(
         default,
         deserialize_with = "list::words",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub audience: Vec<String>,
-    /// What the bridge is called there. Without it nobody logs in with the page.
+    /// What the bridge is called at the provider, for logins with the page. Without it nobody logs in with the page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     /// The environment variable that holds the secret of the client, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret_env: Option<String>,
-    /// What is asked for at a login.
+    /// What is asked for at a login; `openid` must be among it.
     #[serde(default = "scopes", deserialize_with = "list::words")]
     pub scopes: Vec<String>,
+    /// The claim that says who the user is: a text of 1 to 255 bytes that stays the same.
     #[serde(default = "subject")]
     pub user_claim: String,
+    /// The claim that holds the groups of the user, such as `"groups"`, or a path to it, such as `"realm_access.roles"`. Set it
+    /// together with `roles`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roles_claim: Option<String>,
+    /// Which roles the groups stand for: `{ "group" = "approver" }`, with one role for a group, or a list of them (`user`,
+    /// `approver`, `auditor`, `admin`).
     #[serde(default)]
     pub roles: RoleNames,
+    /// How its tokens may be signed.
     #[serde(default = "algorithms")]
     pub algorithms: Vec<Algorithm>,
     /// How old its keys may become before they are looked up again.
     #[serde(default = "keys_max_age")]
+    #[schemars(extend("x-at-least" = "1s"))]
     pub keys_max_age: Span,
 }
 
-/// A proxy that signs who its users are.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// A proxy that logs users in and signs who they are, such as Google's Identity-Aware Proxy; see `docs/access.md`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Proxy {
-    /// The header with the signed assertion.
+    /// The header with the signed assertion, such as `"x-goog-iap-jwt-assertion"`.
     pub header: String,
-    /// Where the proxy publishes its keys.
+    /// Where the proxy publishes its keys, such as `"https://www.gstatic.com/iap/verify/public_key-jwk"`.
     pub jwks_url: String,
+    /// Whom its assertions have to be for.
     #[serde(deserialize_with = "list::words")]
     pub audience: Vec<String>,
+    /// Who its assertions have to be from, such as `"https://cloud.google.com/iap"`. Without it the issuer is not looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
+    /// The claim that says who the user is: a text of 1 to 255 bytes that stays the same.
     #[serde(default = "subject")]
     pub user_claim: String,
+    /// The claim that holds the groups of the user. Set it together with `roles`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roles_claim: Option<String>,
+    /// Which roles the groups stand for, as in `[[auth.oidc]]`.
     #[serde(default)]
     pub roles: RoleNames,
+    /// How its assertions may be signed.
     #[serde(default = "algorithms")]
     pub algorithms: Vec<Algorithm>,
+    /// How old its keys may become before they are looked up again.
     #[serde(default = "keys_max_age")]
+    #[schemars(extend("x-at-least" = "1s"))]
     pub keys_max_age: Span,
 }
 
 /// How long a login with the page lasts.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Login {
     /// How long it may be unused.
+    #[schemars(extend("x-at-least" = "1ms"))]
     pub idle: Span,
     /// How long it lasts at most: then the provider is asked again who the user is.
+    #[schemars(extend("x-at-least" = "1ms"))]
     pub longest: Span,
 }
 
 /// Which roles the groups of a provider stand for: a role, or several.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct RoleNames(BTreeMap<String, OneOrSeveral>);
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum OneOrSeveral {
     One(Role),
@@ -325,6 +354,7 @@ impl Auth {
 
 /// What is wrong below `auth`, without the value: it may be a key, or the secret of a client.
 pub(super) fn without_secrets(error: &figment::Error) -> ConfigError {
+    let wrong = wrong_key(error);
     let key = error.path.get(1).map_or("", String::as_str);
     let (key, problem) = match key {
         "oidc" => (
@@ -350,7 +380,29 @@ pub(super) fn without_secrets(error: &figment::Error) -> ConfigError {
              and login",
         ),
     };
-    ConfigError::value(key, problem)
+    ConfigError::value(key, format!("{wrong}{problem}"))
+}
+
+/// Which key an error is about, to begin a sentence with. What may be a secret in the place of a key is not named.
+pub(super) fn wrong_key(error: &figment::Error) -> String {
+    let is_plain = |name: &str| {
+        let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        name.starts_with(|it: char| it.is_ascii_lowercase()) && name.bytes().all(is_part)
+    };
+    match &error.kind {
+        Kind::UnknownField(name, _) if name.len() < MIN_KEY_BYTES && is_plain(name) => {
+            format!("{name:?} is unknown; ")
+        }
+        Kind::UnknownField(..) => "one of its keys is unknown; ".to_owned(),
+        Kind::MissingField(name) => format!("{name} is missing; "),
+        _ => {
+            // The second is the section, and numbers are entries of a list.
+            let mut names = error.path.iter().skip(2).rev();
+            let name = names.find(|name| is_plain(name));
+            name.map(|name| format!("the value of {name} has another form; "))
+                .unwrap_or_default()
+        }
+    }
 }
 
 /// Providers send users back to an address that they know.

@@ -3,6 +3,7 @@
 use adk_bridge_agents::tool::is_tool_name;
 use axum::http::header::{AUTHORIZATION, COOKIE};
 use axum::http::{HeaderName, Uri};
+use serde_json::Value;
 
 use super::{
     ADK_STREAM_PROTOCOL, Agent, Config, ConfigError, EARLY_ADK_STREAM_PROTOCOL,
@@ -263,6 +264,12 @@ pub(super) fn check_agent(agent: &Agent) -> Vec<ConfigError> {
             bad(
                 "agent.client_tools.input_schema",
                 "a schema is a table, such as { type = \"object\" }",
+            );
+        }
+        if !tool.output_schema.as_ref().is_none_or(Value::is_object) {
+            bad(
+                "agent.client_tools.output_schema",
+                "a schema is a table, such as { type = \"object\" }; leave the key out if there is none",
             );
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -18,19 +19,25 @@ const MAX_LEASE: Duration = Duration::from_secs(60);
 /// The longest name: it stands in log lines and audit rows.
 const MAX_NAME: usize = 100;
 
-#[derive(Clone, Serialize, Deserialize)]
+/// Replicas: processes with the same PostgreSQL database (`store.url`). Each chat in use belongs to one of them, and requests
+/// for it are passed on to that one. What one replica does is taken over by another if it stops or dies.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cluster {
-    /// What the replica is called; by default the host's name and the port. No two living replicas may have the same.
+    /// What this replica is called, in the log, the audit and `/ready`; by default the host's name and the port. No two living
+    /// replicas may have the same. At most 100 letters, digits, `-`, `_`, `.` and `:`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The secret that all replicas share.
+    /// The secret that all replicas share, at least 16 characters. It is required unless the replica can be reached from its
+    /// own machine only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The environment variable that holds the key, which keeps the key out of the file.
+    /// The environment variable that holds the secret, in the place of `cluster.key`: that keeps it out of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
-    /// How long a replica without a heartbeat counts as living.
+    /// How long a replica counts as living without a sign of life; its chats are taken over after this time. Replicas may
+    /// differ in it while a new configuration replaces an old one.
+    #[schemars(extend("x-at-least" = "3s", "x-at-most" = "60s"))]
     pub lease: Span,
 }
 

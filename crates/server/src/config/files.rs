@@ -4,23 +4,30 @@ use std::path::PathBuf;
 
 use figment::Figment;
 use figment::providers::{Env, Serialized};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::{Config, ConfigError, without_secrets};
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// Where uploaded, generated and recorded files are kept.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Files {
-    /// `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `file:///DIRECTORY` or a directory; by default the data directory.
+    /// A directory (`"/srv/files"`, `"file:///srv/files"`), or a bucket of S3 (`"s3://BUCKET/PREFIX"`) or of Google Cloud Storage
+    /// (`"gs://BUCKET/PREFIX"`). By default the data directory. Bridges that share a database need a place that all of them
+    /// reach; `adk-bridge migrate-store … --files` copies what there is. Credentials come from the environment or from the
+    /// metadata server of the machine, as for Amazon's and Google's own tools: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
+    /// `AWS_REGION`; `GOOGLE_APPLICATION_CREDENTIALS`. A bucket that carries the id of another database is refused.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Where a bucket's server is, if it is not Amazon's or Google's.
+    /// The bucket's server, if it is not Amazon's or Google's, such as that of MinIO: `"https://minio.example.org:9000"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// Whether an S3 bucket is named in the path of its addresses, or in their host.
+    /// Whether the bucket of S3 is named in the path of addresses. If `false`, it is part of the host, and of `endpoint`.
     pub path_style: bool,
-    /// Whether `endpoint` may be without TLS.
+    /// Whether `endpoint` may begin with `http://`, in a network that you trust: content and credentials are not encrypted
+    /// then.
     pub allow_http: bool,
 }
 

@@ -2,53 +2,96 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Span;
 
-/// Each limit has a default that fits a small machine. A refusal names the key.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// Each limit has a default that fits a small machine. An error names the key, and `Retry-After` says when to try again. Limits
+/// of one user are answered with 429, limits of the process with 503.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Connections in use by clients. Fewer if the operating system allows fewer open files.
+    /// How many connections clients may have in use, by requests and WebSockets. A few more may wait, or get a 503; those that
+    /// have waited longest without a request give way. `/health`, `/ready` and `/metrics` are always answered. Fewer if the
+    /// operating system allows too few open files; the log says so at the start.
+    #[schemars(range(min = 1))]
     pub connections: usize,
-    /// Requests and WebSockets of one user at the same time; never more than are free for others.
+    /// How many of them one user may have. No user gets more than are free for others: a single user has at most half of them.
+    /// Without a way to log in there is one user, who may have all.
+    #[schemars(range(min = 1))]
     pub connections_per_user: usize,
-    /// Turns of all users at the same time. Fewer if the operating system allows fewer open files.
+    /// How many turns may run at once, for all users. A voice conversation counts as one. Fewer if the operating system allows
+    /// too few open files; the log says so at the start.
+    #[schemars(range(min = 1))]
     pub turns: usize,
+    /// How many turns of one user may run at once. Without a way to log in only `limits.turns` applies.
+    #[schemars(range(min = 1))]
     pub turns_per_user: usize,
-    /// Bytes of memory of this process at which no further turn begins.
+    /// At how much memory of this process no further turn begins, so that those that run end well: new ones are answered with
+    /// 503, and answers to open questions are let in up to a tenth beyond. Some nine tenths of what the machine or the container
+    /// has. By default there is no such limit. Only on Linux.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub memory_bytes: Option<u64>,
-    /// How long one turn may take, without the time that it waits for a human.
+    /// How long one turn may take, not counting the time spent waiting for a human.
+    #[schemars(extend("x-at-least" = "1ms"))]
     pub turn_time: Span,
-    /// How long an agent may send nothing except comments.
+    /// How long an agent may send nothing, or only comments. By default 3m for a model and 5m for an ADK server, whose tools may
+    /// work silently.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-at-least" = "1ms"))]
     pub agent_silence: Option<Span>,
+    /// How many files one user may upload at the same time.
+    #[schemars(range(min = 1))]
     pub uploads_per_user: usize,
-    /// Bytes of files and messages on disk, for all users.
+    /// How many bytes of files and messages are stored, for all users. At the limit, chats must be deleted first.
+    #[schemars(range(min = 1))]
     pub stored_bytes: u64,
+    /// How many bytes of files and messages are stored for one user.
+    #[schemars(range(min = 1))]
     pub stored_bytes_per_user: u64,
-    /// How many refused answers of one user are recorded per minute before the user has to wait.
+    /// How many refused answers (to unknown or closed approvals) are recorded per user and minute, before the user has to wait.
+    #[schemars(range(min = 1))]
     pub refused_answers_per_minute: u32,
-    /// How many wrong keys one address may try in a minute before it has to wait.
+    /// How many wrong keys one address may try per minute, before it has to wait. Valid keys are still accepted from it.
+    #[schemars(range(min = 1))]
     pub wrong_keys_per_minute: u32,
-    /// How long a client may read nothing of what is written to it.
+    /// A client that reads nothing of its response for this long is disconnected.
+    #[schemars(extend("x-at-least" = "1ms"))]
     pub write_stall: Span,
-    /// How long a body, or a message over a WebSocket, may take to arrive.
+    /// How long the body of a request, or one message over a WebSocket, may take to arrive.
+    #[schemars(extend("x-at-least" = "1ms"))]
     pub body_time: Span,
-    /// Bytes of bodies and WebSocket messages that are arriving, or that wait for their chat or agent.
+    /// How many bytes of bodies and WebSocket messages are held that are unfinished, or wait for their chat or agent, for all
+    /// users.
+    #[schemars(range(min = 1))]
     pub unfinished_bytes: usize,
+    /// The same for one user.
+    #[schemars(range(min = 1))]
     pub unfinished_bytes_per_user: usize,
-    /// Bytes of answers that clients have not read yet.
+    /// How many bytes of responses may wait for clients to read them, on all endpoints, for all users. A stream beyond this
+    /// limit ends with an error that names it; its turn continues and is stored.
+    #[schemars(range(min = 1))]
     pub unread_bytes: usize,
+    /// The same for one user.
+    #[schemars(range(min = 1))]
     pub unread_bytes_per_user: usize,
-    /// Bytes of the messages that one chat shows.
+    /// How many bytes the messages of one chat may have. A full chat refuses messages, and answers end as they do at
+    /// `server.max_answer_bytes`; start a new chat then.
+    #[schemars(range(min = 1))]
     pub chat_bytes: usize,
-    /// Bytes that chats hold in memory while they are being answered, and the files that their agents are sent.
+    /// How many bytes of memory chats may use while they are being answered, each about three times the size of its messages,
+    /// for all users. Short chats are always answered. The files that an agent is sent count too, as base64: three times while
+    /// its request is made, then once (twice for an ADK server) until it answers.
+    #[schemars(extend("x-at-least" = "three times `limits.chat_bytes`"))]
     pub loaded_bytes: usize,
+    /// The same for one user.
+    #[schemars(range(min = 1))]
     pub loaded_bytes_per_user: usize,
-    /// How many files there may be in the messages that one request adds to its chat.
+    /// How many files one request may add to its chat. For a chat that the server does not know, the files of its whole history
+    /// are accepted.
+    #[schemars(range(min = 1))]
     pub files_per_request: usize,
 }
 

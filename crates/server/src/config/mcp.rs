@@ -3,31 +3,39 @@
 use std::collections::HashSet;
 
 use adk_bridge_agents::mcp::{Access, Approval, MAX_SERVER_NAME, McpSettings, is_server_name};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{ConfigError, Headers, Tools, list};
 
-/// A program that is started, or the URL of a server.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+/// An MCP server: a program that is started (`command`), or the address of a server (`url`).
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mcp {
-    /// Names of its tools begin with it.
+    /// Names the server; names of its tools begin with it. Letters, digits, `-` and `_`, beginning with a letter. Every server
+    /// needs its own.
     pub name: String,
+    /// A program that speaks MCP over its standard input and output. It gets `PATH`, `HOME` and the like, and `env`; nothing else
+    /// of the bridge's environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// The arguments of the program, such as `["-y", "@modelcontextprotocol/server-filesystem", "/srv/files"]`.
     pub args: Vec<String>,
-    /// Added to the minimal environment of the program.
+    /// Variables in the environment of the program, such as `{ LOG_LEVEL = "error" }`.
     pub env: Headers,
+    /// The URL of a server (streamable HTTP), in the place of `command`. Redirects are not followed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Added to every request to the URL.
+    /// Headers of every request to the URL, such as `{ authorization = "Bearer …" }`.
     pub headers: Headers,
-    /// Those of its tools that are offered; all if it is not set.
+    /// Those of its tools that are offered, by the names that the server has for them; all by default.
     #[serde(
         skip_serializing_if = "Option::is_none",
         deserialize_with = "list::some_words"
     )]
     pub tools: Option<Vec<String>>,
+    /// Which of its tools need approval: `"unless-read-only"` (those that do not say `readOnlyHint: true`, which is the server's
+    /// own word), `"always"`, `"never"`, or the names of some. If one of the names is not there, all need it.
     pub approval: McpApproval,
 }
 
@@ -124,6 +132,25 @@ impl<'de> Deserialize<'de> for McpApproval {
             }
         };
         Ok(Self(approval))
+    }
+}
+
+impl JsonSchema for McpApproval {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "McpApproval".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [
+                {"enum": [UNLESS_READ_ONLY, ALWAYS, NEVER]},
+                {"type": "array", "items": {"type": "string"}},
+            ]
+        })
     }
 }
 

@@ -1,24 +1,31 @@
 //! `[retention]`: how long things are kept.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Span};
 
-/// What has no age is kept until somebody deletes it.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+/// How long things are kept, such as `"90d"`; without an age, until somebody deletes them. It is looked for what is too old
+/// every ten minutes.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retention {
-    /// How long a chat is kept after its last message.
+    /// How long a chat is kept after its last message, with its files. One that is in use stays, and so does one that waits for
+    /// an answer, until that has come or the question has expired.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-at-least" = "1ms"))]
     pub chats: Option<Span>,
-    /// How long a file is kept, while its chat stays.
+    /// How long files are kept, while their chat and its words stay.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-at-least" = "1ms"))]
     pub files: Option<Span>,
-    /// How long what was spoken is kept, while the words stay.
+    /// How long recordings of what was spoken are kept, while the words stay. WAV files without a name count as recordings.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-at-least" = "1ms"))]
     pub recordings: Option<Span>,
-    /// How long rows of the audit are kept.
+    /// How long rows of the audit are kept, which outlive their chats. What is left can still be verified.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-at-least" = "1ms"))]
     pub audit: Option<Span>,
 }
 

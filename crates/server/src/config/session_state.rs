@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::json_text::Json;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -20,7 +21,7 @@ const FOREIGN_SCOPES: [&str; 2] = ["app:", "temp:"];
 /// Keys and values; texts may contain `{user}` and `{claims.NAME}`, and `{{` or `}}` for a brace.
 ///
 /// A key whose value names a claim that the user does not have is left out.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct SessionState(BTreeMap<String, Value>);
 

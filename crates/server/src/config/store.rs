@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Config, ConfigError};
@@ -13,15 +14,22 @@ const CONNECTIONS: usize = 16;
 /// Does not quote the URL: that of another database may hold a password.
 const NO_DATABASE: &str = "this is not the URL of a database; write sqlite:PATH or postgres://…";
 
-#[derive(Clone, Serialize, Deserialize)]
+/// The database, in which chats are kept.
+#[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Store {
-    /// `sqlite:PATH`, or `postgres://…` for several replicas; by default `adk-bridge.db` in the data directory.
+    /// `"sqlite:PATH"`, or `"postgres://USER:PASSWORD@HOST:5432/DATABASE?sslmode=verify-full"`: a PostgreSQL database (version 13 or
+    /// newer), which several replicas can share (`[cluster]`), with everything in its schema `adk_bridge`. By default
+    /// `adk-bridge.db` in the data directory. The environment variable of this key, or `PGPASSWORD`, keeps the password out of
+    /// the file. `adk-bridge migrate-store DATA-DIRECTORY` moves a SQLite database there. A database that knows none of the files
+    /// in the data directory is refused, so that a wrong name deletes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// How many connections to PostgreSQL there are at most, besides one for signs of life.
+    /// How many connections to PostgreSQL this process has at most, besides one for signs of life.
+    #[schemars(range(min = 1))]
     pub connections: usize,
-    /// Whether PostgreSQL prepares a statement once for a connection; found out if it is not set.
+    /// Whether PostgreSQL prepares a statement once for a connection. A pooler in transaction mode, such as pgbouncer before
+    /// 1.21, cannot have that. By default the bridge finds out whether there is one; then a statement takes more journeys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prepared_statements: Option<bool>,
 }

@@ -1,6 +1,7 @@
 //! Whether a model's provider may store requests: `false`, `true` or `"project"`.
 
 use adk_bridge_agents::gemini::Storing;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// What requests say about it.
@@ -24,6 +25,20 @@ impl<'de> Deserialize<'de> for StoreRequests {
             Ok(Form::Text(text)) if text == PROJECT => Ok(Self(Storing::ByProject)),
             _ => Err(de::Error::custom("write false, true or \"project\"")),
         }
+    }
+}
+
+impl JsonSchema for StoreRequests {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "StoreRequests".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"enum": [false, true, PROJECT]})
     }
 }
 

@@ -5,39 +5,51 @@ use std::path::PathBuf;
 use adk_bridge_agents::token::TokenSource;
 use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderName, Uri};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Agent, ConfigError};
 
-/// `agent.token`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Where the token comes from: `{ kind = "google-id-token" }`, for example. Google's tokens are made with the credentials that
+/// Google's tools find: `GOOGLE_APPLICATION_CREDENTIALS` (a service account's key, workload identity federation), those of
+/// gcloud (access tokens only), or the metadata server of Google Cloud.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Token {
+    /// What it is, and who renews it.
     pub kind: TokenKind,
-    /// Whom an ID token is for; by default the origin of `agent.base_url`.
+    /// For `"google-id-token"`: whom it is for; by default the origin of `agent.base_url`. For Identity-Aware Proxy name the id
+    /// of its OAuth client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audience: Option<String>,
-    /// What an access token may be used for; by default Google Cloud.
+    /// For `"google-access-token"`: what it may be used for; by default those of Google Cloud.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
-    /// The file that holds the token.
+    /// For `"file"`: the file that holds the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub path: Option<PathBuf>,
-    /// The header of users' requests that holds their tokens.
+    /// For `"user"`: the header of users' requests that holds their tokens, such as `"x-forwarded-access-token"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The header that carries it, after the word `Bearer`; by default `authorization`.
+    /// The header that carries it to the agent, after the word `Bearer`, such as `"x-serverless-authorization"`; by default
+    /// `authorization`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TokenKind {
+    /// For agents behind Cloud Run or Identity-Aware Proxy.
     GoogleIdToken,
+    /// For Google's own interfaces.
     GoogleAccessToken,
+    /// A file that somebody else renews, such as a projected token of Kubernetes; it is read for every request.
     File,
-    /// The user's own.
+    /// The user's own, which every request of the user brings in the header that `from` names: one that a proxy sets, such as
+    /// oauth2-proxy, or the front end. It is held in memory, for this user only; give every person an own key. Without a valid
+    /// one the user is asked to sign in again.
     User,
 }
 

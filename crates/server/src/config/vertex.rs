@@ -1,14 +1,17 @@
 //! A place in Vertex AI: `{ project = "…", location = "…" }`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Agent, ConfigError};
 
-/// `agent.vertex`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Where in Vertex AI the model is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Vertex {
+    /// The project, as Google Cloud names it.
     pub project: String,
+    /// The location, such as `"us-central1"`, `"eu"` or `"global"`.
     pub location: String,
 }
 

@@ -4,9 +4,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use adk_bridge::metrics::{ClusterFigures, Metrics};
+use tempfile::TempDir;
+
+use super::{printed, run};
 
 const GUIDE: &str = include_str!("../../../../docs/operations.md");
 const ALERTS: &str = include_str!("../../../../deploy/alerts.yaml");
+const REFERENCE: &str = include_str!("../../../../docs/configuration.md");
 const PROTOCOL: &str = include_str!("../../../../PROTOCOL.md");
 
 /// The files whose errors keep a bridge from starting or its store from working.
@@ -224,5 +228,36 @@ fn alerts_look_at_metrics_that_there_are_and_are_explained() {
             GUIDE.contains(&format!("| `{alert}` |")),
             "docs/operations.md lacks {alert}"
         );
+    }
+}
+
+#[test]
+fn the_variables_of_the_reference_are_those_of_the_program() {
+    let directory = TempDir::new().unwrap();
+    let check = |variables: &[(&str, &str)]| {
+        let output = run(directory.path(), &["check-config"], variables);
+        (output.status.code(), printed(&output))
+    };
+    let is_unknown = |said: &str| said.contains("unknown field") || said.contains("is unknown");
+    let code = REFERENCE.split('`').skip(1).step_by(2);
+    let (examples, names): (Vec<&str>, Vec<&str>) = code
+        .filter(|it| it.starts_with("ADK_BRIDGE__"))
+        .partition(|it| it.contains('='));
+    assert!(names.len() > 90, "{}", names.len());
+    // A table and its keys are not set together.
+    let is_table = |name: &&str| names.iter().any(|it| it.starts_with(&format!("{name}__")));
+    let (tables, keys): (Vec<&str>, Vec<&str>) = names.iter().partition(|name| is_table(name));
+    // So few at a time that everything that is wrong is said.
+    for some in keys.chunks(30).chain(tables.chunks(30)) {
+        let variables: Vec<_> = some.iter().map(|name| (*name, "?")).collect();
+        let (_, said) = check(&variables);
+        assert!(!is_unknown(&said), "{said}");
+    }
+    let (_, said) = check(&[("ADK_BRIDGE__LIMITS__TURN", "3")]);
+    assert!(is_unknown(&said), "{said}");
+    assert!(examples.len() > 1, "{examples:?}");
+    for example in examples {
+        let (code, said) = check(&[example.split_once('=').unwrap()]);
+        assert_eq!(code, Some(0), "{example}: {said}");
     }
 }
