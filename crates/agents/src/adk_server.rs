@@ -19,6 +19,7 @@ mod app_info;
 mod artifact;
 mod client;
 mod engine;
+pub(crate) mod fuzzing;
 mod live;
 mod restore;
 mod retelling;

@@ -112,7 +112,7 @@ impl fmt::Display for AgentErrorKind {
 }
 
 /// How much of a foreign error message is shown: a sentence or two.
-const MAX_SAID_BYTES: usize = 300;
+pub(crate) const MAX_SAID_BYTES: usize = 300;
 
 /// The beginning of a foreign error message, which may quote a whole request: secrets are hidden before the text is
 /// cut, so that none is cut in two.

@@ -19,6 +19,7 @@
 
 mod call;
 mod ending;
+pub(crate) mod fuzzing;
 mod http;
 mod listing;
 mod questions;

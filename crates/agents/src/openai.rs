@@ -38,7 +38,7 @@ use crate::http::{
 use crate::silence::Patience;
 use crate::token::{TokenError, Tokens};
 use crate::trace_context::TraceContext;
-use refusal::{Credential, Refusal};
+pub(crate) use refusal::{Credential, Refusal};
 use request::Body;
 pub(crate) use response::Assembly;
 

@@ -11,6 +11,7 @@
 //! it, and the others wait for the same answer. Tokens of users cannot be fetched: each comes with its user's requests, and
 //! serves that user only (`users.rs`). No token is written to the log: each is hidden there while it is in use (`secrets.rs`).
 
+pub(crate) mod fuzzing;
 mod google;
 mod users;
 
@@ -45,6 +46,8 @@ const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
 /// A token is renewed when a fifth of its life is left, but at most this long before its end. Google's metadata server hands
 /// out the same token until four minutes before its end.
 const LONGEST_MARGIN: Duration = Duration::from_secs(4 * 60);
+/// What counts of the life that a token states: nobody needs more, and a clock that far ahead can still be written.
+const LONGEST_LIFE: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 /// The life of a token that does not tell.
 const UNKNOWN_LIFE: Duration = Duration::from_secs(5 * 60);
 /// Servers commonly accept headers of 8 to 16 KB; tokens have one or two.
@@ -417,7 +420,8 @@ fn stated_life(token: &str) -> Option<Duration> {
     let claims = claims.and_then(|claims| serde_json::from_slice::<Claims>(&claims).ok());
     let Claims { exp } = claims?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    Some(Duration::from_secs(exp).saturating_sub(now.unwrap_or_default()))
+    let life = Duration::from_secs(exp).saturating_sub(now.unwrap_or_default());
+    Some(life.min(LONGEST_LIFE))
 }
 
 fn life_of(token: &str) -> Duration {

@@ -5,7 +5,9 @@ use adk_bridge_protocol::base64 as encoding;
 use adk_bridge_protocol::chunk::{Chunk, Sdk};
 use adk_bridge_protocol::event::Event;
 use adk_bridge_protocol::form as forms;
-use adk_bridge_protocol::message::{parse_messages, partial_json as partial};
+use adk_bridge_protocol::json_text::Json;
+use adk_bridge_protocol::message::{Part, parse_messages, partial_json as partial};
+use adk_bridge_protocol::reply::{Stance, stance_in, stance_of, stance_of_result};
 use adk_bridge_protocol::wire::chunk_log::LogReader;
 use adk_bridge_protocol::wire::live::{BinaryFrame, ClientFrame, Sender};
 use adk_bridge_protocol::wire::sse::SseParser;
@@ -190,4 +192,71 @@ pub(crate) fn media_type(data: &[u8]) {
             "silence has no format"
         );
     }
+}
+
+pub(crate) fn approval_words(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    // Refused wherever answers come in.
+    if texts::check_names(data).is_err() {
+        return;
+    }
+    let Ok(value) = serde_json::from_str::<Value>(text) else {
+        return;
+    };
+    if let Ok(result) = Json::parse(text) {
+        let is_yes = stance_of(&result) == Stance::Clear(true);
+        assert!(!is_yes || says(&value, &YES), "nobody has said yes: {text}");
+        assert!(
+            !is_yes || !says(&value, &NO),
+            "somebody has said no: {text}"
+        );
+    }
+    let message = format!("[{{\"id\":\"m\",\"role\":\"assistant\",\"parts\":[{text}]}}]");
+    let Ok(messages) = RawValue::from_string(message) else {
+        return;
+    };
+    let parts = parse_messages(&messages).unwrap_or_default();
+    let tools = parts
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter_map(|part| match part {
+            Part::Tool(tool) => Some(tool),
+            _ => None,
+        });
+    for tool in tools {
+        for stance in [stance_in(tool), stance_of_result(tool)] {
+            let is_yes = stance == Stance::Clear(true);
+            assert!(!is_yes || says(&value, &YES), "nobody has said yes: {text}");
+        }
+    }
+}
+
+/// Words and values of which each says yes, or no.
+const YES: [(&str, &str); 5] = [
+    ("approved", "true"),
+    ("confirmed", "true"),
+    ("rejected", "false"),
+    ("denied", "false"),
+    ("status", "\"approved\""),
+];
+const NO: [(&str, &str); 5] = [
+    ("approved", "false"),
+    ("confirmed", "false"),
+    ("rejected", "true"),
+    ("denied", "true"),
+    ("status", "\"rejected\""),
+];
+
+/// Whether one of these stands in an object, or in one of the fields that repeat an answer.
+fn says(value: &Value, words: &[(&str, &str)]) -> bool {
+    let repeats = ["result", "output", "value", "approval", "data"];
+    let Value::Object(fields) = value else {
+        return false;
+    };
+    fields.iter().any(|(name, value)| {
+        words.contains(&(name.as_str(), value.to_string().as_str()))
+            || repeats.contains(&name.as_str()) && says(value, words)
+    })
 }

@@ -40,8 +40,53 @@ fn every_target_takes_what_was_recorded_whole_and_damaged() {
             (target.run)(&seed[..seed.len() / 2]);
             let flipped: Vec<u8> = seed.iter().map(|byte| byte ^ (byte & 1)).collect();
             (target.run)(&flipped);
+            if seed.len() <= SMALL {
+                damaged(seed).for_each(|seed| (target.run)(&seed));
+            }
         }
     }
+}
+
+/// Up to this size, seeds are damaged in many ways: it takes no time.
+const SMALL: usize = 2 * 1024;
+/// In how many ways.
+const WAYS: usize = 64;
+
+/// Seeds with some bytes changed, left out or repeated; always the same ones.
+fn damaged(seed: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut dice = move |sides: usize| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        usize::try_from(state >> 33).unwrap() % sides.max(1)
+    };
+    (0..WAYS).map(move |_| {
+        let mut text = seed.to_vec();
+        for _ in 0..=dice(3) {
+            let at = dice(text.len() + 1);
+            let end = (at + dice(8)).min(text.len());
+            match dice(4) {
+                0 => text[at..end]
+                    .iter_mut()
+                    .for_each(|byte| *byte ^= 1 << (at % 8)),
+                1 => drop(text.drain(at..end)),
+                2 => text
+                    .splice(at..at, seed[..end.min(seed.len())].to_vec())
+                    .for_each(drop),
+                _ => text.splice(at..end, *b"true").for_each(drop),
+            }
+        }
+        text
+    })
+}
+
+#[test]
+fn every_target_has_something_to_begin_from() {
+    let without: Vec<&str> = (TARGETS.iter().filter(|it| it.seeds.is_empty()))
+        .map(|target| target.name)
+        .collect();
+    // These read anything.
+    let expected = ["lines", "live-binary"];
+    assert_eq!(without, expected);
 }
 
 #[test]

@@ -3,6 +3,20 @@
 //! Optional fields are absent, never `null`: every version of the client refuses `null` in a typed field. Fields of
 //! type "unknown" (`input`, `output`, `data`, `messageMetadata`) are required if the table of the protocol says so, and
 //! `null` means that there is no value.
+//!
+//! ```
+//! use adk_bridge_protocol::chunk::{Chunk, ChunkError, Sdk};
+//!
+//! let chunk = Chunk::parse(r#"{"type":"text-delta","id":"t0","delta":"Hello"}"#)?;
+//! assert_eq!(chunk, Chunk::text_delta("t0", "Hello"));
+//!
+//! // A client of an older version would stop at a chunk that it does not know, so it is not written.
+//! let mut json = Vec::new();
+//! assert!(chunk.write(Sdk::OLDEST, &mut json));
+//! assert!(!Chunk::ResetStep.write(Sdk::OLDEST, &mut json));
+//! assert_eq!(json, br#"{"type":"text-delta","id":"t0","delta":"Hello"}"#);
+//! # Ok::<(), ChunkError>(())
+//! ```
 
 mod schema;
 

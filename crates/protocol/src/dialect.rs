@@ -2,6 +2,24 @@
 //!
 //! `native` is the stored form itself. Every other dialect is a `View` of it in its own file, and nothing is stored
 //! twice. To add one, write its view and name it in [`Dialect`]; no other code asks which dialect a client uses.
+//!
+//! ```
+//! use adk_bridge_protocol::calls::Calls;
+//! use adk_bridge_protocol::message::{FilePart, Part};
+//! use adk_bridge_protocol::{Dialect, Message};
+//!
+//! let mut stored = Message::assistant("m1");
+//! stored.parts.push(Part::File(FilePart {
+//!     media_type: "image/png".into(),
+//!     url: "data:image/png;base64,iVBORw0KGgo=".into(),
+//!     ..FilePart::default()
+//! }));
+//! let last = |dialect: Dialect| dialect.show(stored.clone(), &Calls::default(), true).parts.pop();
+//! assert!(matches!(last("native".parse()?), Some(Part::File(_))));
+//! // As `data-image`, with the image itself.
+//! assert!(matches!(last("adk".parse()?), Some(Part::Data(_))));
+//! # Ok::<(), adk_bridge_protocol::dialect::UnknownDialect>(())
+//! ```
 
 mod adk;
 mod held;
@@ -18,6 +36,7 @@ use crate::chunk::Chunk;
 use crate::message::{FilePart, Message, Part};
 
 pub use reader::Reader;
+#[doc(hidden)]
 pub use withheld::file_of_image;
 
 /// The wire form that a client asked for.

@@ -461,6 +461,7 @@ impl<'a> Part<'a> {
 }
 
 /// Reads a string for `deserialize_with`: `#[serde(borrow)]` on `Option<Cow<str>>` would copy, this borrows.
+#[doc(hidden)]
 pub fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Str<'a>>, D::Error> {
     #[derive(Deserialize)]
     struct Borrowed<'a>(#[serde(borrow)] Cow<'a, str>);
@@ -468,6 +469,7 @@ pub fn text<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Str<'a>
 }
 
 /// The same for a value that is not looked into; `null` is none.
+#[doc(hidden)]
 pub fn raw<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Raw<'a>>, D::Error> {
     let raw = <&'a RawValue>::deserialize(from)?;
     Ok((raw.get() != "null").then_some(Cow::Borrowed(raw)))

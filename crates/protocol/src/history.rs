@@ -11,6 +11,24 @@
 //!
 //! Every call gets exactly one response, as models require: a call that was denied, expired or never answered gets an
 //! error that says so. An output that is not an object becomes `{result: output}`, for the agent only.
+//!
+//! ```
+//! use adk_bridge_protocol::history::contents;
+//! use adk_bridge_protocol::message::parse_messages;
+//!
+//! let messages = serde_json::from_str(
+//!     r#"[{"id":"1","role":"user","parts":[{"type":"text","text":"the weather?"}]},
+//!         {"id":"2","role":"assistant","parts":[
+//!           {"type":"step-start"},
+//!           {"type":"tool-weather","toolCallId":"c1","state":"output-available","input":{},"output":"sunny"},
+//!           {"type":"step-start"},
+//!           {"type":"text","text":"It is sunny."}]}]"#,
+//! )?;
+//! let messages = parse_messages(messages)?;
+//! let roles: Vec<_> = contents(&messages).into_iter().filter_map(|content| content.role).collect();
+//! assert_eq!(roles, ["user", "model", "user", "model"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::borrow::Cow;
 

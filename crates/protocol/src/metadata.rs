@@ -21,7 +21,7 @@ const MAX_CUSTOM_BYTES: usize = 16 * 1024;
 
 /// The metadata of one reply, gathered over its model calls.
 #[derive(Debug, Default)]
-pub struct Metadata {
+pub(crate) struct Metadata {
     fields: Fields,
     total: Usage,
     /// Usage is cumulative within a model call, so the last one counts.
@@ -90,7 +90,7 @@ struct Usage {
 
 impl Metadata {
     /// Collects the metadata of an event. Deltas are mostly skipped, because the complete event repeats theirs.
-    pub fn note(&mut self, event: &Event<'_>, partial: bool) {
+    pub(crate) fn note(&mut self, event: &Event<'_>, partial: bool) {
         if event.is_from_user() || partial && event.finish_reason.is_none() {
             return;
         }
@@ -131,7 +131,7 @@ impl Metadata {
     }
 
     /// Keeps an agent's question about a call, which has no place on the call itself.
-    pub fn ask(&mut self, call_id: &CallId, question: &Json) {
+    pub(crate) fn ask(&mut self, call_id: &CallId, question: &Json) {
         if question.text() != "{}" {
             self.merge(
                 "questions",
@@ -150,7 +150,7 @@ impl Metadata {
     }
 
     /// Continues from the metadata of a restarted reply's message, so that sums stay right and nothing is lost.
-    pub fn resume(shown: Option<&Json>) -> Self {
+    pub(crate) fn resume(shown: Option<&Json>) -> Self {
         let mut metadata = Self::default();
         let Some(shown) = shown else {
             return metadata;
@@ -164,18 +164,18 @@ impl Metadata {
     }
 
     /// Sets a key.
-    pub fn set(&mut self, key: &str, value: Json) {
+    pub(crate) fn set(&mut self, key: &str, value: Json) {
         self.fields.set(key, value);
     }
 
     /// Adds the usage of a model call that has ended to the reply's.
-    pub fn end_model_call(&mut self) {
+    pub(crate) fn end_model_call(&mut self) {
         let call = std::mem::take(&mut self.call);
         self.total.add(&call);
     }
 
     /// All metadata so far, if there is any.
-    pub fn value(&mut self) -> Option<Json> {
+    pub(crate) fn value(&mut self) -> Option<Json> {
         self.end_model_call();
         let mut fields = self.fields.clone();
         for (key, text) in [
@@ -261,16 +261,16 @@ impl Usage {
 
 /// A source that an answer is based on.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Source {
+pub(crate) struct Source {
     /// Identifies the source: each is named once in a reply.
-    pub key: String,
+    pub(crate) key: String,
     title: Option<String>,
     url: Option<String>,
 }
 
 impl Source {
     /// The source as a chunk with this id.
-    pub fn chunk<'a>(&'a self, id: &'a str) -> Chunk<'a> {
+    pub(crate) fn chunk<'a>(&'a self, id: &'a str) -> Chunk<'a> {
         let source_id: Str<'a> = Cow::Borrowed(id);
         match &self.url {
             Some(url) => Chunk::SourceUrl {
@@ -291,7 +291,7 @@ impl Source {
 }
 
 /// The keys of the sources that a message shows.
-pub fn shown_sources(message: &Message) -> Vec<String> {
+pub(crate) fn shown_sources(message: &Message) -> Vec<String> {
     let key = |part: &Part| match part {
         Part::SourceUrl(source) => Some(source.url.clone()),
         Part::SourceDocument(source) => Some(source.title.clone()),
@@ -301,7 +301,7 @@ pub fn shown_sources(message: &Message) -> Vec<String> {
 }
 
 /// The sources that an event names, in grounding and in citations.
-pub fn sources_of(event: &Event<'_>) -> Vec<Source> {
+pub(crate) fn sources_of(event: &Event<'_>) -> Vec<Source> {
     let mut sources = Vec::new();
     if let Some(grounding) = read::<Value>(event.grounding_metadata.as_ref()) {
         for chunk in list(&grounding, &["groundingChunks", "grounding_chunks"]) {

@@ -248,7 +248,11 @@ fn modules_of_the_protocol_use_only_those_before_them() {
     let order = layers(&map);
     let declared: BTreeSet<&str> = map
         .lines()
-        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+        .filter_map(|line| {
+            line.trim_start_matches("pub ")
+                .strip_prefix("mod ")?
+                .strip_suffix(';')
+        })
         .collect();
     let listed: BTreeSet<&str> = (order.iter().copied())
         .filter(|module| !module.contains("::"))

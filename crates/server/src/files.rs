@@ -9,7 +9,7 @@ mod bucket;
 mod content;
 mod copying;
 mod directory;
-mod media;
+pub(crate) mod media;
 mod tidy;
 mod usage;
 

@@ -38,6 +38,7 @@ use tokio::time::Instant;
 pub use answer::{OwnerCheck, PassedOn};
 pub use passages::{Passage, Passages};
 pub use signature::{ForgedError, Forwarded, HEADER, Signatures};
+pub(crate) use tunnel::Frames;
 pub use tunnel::{Farewell, Tunnel, TunnelEnd};
 
 use crate::chat::now;

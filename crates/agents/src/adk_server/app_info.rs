@@ -96,7 +96,7 @@ pub(super) async fn listed(client: &AdkClient) -> Result<Vec<String>, AgentError
 }
 
 /// Refuses what would take much more memory than it is worth.
-fn check_size(answer: &Json, what: &str) -> Result<(), AgentError> {
+pub(super) fn check_size(answer: &Json, what: &str) -> Result<(), AgentError> {
     let text = answer.text().as_bytes();
     if text.len() <= MAX_BYTES && json::check(text).is_ok() {
         return Ok(());
@@ -107,7 +107,7 @@ fn check_size(answer: &Json, what: &str) -> Result<(), AgentError> {
     ))
 }
 
-fn read(info: &Value) -> AppInfo {
+pub(super) fn read(info: &Value) -> AppInfo {
     let text = |of: &Value, key: &str| {
         of.get(key)
             .and_then(Value::as_str)

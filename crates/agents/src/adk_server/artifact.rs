@@ -121,7 +121,7 @@ async fn fetch(client: Arc<AdkClient>, place: Place, wanted: SavedArtifact) -> O
 }
 
 /// ADK stores an artifact as a part of a content: bytes, a URL or text.
-fn event(part: &Json, name: &str) -> Option<String> {
+pub(super) fn event(part: &Json, name: &str) -> Option<String> {
     let text = part.get("text");
     let text = text.as_ref().and_then(Json::as_str);
     let (kind, data) = match (text, part.get("inlineData"), part.get("fileData")) {

@@ -637,7 +637,7 @@ async fn read(
 }
 
 /// The server's own message: `{"detail": …}` in Python, `{"error": …}` or `{"message": …}` elsewhere.
-fn words_of(body: &[u8]) -> Option<String> {
+pub(super) fn words_of(body: &[u8]) -> Option<String> {
     let body: serde_json::Value = serde_json::from_slice(body).ok()?;
     let said = ["detail", "error", "message"]
         .iter()
@@ -653,7 +653,7 @@ fn words_of(body: &[u8]) -> Option<String> {
 }
 
 /// A refusal in plain text, as servers in Go write it.
-fn plain_words(body: &[u8]) -> Option<String> {
+pub(super) fn plain_words(body: &[u8]) -> Option<String> {
     let words = std::str::from_utf8(body).ok()?.trim();
     let is_readable = !words.is_empty() && !words.contains(|letter: char| letter.is_control());
     is_readable.then(|| shortened(words))

@@ -12,7 +12,7 @@
 //! current turn, so a turn that falls silent is over, too. The server marks the end of speech for the model on its own,
 //! and a model that also gets a key hangs up; the end of the audio has the same effect.
 
-mod reading;
+pub(super) mod reading;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -174,7 +174,7 @@ pub(super) async fn find(client: &AdkClient) -> Result<(ServerTraits, bool), Age
     Ok((traits, is_clear))
 }
 
-fn lists_apps(answer: &Answer) -> bool {
+pub(super) fn lists_apps(answer: &Answer) -> bool {
     answer.status == 200 && serde_json::from_slice::<Vec<String>>(&answer.body).is_ok()
 }
 
@@ -185,7 +185,7 @@ fn lacks_voice(status: u16) -> bool {
 }
 
 /// What a server is, by its answer to `GET /version`. Those that do not have it are known by how they say so.
-fn recognize(answer: &Answer) -> (Language, Option<String>) {
+pub(super) fn recognize(answer: &Answer) -> (Language, Option<String>) {
     let header = |name: &str| {
         let value = answer
             .headers

@@ -254,7 +254,7 @@ pub(super) async fn look(client: &AdkClient, user: &UserId, id: &str) -> Look {
     }
 }
 
-fn has_session(list: &Json, id: &str) -> bool {
+pub(super) fn has_session(list: &Json, id: &str) -> bool {
     let sessions = list.items().unwrap_or_default();
     let mut sessions = sessions
         .into_iter()

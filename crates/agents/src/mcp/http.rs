@@ -192,16 +192,7 @@ impl HttpClient {
 
     /// The events of a response, each within the bounds of a message. Those that say how far a call is end here.
     fn events(&self, response: Response) -> Events {
-        let bytes = within_events(response.bytes_stream().boxed());
-        let calls = self.calls.clone();
-        let events = SseStream::from_bytes_stream(bytes).filter_map(move |event| {
-            let passed = match event {
-                Ok(event) => passed(event, &calls),
-                Err(error) => Some(Err(error)),
-            };
-            std::future::ready(passed)
-        });
-        events.boxed()
+        events_in(response.bytes_stream().boxed(), self.calls.clone())
     }
 
     fn failed(&self, failure: HttpFailure) -> Failed {
@@ -342,9 +333,24 @@ async fn bounded(response: Response, max_bytes: usize) -> Result<BytesMut, HttpF
     Ok(body)
 }
 
-fn read_message(body: &[u8]) -> Result<ServerJsonRpcMessage, HttpFailure> {
+pub(super) fn read_message(body: &[u8]) -> Result<ServerJsonRpcMessage, HttpFailure> {
     let text = json::whole(body).map_err(|_| HttpFailure::TooManyValues)?;
     json::read_whole(&text).map_err(|_| HttpFailure::NotAMessage)
+}
+
+/// The events of a stream of bytes.
+pub(super) fn events_in(
+    bytes: BoxStream<'static, reqwest::Result<Bytes>>,
+    calls: Arc<RunningCalls>,
+) -> Events {
+    let events = SseStream::from_bytes_stream(within_events(bytes)).filter_map(move |event| {
+        let passed = match event {
+            Ok(event) => passed(event, &calls),
+            Err(error) => Some(Err(error)),
+        };
+        std::future::ready(passed)
+    });
+    events.boxed()
 }
 
 /// An event that is for others.

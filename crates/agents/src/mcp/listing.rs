@@ -14,7 +14,7 @@ use crate::error::shortened;
 use crate::tool::{ServerTool, ToolSpec};
 
 /// How many tools of one server are offered: models take about this many in all.
-const MAX_TOOLS: usize = 128;
+pub(super) const MAX_TOOLS: usize = 128;
 /// How many pages a list may have.
 const MAX_PAGES: usize = 32;
 /// The longest name of a tool that models take.
@@ -41,7 +41,7 @@ pub(super) struct Listed {
 /// What a server lists.
 #[derive(Debug, Default)]
 pub(super) struct List {
-    tools: Vec<Listed>,
+    pub(super) tools: Vec<Listed>,
     /// How many tools have no name, or no schema.
     unreadable: usize,
     /// The same for equal lists, which may be long.
@@ -50,8 +50,8 @@ pub(super) struct List {
 
 /// The tools that are offered, and what is said about the others.
 #[derive(Debug, Default)]
-struct Choice {
-    tools: Vec<(String, ToolSpec)>,
+pub(super) struct Choice {
+    pub(super) tools: Vec<(String, ToolSpec)>,
     notes: Vec<String>,
 }
 
@@ -92,7 +92,7 @@ pub(super) async fn tools(peer: &Peer<RoleClient>) -> Result<List, String> {
     Ok(list)
 }
 
-fn read(tool: &Value) -> Option<Listed> {
+pub(super) fn read(tool: &Value) -> Option<Listed> {
     let schema = tool
         .get("inputSchema")
         .filter(|schema| schema.is_object())?;
@@ -145,7 +145,7 @@ pub(super) fn offer(shared: &Arc<Shared>, list: &List, ready: Option<Connection>
     });
 }
 
-fn choose(settings: &McpSettings, list: &List) -> Choice {
+pub(super) fn choose(settings: &McpSettings, list: &List) -> Choice {
     let mut choice = Choice::default();
     let listed = &list.tools;
     if list.unreadable > 0 {
@@ -225,7 +225,7 @@ fn needs_approval(approval: &Approval, tool: &Listed) -> bool {
 }
 
 /// Whether models take this as the name of a function.
-fn is_tool_name(name: &str) -> bool {
+pub(super) fn is_tool_name(name: &str) -> bool {
     name.len() <= MAX_NAME
         && (name.bytes())
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))

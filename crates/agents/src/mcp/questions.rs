@@ -19,7 +19,7 @@ use crate::error::shortened;
 use crate::tool::{ToolCall, UserLink, UserQuestion};
 
 /// The largest question, with the schema of its answer: a long form.
-const MAX_QUESTION_BYTES: usize = 64 * 1024;
+pub(super) const MAX_QUESTION_BYTES: usize = 64 * 1024;
 
 /// The calls that a server works on.
 #[derive(Default)]
@@ -243,7 +243,7 @@ pub(super) fn result_of(answer: ToolAnswer) -> ElicitResult {
 }
 
 /// What the user is asked; nothing if it cannot be shown.
-fn question_of(server: &str, request: ElicitRequestParams) -> Option<UserQuestion> {
+pub(super) fn question_of(server: &str, request: ElicitRequestParams) -> Option<UserQuestion> {
     let ElicitRequestParams::FormElicitationParams {
         message,
         requested_schema,

@@ -323,7 +323,7 @@ enum Signal {
 }
 
 /// Reads lines within a bound. Every method can be cancelled without losing anything.
-struct Lines<R> {
+pub(super) struct Lines<R> {
     from: R,
     buffer: BytesMut,
     /// How much of the buffer holds no end of a line.
@@ -331,14 +331,14 @@ struct Lines<R> {
     max_bytes: usize,
 }
 
-enum Line {
+pub(super) enum Line {
     Whole(BytesMut),
     TooLong,
     End,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    fn new(from: R, max_bytes: usize) -> Self {
+    pub(super) fn new(from: R, max_bytes: usize) -> Self {
         Self {
             from,
             buffer: BytesMut::new(),
@@ -347,7 +347,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    async fn next(&mut self) -> std::io::Result<Line> {
+    pub(super) async fn next(&mut self) -> std::io::Result<Line> {
         loop {
             let rest = &self.buffer[self.searched..];
             if let Some(at) = rest.iter().position(|byte| *byte == b'\n') {

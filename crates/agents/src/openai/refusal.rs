@@ -21,7 +21,7 @@ const MAX_CODE_BYTES: usize = 64;
 
 /// What an error says.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Refusal {
+pub(crate) struct Refusal {
     message: Option<String>,
     /// `code` and `type`, as far as they are words.
     codes: Vec<String>,
@@ -30,15 +30,15 @@ pub(super) struct Refusal {
 }
 
 /// A refused request.
-pub(super) struct Refused {
-    pub(super) failure: Failure,
+pub(crate) struct Refused {
+    pub(crate) failure: Failure,
     /// Whether the request was refused because it asks for the usage.
     pub(super) names_usage: bool,
 }
 
 /// What a refused request said of who the bridge is.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Credential {
+pub(crate) enum Credential {
     None,
     Key,
     Token { advice: &'static str },
@@ -46,7 +46,7 @@ pub(super) enum Credential {
 
 impl Refusal {
     /// Reads the body of an answer with this content type.
-    pub(super) fn read(text: &str, kind: &str) -> Self {
+    pub(crate) fn read(text: &str, kind: &str) -> Self {
         let text = text.trim();
         // Google's server puts its errors inside an array.
         let json = match text.strip_prefix('[') {
@@ -105,7 +105,7 @@ impl Refusal {
     }
 
     /// The error of an answer that had begun.
-    pub(super) fn of_answer(self) -> AgentError {
+    pub(crate) fn of_answer(self) -> AgentError {
         let kind = match self.status {
             Some(status) => self.kind(status, None),
             None => self.kind_by_code().unwrap_or(AgentErrorKind::Broken),
@@ -119,7 +119,7 @@ impl Refusal {
     }
 
     /// The failure of a request that was refused with this status.
-    pub(super) fn of_request(
+    pub(crate) fn of_request(
         self,
         status: StatusCode,
         retry_after: Option<Duration>,

@@ -147,7 +147,7 @@ impl Assembly {
     }
 
     /// Passes on an answer that was not streamed.
-    pub(super) fn whole(&mut self, json: &str, sink: EventSink<'_>) -> Result<(), AgentError> {
+    pub(crate) fn whole(&mut self, json: &str, sink: EventSink<'_>) -> Result<(), AgentError> {
         self.begun = true;
         if !self.chunk(json, sink)? {
             return Err(AgentError::broken(

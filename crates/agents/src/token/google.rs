@@ -22,7 +22,7 @@ use reqwest::Url;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{CLOUD_PLATFORM, Fetched, Life, TokenError, UNKNOWN_LIFE, life_of};
+use super::{CLOUD_PLATFORM, Fetched, LONGEST_LIFE, Life, TokenError, UNKNOWN_LIFE, life_of};
 use crate::error::shortened;
 use crate::loopback::is_loopback;
 use crate::secrets;
@@ -223,18 +223,23 @@ async fn of_library(library: AccessTokenCredentials) -> Result<String, TokenErro
 }
 
 async fn metadata_access_token(scopes: &[String]) -> Result<Fetched, TokenError> {
+    let answer = metadata("token", &[("scopes", &scopes.join(","))]).await?;
+    access_token_in(&answer)
+}
+
+/// The access token in an answer of the metadata server.
+pub(super) fn access_token_in(answer: &[u8]) -> Result<Fetched, TokenError> {
     #[derive(Deserialize)]
     struct Answer {
         access_token: String,
         expires_in: Option<u64>,
     }
-    let answer = metadata("token", &[("scopes", &scopes.join(","))]).await?;
-    let answer: Answer = serde_json::from_slice(&answer)
+    let answer: Answer = serde_json::from_slice(answer)
         .map_err(|_| TokenError::passing("the metadata server's answer holds no access token"))?;
     let life = answer.expires_in.map(Duration::from_secs);
     Ok(Fetched {
         token: answer.access_token,
-        life: Life::For(life.unwrap_or(UNKNOWN_LIFE)),
+        life: Life::For(life.unwrap_or(UNKNOWN_LIFE).min(LONGEST_LIFE)),
     })
 }
 
@@ -267,10 +272,6 @@ async fn metadata(what: &str, query: &[(&str, &str)]) -> Result<Vec<u8>, TokenEr
 
 /// An ID token for the key of a service account.
 async fn exchanged(key: &Value, audience: &str) -> Result<String, TokenError> {
-    #[derive(Deserialize)]
-    struct Answer {
-        id_token: String,
-    }
     let unusable = |why: String| {
         TokenError::permanent(format!(
             "the key of the service account in {CREDENTIALS} cannot be used: {}",
@@ -302,18 +303,22 @@ async fn exchanged(key: &Value, audience: &str) -> Result<String, TokenError> {
     let url = address(token_uri)?;
     let form = [("grant_type", JWT_BEARER), ("assertion", &assertion)];
     let request = client(is_loopback(&url))?.post(url).form(&form);
-    let answer = answer(request, "the token server").await?;
-    let answer: Answer = serde_json::from_slice(&answer)
+    id_token_in(&answer(request, "the token server").await?)
+}
+
+/// The ID token in an answer of a token server.
+pub(super) fn id_token_in(answer: &[u8]) -> Result<String, TokenError> {
+    #[derive(Deserialize)]
+    struct Answer {
+        id_token: String,
+    }
+    let answer: Answer = serde_json::from_slice(answer)
         .map_err(|_| TokenError::passing("the token server's answer holds no ID token"))?;
     Ok(answer.id_token)
 }
 
 /// An ID token of the service account that another identity may act as.
 async fn generated(found: &Value, audience: &str) -> Result<String, TokenError> {
-    #[derive(Deserialize)]
-    struct Answer {
-        token: String,
-    }
     let Impersonation {
         url,
         source,
@@ -327,8 +332,16 @@ async fn generated(found: &Value, audience: &str) -> Result<String, TokenError> 
         .bearer_auth(bearer)
         .header("content-type", "application/json")
         .body(body.to_string());
-    let answer = answer(request, "the IAM credentials server").await?;
-    let answer: Answer = serde_json::from_slice(&answer).map_err(|_| {
+    generated_token_in(&answer(request, "the IAM credentials server").await?)
+}
+
+/// The ID token in an answer of the IAM credentials server.
+pub(super) fn generated_token_in(answer: &[u8]) -> Result<String, TokenError> {
+    #[derive(Deserialize)]
+    struct Answer {
+        token: String,
+    }
+    let answer: Answer = serde_json::from_slice(answer).map_err(|_| {
         TokenError::passing("the answer of the IAM credentials server holds no ID token")
     })?;
     Ok(answer.token)
@@ -411,4 +424,16 @@ async fn answer(request: reqwest::RequestBuilder, who: &str) -> Result<Vec<u8>, 
         "{who} refuses ({status}): {}",
         shortened(text.trim())
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_with_an_endless_life_is_taken() {
+        let answer = format!("{{\"access_token\":\"a\",\"expires_in\":{}}}", u64::MAX);
+        let fetched = access_token_in(answer.as_bytes()).unwrap();
+        assert!(matches!(fetched.life, Life::For(life) if life == LONGEST_LIFE));
+    }
 }

@@ -182,6 +182,15 @@ mod tests {
     }
 
     #[test]
+    fn a_token_that_states_an_endless_life_is_taken() {
+        let tokens = UserTokens::new(FROM);
+        let claims = URL_SAFE_NO_PAD.encode(format!("{{\"exp\":{}}}", u64::MAX));
+        let token = format!("e30.{claims}.x");
+        tokens.note(&user("ann"), None, &with(&token));
+        assert_eq!(of(&tokens, "ann", Instant::now()), Some(token));
+    }
+
+    #[test]
     fn every_user_has_the_newest_of_the_own_tokens() {
         let tokens = UserTokens::new(FROM);
         let now = Instant::now();

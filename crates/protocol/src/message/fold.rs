@@ -11,6 +11,27 @@
 //!
 //! **Different from the SDK**: a client keeps a `data-NAME` chunk itself as the part, including fields outside of the
 //! schema. [`Chunk::parse`] drops such fields, so no part has them here.
+//!
+//! ```
+//! use adk_bridge_protocol::chunk::Sdk;
+//! use adk_bridge_protocol::message::{Part, ToolState};
+//! use adk_bridge_protocol::{Chunk, Fold};
+//!
+//! let mut fold = Fold::new(Sdk::NEWEST, "m1");
+//! for chunk in [
+//!     r#"{"type":"start-step"}"#,
+//!     r#"{"type":"tool-input-available","toolCallId":"c1","toolName":"pay","input":{"amount":5}}"#,
+//!     r#"{"type":"tool-approval-request","toolCallId":"c1","approvalId":"a1"}"#,
+//! ] {
+//!     fold.apply(&Chunk::parse(chunk)?)?;
+//! }
+//! // Chunks that a client would refuse change nothing.
+//! assert!(fold.apply(&Chunk::text_delta("t9", "never begun")).is_err());
+//! let message = fold.into_message();
+//! let tool = message.parts.iter().find_map(Part::as_tool);
+//! assert_eq!(tool.map(|tool| &tool.state), Some(&ToolState::ApprovalRequested));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod metadata;
 mod parts;

@@ -18,6 +18,7 @@ use crate::json_text::Json;
 
 pub(crate) use draft::Draft;
 pub use extra::Extra;
+#[doc(hidden)]
 pub use growth::{Extent, Growth};
 pub use parse::{Location, MessageError, parse_messages};
 

@@ -18,6 +18,73 @@
 //! time and writes what is to be done into an [`Outbox`]. It has no clock and makes no ids. Whatever must be durable is
 //! committed before the frames that report it. A turn is only an envelope: the reply outlives its turns, its readers
 //! and (through [`Record`]) the process.
+//!
+//! A tool that needs approval runs after a clear yes, and not before:
+//!
+//! ```
+//! # use adk_bridge_protocol::calls::{IdSource, RunsOn};
+//! # use adk_bridge_protocol::id::{ApprovalId, CallId};
+//! # use adk_bridge_protocol::reply::{Limits, Runner};
+//! use adk_bridge_protocol::outbox::Effect;
+//! use adk_bridge_protocol::reply::{Answer, Audience, Context, Input, Policy, RunEnd, ToolRule};
+//! use adk_bridge_protocol::time::Timestamp;
+//! use adk_bridge_protocol::{Driver, Event, Reply};
+//!
+//! # struct Ids;
+//! # impl IdSource for Ids {
+//! #     fn call(&mut self, _: Option<&str>) -> CallId {
+//! #         "call-1".into()
+//! #     }
+//! #     fn approval(&mut self, _: Option<&str>) -> ApprovalId {
+//! #         "approval-1".into()
+//! #     }
+//! # }
+//! struct Asks;
+//! impl Policy for Asks {
+//!     fn tool(&self, name: &str) -> Option<ToolRule> {
+//!         (name == "pay").then_some(ToolRule {
+//!             runs_on: RunsOn::Server,
+//!             needs_approval: true,
+//!             idempotent: false,
+//!         })
+//!     }
+//! #   fn runner(&self) -> Runner {
+//! #       Runner::Bridge
+//! #   }
+//! #   fn limits(&self) -> Limits {
+//! #       Limits::default()
+//! #   }
+//! }
+//!
+//! let mut driver = Driver::new(Reply::new("message-1"));
+//! let mut feed = |input: Input<'_>| {
+//!     let now = Timestamp::from_millis(0);
+//!     let mut context = Context { now, ids: &mut Ids, policy: &Asks };
+//!     let mut effects = driver.feed(input, &mut context);
+//!     let mut done = Vec::new();
+//!     while let Some(effect) = effects.next() {
+//!         done.push(effect);
+//!     }
+//!     done
+//! };
+//! let runs = |effects: Vec<Effect>| effects.iter().any(|it| matches!(it, Effect::RunTool { .. }));
+//! let event = r#"{"content":{"role":"model","parts":[{"functionCall":{"name":"pay","args":{"amount":5}}}]}}"#;
+//!
+//! feed(Input::Begin(Audience::Request));
+//! feed(Input::Event(&Event::parse(event)?));
+//! assert!(!runs(feed(Input::RunEnded(RunEnd::Done))));
+//! let yes = Answer::Decision {
+//!     approval_id: "approval-1".into(),
+//!     approved: true,
+//!     reason: None,
+//!     payload: None,
+//!     part: None,
+//! };
+//! assert!(runs(feed(Input::Answers(&[yes.clone()], Some(Audience::Request)))));
+//! // It counts once.
+//! assert!(!runs(feed(Input::Answers(&[yes], Some(Audience::Request)))));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod answers;
 mod credentials;

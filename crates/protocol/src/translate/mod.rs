@@ -44,7 +44,7 @@ const MAX_NAME_CHARS: usize = 255;
 
 /// What an event means beyond its content.
 #[derive(Debug, PartialEq)]
-pub enum Fact<'e> {
+pub(crate) enum Fact<'e> {
     /// A complete call; its index in the reply's calls.
     Called {
         /// Which of the calls.
@@ -91,18 +91,18 @@ pub enum Fact<'e> {
 
 /// The call that a confirmation is about, as the agent repeats it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Original {
+pub(crate) struct Original {
     /// Its id, if the agent named it.
-    pub id: Option<String>,
+    pub(crate) id: Option<String>,
     /// The name of its tool.
-    pub name: String,
+    pub(crate) name: String,
     /// Nothing if the agent does not repeat them.
-    pub args: Option<Json>,
+    pub(crate) args: Option<Json>,
 }
 
 /// Translates the events of one reply.
 #[derive(Debug, Default)]
-pub struct Translator {
+pub(crate) struct Translator {
     authors: Authors,
     /// The model's speech as text, streamed so far.
     transcribed: Streamed,

@@ -1,4 +1,15 @@
 //! Server-sent events: writes the frames of an answer, and reads those of an agent.
+//!
+//! ```
+//! use adk_bridge_protocol::chunk::{Chunk, Sdk};
+//! use adk_bridge_protocol::wire::sse;
+//!
+//! let mut answer = Vec::new();
+//! sse::chunk(&mut answer, &Chunk::text_delta("t0", "Hello"), Sdk::NEWEST);
+//! answer.extend_from_slice(sse::DONE);
+//! let text = "data: {\"type\":\"text-delta\",\"id\":\"t0\",\"delta\":\"Hello\"}\n\ndata: [DONE]\n\n";
+//! assert_eq!(answer, text.as_bytes());
+//! ```
 
 use super::lines::{Line, LineBuffer};
 use crate::chunk::Chunk;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use adk_bridge_protocol::wire::json;
 use anyhow::{Context as _, bail};
 
 use super::export::{Line, whole_audit};
@@ -131,11 +132,17 @@ fn check_file(path: &Path, keys: &[SealKey], mark: Option<SealMark>) -> anyhow::
             return Ok(verifier.finish());
         }
         number += 1;
-        match serde_json::from_slice::<Line>(&line) {
+        match read_line(&line) {
             Ok(line) => verifier.line(&line),
-            Err(error) => verifier.unreadable(number, error.to_string()),
+            Err(why) => verifier.unreadable(number, why),
         }
     }
+}
+
+/// A line of an export, or why it is none.
+pub(super) fn read_line(line: &[u8]) -> Result<Line, String> {
+    json::check(line).map_err(|error| error.to_string())?;
+    serde_json::from_slice(line).map_err(|error| error.to_string())
 }
 
 fn show(report: &Report, keys: &[SealKey]) -> std::io::Result<()> {
@@ -158,6 +165,13 @@ fn show(report: &Report, keys: &[SealKey]) -> std::io::Result<()> {
             "after   {}: the rows through it are not here, and not checked. If you did not leave them out yourself (--after), \
              the beginning is missing",
             report.after
+        )?;
+    }
+    if let Some((first, last)) = report.partly {
+        writeln!(
+            out,
+            "partly  the seal over the rows from {first} to {last} covers earlier ones, which are not here: whether the chain of \
+             these was rebuilt is not checked"
         )?;
     }
     match (&report.user, &report.newest) {

@@ -12,6 +12,7 @@
 pub mod chain;
 pub mod command;
 mod export;
+pub(crate) mod fuzzing;
 pub mod seal;
 mod sealing;
 mod source;

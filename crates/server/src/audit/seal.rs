@@ -257,9 +257,16 @@ impl Ids {
         range.is_some_and(|(_, last)| id <= *last)
     }
 
-    /// The first id that only one of them has.
-    pub fn first_difference(&self, other: &Self) -> Option<u64> {
-        let (mut mine, mut theirs) = (self.iter(), other.iter());
+    /// The ids after one.
+    fn iter_after(&self, after: u64) -> impl Iterator<Item = u64> {
+        let ranges = self.ranges.iter().filter(move |(_, last)| *last > after);
+        // An id after another one is not the smallest.
+        ranges.flat_map(move |(first, last)| (*first).max(after.saturating_add(1))..=*last)
+    }
+
+    /// The first id after one that only one of them has.
+    pub fn first_difference(&self, other: &Self, after: u64) -> Option<u64> {
+        let (mut mine, mut theirs) = (self.iter_after(after), other.iter_after(after));
         loop {
             match (mine.next(), theirs.next()) {
                 (Some(one), Some(another)) if one == another => {}
@@ -360,8 +367,9 @@ mod tests {
             ("", Some(1)),
         ] {
             let other: Ids = other.parse().unwrap();
-            assert_eq!(ids.first_difference(&other), difference);
-            assert_eq!(other.first_difference(&ids), difference);
+            assert_eq!(ids.first_difference(&other, 0), difference);
+            assert_eq!(other.first_difference(&ids, 0), difference);
+            assert_eq!(ids.first_difference(&other, 10), None);
         }
     }
 

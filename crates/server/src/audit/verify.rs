@@ -106,6 +106,8 @@ pub struct Report {
     pub removed: u64,
     /// Rows through this one are not there, since only those after it were asked for.
     pub after: u64,
+    /// The first and the last row of a seal of which earlier rows are not there: that their chain was rebuilt is not found.
+    pub partly: Option<(u64, u64)>,
     /// Whether these are the rows of one user, which have no seals.
     pub user: Option<UserId>,
     pub problems: u64,
@@ -224,7 +226,7 @@ impl<'k> Verifier<'k> {
     fn finish_seals(&mut self) {
         let newest = self.last_seal.clone();
         if let (Some(newest), Some(header)) = (&newest, &self.header) {
-            let (seal, first) = (newest.number, newest.after + 1);
+            let (seal, first) = (newest.number, newest.after.saturating_add(1));
             // The beginning says what the newest seal says.
             if (header.removed, header.unchained) != (newest.removed, newest.unchained) {
                 self.note(Problem::SealChanged { seal, first });
@@ -238,7 +240,7 @@ impl<'k> Verifier<'k> {
         let Some(SealMark { number: seal, .. }) = self.mark else {
             return;
         };
-        let first = newest.map_or(1, |newest| newest.through + 1);
+        let first = newest.map_or(1, |newest| newest.through.saturating_add(1));
         if self
             .last_seal
             .as_ref()
@@ -264,6 +266,10 @@ impl<'k> Verifier<'k> {
             if id <= self.last_row {
                 self.note(Problem::Moved { row: id });
                 return;
+            }
+            // Nothing would show that it was changed.
+            if id <= self.report.after {
+                self.note(Problem::PutIn { row: id });
             }
             self.last_row = id;
             self.covered.push(chained);
@@ -335,14 +341,14 @@ impl<'k> Verifier<'k> {
                 }
                 number == 1 && seal.after > 0
             }
-            Some(last) if number > last.number + 1 => {
-                let (seal, first) = (last.number + 1, last.through + 1);
+            Some(last) if number > last.number.saturating_add(1) => {
+                let (seal, first) = (last.number + 1, last.through.saturating_add(1));
                 self.note(Problem::SealMissing { seal, first });
                 is_next = false;
                 false
             }
             Some(last) => {
-                number != last.number + 1
+                last.number.checked_add(1) != Some(number)
                     || seal.previous_hash.as_deref() != Some(&last.hash)
                     || seal.after != last.through
                     || seal.removed < last.removed
@@ -368,18 +374,23 @@ impl<'k> Verifier<'k> {
             let seal = number;
             self.note(Problem::OtherSeal { seal, first });
         }
-        if is_next && seal.after >= self.given_up() {
+        if is_next {
+            let given_up = self.given_up();
+            let is_whole = seal.after >= given_up;
             let (ids, digest) = covered.digest();
-            match ids.first_difference(&seal.ids) {
+            match ids.first_difference(&seal.ids, given_up) {
                 Some(row) if seal.ids.contains(row) => {
                     self.note(Problem::Missing { row });
                 }
                 Some(row) => self.note(Problem::PutIn { row }),
-                None if digest != seal.digest => self.note(Problem::Rebuilt {
+                None if is_whole && digest != seal.digest => self.note(Problem::Rebuilt {
                     first,
                     last: seal.through,
                     seal: number,
                 }),
+                None if !is_whole && seal.through > given_up => {
+                    self.report.partly = Some((given_up + 1, seal.through));
+                }
                 None => {}
             }
         }
@@ -731,6 +742,66 @@ mod tests {
         assert_eq!(found(lines.clone(), &[key()], None), None);
         let problem = Problem::CutOff { seal: 3, first: 8 };
         assert_eq!(found(lines, &[key()], Some(noted)), Some(problem));
+    }
+
+    /// The lines of an export after a row.
+    fn after(row: u64) -> Vec<Line> {
+        let mut lines = audit();
+        remove(&mut lines, |it| it.row.id <= row);
+        lines.retain(|line| !matches!(line, Line::Seal(seal) if seal.through <= row));
+        say_after(&mut lines, row);
+        lines
+    }
+
+    fn say_after(lines: &mut [Line], row: u64) {
+        for line in lines {
+            if let Line::Audit(header) = line {
+                header.after = row;
+            }
+        }
+    }
+
+    #[test]
+    fn an_export_of_later_rows_says_what_is_not_checked() {
+        for (row, partly) in [(4, None), (5, Some((6, 7))), (12, None), (13, None)] {
+            assert_eq!(found(after(row), &[], None), None, "{row}");
+            let report = check(&after(row), &[], None);
+            assert_eq!((report.after, report.partly), (row, partly), "{row}");
+        }
+        // Rows that are there are checked, whatever the export says of others.
+        let mut lines = audit();
+        change(&mut lines, 5, |row| {
+            row.row.transport = None;
+            let link = row.link.as_mut().unwrap();
+            link.hash = link.hash_of(&row.row);
+        });
+        say_after(&mut lines, 5);
+        assert_eq!(
+            found(lines, &[key()], None),
+            Some(Problem::PutIn { row: 1 })
+        );
+        // Nor is a row missing or put in where a seal is there in part only.
+        let mut lines = after(8);
+        remove(&mut lines, |it| it.row.id == 11);
+        assert_eq!(
+            found(lines, &[key()], None),
+            Some(Problem::Missing { row: 11 })
+        );
+    }
+
+    #[test]
+    fn the_largest_numbers_are_numbers() {
+        let mut lines = audit();
+        for seal in seals(&mut lines) {
+            (seal.number, seal.after, seal.through) = (u64::MAX, u64::MAX, u64::MAX);
+        }
+        let mark = seals(&mut audit())[2].mark();
+        assert!(found(lines.clone(), &[key()], Some(mark)).is_some());
+        for seal in seals(&mut lines) {
+            seal.ids = format!("1-{}", u64::MAX).parse().unwrap();
+        }
+        say_after(&mut lines, u64::MAX - 1);
+        assert!(found(lines, &[key()], None).is_some());
     }
 
     #[test]

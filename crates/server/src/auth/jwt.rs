@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 /// Servers commonly accept headers of 8 to 16 KB.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 /// More keys than any provider publishes at once.
-const MAX_KEYS: usize = 64;
+pub(super) const MAX_KEYS: usize = 64;
 /// By how much the clock of whoever signs may differ.
 pub(super) const MAX_SKEW: Duration = Duration::from_secs(60);
 /// How much of a text of a token is shown in the log.
@@ -106,7 +106,7 @@ struct Key {
     public: Public,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 enum Public {
     Rsa {
         n: Vec<u8>,
@@ -200,6 +200,11 @@ impl<'t> Unverified<'t> {
     /// Who says to have signed it.
     pub(super) fn issuer(&self) -> &str {
         self.claims.text("iss").unwrap_or_default()
+    }
+
+    /// What it says, whoever has signed it.
+    pub(super) fn unchecked(&self) -> &Claims {
+        &self.claims
     }
 
     /// What it says, if one of these keys has signed it and it is what is expected.
@@ -301,7 +306,13 @@ impl KeySet {
         self.0.len()
     }
 
-    fn check(&self, token: &Unverified<'_>) -> Result<(), TokenError> {
+    /// Whether some key is in both, whatever it is called.
+    pub(super) fn shares_a_key(&self, other: &Self) -> bool {
+        let is_there = |key: &Key| other.0.iter().any(|it| it.public == key.public);
+        self.0.iter().any(is_there)
+    }
+
+    pub(super) fn check(&self, token: &Unverified<'_>) -> Result<(), TokenError> {
         let named = |key: &&Key| token.key.is_none() || key.id == token.key;
         let fitting = |key: &&Key| key.algorithm == token.algorithm;
         let mut candidates = self.0.iter().filter(named).filter(fitting).peekable();

@@ -10,6 +10,7 @@
 mod attempt;
 mod cookies;
 mod exchange;
+pub(crate) mod fuzzing;
 
 use std::collections::HashMap;
 use std::fmt;

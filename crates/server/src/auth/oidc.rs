@@ -22,7 +22,7 @@ use super::jwt::{MAX_SKEW, TokenError, Unverified, is_token};
 use super::refused_tokens::RefusedTokens;
 use super::{Authenticator, Identity, Refusal};
 use crate::chat::now;
-pub(super) use key_source::{KeySource, Known};
+pub(super) use key_source::{Description, KeySource, Known};
 pub(super) use provider::{Client, Provider};
 pub(super) use remote::RemoteError;
 pub(super) use verified::{Verified, digest};

@@ -11,6 +11,7 @@ mod declared_tools;
 mod engine;
 pub mod error;
 mod expiring;
+pub(crate) mod fuzzing;
 mod holds;
 mod inlining;
 mod late_answers;

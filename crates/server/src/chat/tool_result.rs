@@ -71,6 +71,16 @@ enum CallStanding {
 }
 
 impl Situation {
+    /// A call that a human has to decide about.
+    pub(super) fn asked(by_call: bool, on_client: bool) -> Self {
+        Self {
+            stands: CallStanding::Asked,
+            by_call,
+            on_client,
+            names_another: false,
+        }
+    }
+
     pub(super) fn of(call: &Call, frame: &ToolResult) -> Self {
         let stands = match &call.approval {
             None => CallStanding::Unasked,

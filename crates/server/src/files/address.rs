@@ -106,7 +106,7 @@ impl Addresses {
         Ok(Self::new(&key, public_url))
     }
 
-    fn new(key: &[u8], public_url: Option<&str>) -> Self {
+    pub(crate) fn new(key: &[u8], public_url: Option<&str>) -> Self {
         let public_url = public_url.map(|url| url.trim_end_matches('/').to_owned());
         let mac = Hmac::new_from_slice(key);
         Self {

@@ -36,7 +36,7 @@ const TEXTS: &[&str] = &[
 ];
 
 /// The type under which a file is kept, or what it is instead.
-pub(super) fn judge(declared: Option<&str>, head: &[u8]) -> Result<String, String> {
+pub(crate) fn judge(declared: Option<&str>, head: &[u8]) -> Result<String, String> {
     let declared = declared.map(bare);
     let seen = infer::get(head).map(|kind| kind.mime_type());
     match seen.filter(|seen| !seen.starts_with("text/")) {

@@ -244,8 +244,8 @@ async fn is_dead(check: &mut Option<OwnerCheck>) -> io::Error {
 }
 
 /// Where in the frames of a server a stream of bytes is.
-#[derive(Debug, Default)]
-struct Frames {
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Frames {
     /// The head of the current frame, as far as it has come.
     head: Vec<u8>,
     /// How much of its payload is missing.
@@ -265,7 +265,7 @@ impl Frames {
         self.payload.max(1)
     }
 
-    fn take(&mut self, mut bytes: &[u8]) {
+    pub(crate) fn take(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.payload > 0 {
                 let taken = self.payload.min(bytes.len() as u64);

@@ -47,7 +47,7 @@ impl SharedTickets {
         self.seal.close(PURPOSE, &text).ok()
     }
 
-    pub(super) fn redeem(&self, sealed: &str, now: Timestamp) -> Option<Identity> {
+    pub(crate) fn redeem(&self, sealed: &str, now: Timestamp) -> Option<Identity> {
         let text = self.seal.open_text(PURPOSE, sealed)?;
         let ticket: Ticket = serde_json::from_slice(&text).ok()?;
         let expires = Timestamp::from_millis(ticket.expires);

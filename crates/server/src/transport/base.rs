@@ -43,7 +43,7 @@ impl Base {
 }
 
 /// Whether the page has another origin. Current browsers say so.
-fn is_elsewhere(headers: &HeaderMap) -> bool {
+pub(crate) fn is_elsewhere(headers: &HeaderMap) -> bool {
     if let Some(site) = text(headers, "sec-fetch-site") {
         return matches!(site, "same-site" | "cross-site");
     }
@@ -65,7 +65,7 @@ fn is_elsewhere(headers: &HeaderMap) -> bool {
 
 /// The origin that the client used. The proxy in front of the bridge says whether it was secure; a secure page shows
 /// only secure files, unless they come from this machine.
-fn own_origin(headers: &HeaderMap) -> Option<Base> {
+pub(crate) fn own_origin(headers: &HeaderMap) -> Option<Base> {
     let host = text(headers, header::HOST.as_str())?;
     let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
     if host.is_empty() || !host.bytes().all(is_host) {

@@ -172,8 +172,8 @@ pub async fn download(
 }
 
 /// What a client sent.
-struct Upload {
-    content: Bytes,
+pub(crate) struct Upload {
+    pub(crate) content: Bytes,
     media_type: Option<String>,
     name: Option<String>,
 }
@@ -200,7 +200,7 @@ async fn receive(request: Request, intake: &Intake) -> Result<Upload, AppError> 
     })
 }
 
-async fn receive_form(request: Request) -> Result<Upload, AppError> {
+pub(crate) async fn receive_form(request: Request) -> Result<Upload, AppError> {
     let bad = |problem: String| AppError::bad_request("bad_form", problem);
     let mut form = Multipart::from_request(request, &())
         .await
@@ -227,14 +227,14 @@ async fn receive_form(request: Request) -> Result<Upload, AppError> {
 }
 
 /// Whether a list of entity tags names this one. Tags are compared weakly, as RFC 9110, 13.1.2 asks for.
-fn names_tag(tags: &str, tag: &str) -> bool {
+pub(crate) fn names_tag(tags: &str, tag: &str) -> bool {
     let mut tags = tags.split(',').map(str::trim);
     tags.any(|given| given == "*" || given.strip_prefix("W/").unwrap_or(given) == tag)
 }
 
 /// The requested range: none, a range, or one that the file does not have.
 #[allow(clippy::option_option, reason = "the three cases of RFC 9110, 14.2")]
-fn requested_range(range: &str, bytes: u64) -> Option<Option<(u64, u64)>> {
+pub(crate) fn requested_range(range: &str, bytes: u64) -> Option<Option<(u64, u64)>> {
     let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
     let end = bytes.checked_sub(1);
     let found = match (first.trim().parse::<u64>(), last.trim().parse::<u64>()) {

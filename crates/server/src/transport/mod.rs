@@ -6,7 +6,7 @@ pub mod access;
 pub mod adk_stream_protocol;
 pub mod agents;
 pub mod ai_sdk_ws;
-mod base;
+pub(crate) mod base;
 pub mod body;
 pub mod chat;
 pub mod chats;

@@ -7,11 +7,11 @@ use serde_json::json;
 use crate::live::{Incoming, IncomingSink};
 
 /// How many calls may be open at a time; real models stay far below.
-const MAX_OPEN_CALLS: usize = 1_024;
+pub(in crate::adk_server) const MAX_OPEN_CALLS: usize = 1_024;
 
 /// What is expected soon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Expectation {
+pub(in crate::adk_server) enum Expectation {
     #[default]
     Nothing,
     Answer,
@@ -24,22 +24,22 @@ pub(super) enum Expectation {
 
 /// The state between two events.
 #[derive(Debug, Default)]
-pub(super) struct EventReader {
+pub(in crate::adk_server) struct EventReader {
     /// Long-running calls whose results the server waits for.
-    pub(super) open: Vec<String>,
+    pub(in crate::adk_server) open: Vec<String>,
     /// Calls of tools that the server runs.
-    pub(super) running: Vec<String>,
+    pub(in crate::adk_server) running: Vec<String>,
     /// Whether a call was made or answered, and nothing has been said since.
-    pub(super) awaits_words: bool,
-    pub(super) speaking: bool,
+    pub(in crate::adk_server) awaits_words: bool,
+    pub(in crate::adk_server) speaking: bool,
     /// Whether audio is left out, because text was requested.
-    pub(super) mute: bool,
-    pub(super) said: Vec<String>,
+    pub(in crate::adk_server) mute: bool,
+    pub(in crate::adk_server) said: Vec<String>,
 }
 
 impl EventReader {
     /// Passes an event on. Returns what is expected after it, if that changes.
-    pub(super) fn event(
+    pub(in crate::adk_server) fn event(
         &mut self,
         mut event: Event<'_>,
         json: &str,
@@ -166,7 +166,7 @@ fn goes_on(json: &str) -> bool {
 }
 
 /// Whether the agent says something in this event.
-pub(super) fn says(event: &Event<'_>) -> bool {
+pub(in crate::adk_server) fn says(event: &Event<'_>) -> bool {
     let speaks = |part: &Part<'_>| {
         part.text.as_deref().is_some_and(|text| !text.is_empty())
             || part.inline_data.is_some()
@@ -178,7 +178,7 @@ pub(super) fn says(event: &Event<'_>) -> bool {
         && (event.parts().iter().any(speaks) || transcribed.is_some_and(|text| !text.is_empty()))
 }
 
-fn is_sound(part: &Part<'_>) -> bool {
+pub(in crate::adk_server) fn is_sound(part: &Part<'_>) -> bool {
     let kind = part
         .inline_data
         .as_ref()

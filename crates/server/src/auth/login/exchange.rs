@@ -16,9 +16,10 @@ use crate::chat::now;
 /// Types that an ID token may have.
 const TYPES: [&str; 1] = ["jwt"];
 
+/// What a token endpoint answers.
 #[derive(Deserialize)]
-struct Tokens {
-    id_token: String,
+pub(super) struct Tokens {
+    pub(super) id_token: String,
     #[serde(default)]
     access_token: String,
 }
@@ -114,14 +115,18 @@ async fn more_of(
 ) -> Result<Map<String, Value>, RemoteError> {
     let request = provider.keys.client().get(url.clone());
     let body = fetch(request.bearer_auth(access_token), url).await?;
-    let more: Option<Map<String, Value>> = serde_json::from_slice(&body).ok();
-    let more = more.map(Claims);
-    // It may be of somebody else.
-    let same = more.filter(|it| it.text("sub").is_some() && it.text("sub") == claims.text("sub"));
-    same.map(|it| it.0).ok_or_else(|| RemoteError::Unreadable {
+    more_in(&body, claims).ok_or_else(|| RemoteError::Unreadable {
         host: host_of(url),
         expected: "what is known of the same user",
     })
+}
+
+/// What an answer says of the same user: it may be of somebody else.
+pub(super) fn more_in(body: &[u8], claims: &Claims) -> Option<Map<String, Value>> {
+    let more: Map<String, Value> = serde_json::from_slice(body).ok()?;
+    let more = Claims(more);
+    let is_same = more.text("sub").is_some() && more.text("sub") == claims.text("sub");
+    is_same.then_some(more.0)
 }
 
 /// As OAuth wants names and passwords in a header.

@@ -32,6 +32,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// How long keys serve of a provider that cannot be reached; one that is away for longer may have withdrawn them.
 const LONGEST_USE: Duration = Duration::from_secs(24 * 60 * 60);
 
+const DESCRIPTION: &str = "the description of an OpenID provider";
+
 /// Where the keys of a provider are found, and those that were.
 #[derive(Debug)]
 pub(crate) struct KeySource {
@@ -263,35 +265,14 @@ impl KeySource {
     }
 
     async fn describe(&self, issuer: &str) -> Result<Description, RemoteError> {
-        let unreadable = |host: String| RemoteError::Unreadable {
-            host,
-            expected: "the description of an OpenID provider",
-        };
         let place = issuer.trim_end_matches('/');
-        let url = Url::parse(&format!("{place}/.well-known/openid-configuration"))
-            .map_err(|_| unreadable(issuer.to_owned()))?;
+        let url = Url::parse(&format!("{place}/.well-known/openid-configuration"));
+        let url = url.map_err(|_| RemoteError::Unreadable {
+            host: issuer.to_owned(),
+            expected: DESCRIPTION,
+        })?;
         let body = fetch(self.client.get(url.clone()), &url).await?;
-        let description: Description =
-            serde_json::from_slice(&body).map_err(|_| unreadable(host_of(&url)))?;
-        let contradiction = |field, said: &str, expected| RemoteError::Contradiction {
-            issuer: issuer.to_owned(),
-            field,
-            said: said.to_owned(),
-            expected,
-        };
-        if description.issuer != issuer {
-            let said = &description.issuer;
-            let expected = "write exactly this in auth.oidc, if it is the one that you mean";
-            return Err(contradiction("issuer", said, expected));
-        }
-        for (field, url) in description.addresses() {
-            // A provider on this machine may be named by any port of it.
-            if !is_safe(url) || remote::is_local(url) && !is_local_issuer(issuer) {
-                let expected = "it must be an https:// address";
-                return Err(contradiction(field, url.as_str(), expected));
-            }
-        }
-        Ok(description)
+        Description::read(&body, issuer, &url)
     }
 
     fn was_asked_lately(&self, state: &State) -> bool {
@@ -316,7 +297,35 @@ impl KeySource {
 }
 
 impl Description {
-    fn addresses(&self) -> impl Iterator<Item = (&'static str, &Url)> {
+    /// Reads what an issuer says of itself at an address.
+    pub(crate) fn read(body: &[u8], issuer: &str, url: &Url) -> Result<Self, RemoteError> {
+        let description: Self =
+            serde_json::from_slice(body).map_err(|_| RemoteError::Unreadable {
+                host: host_of(url),
+                expected: DESCRIPTION,
+            })?;
+        let contradiction = |field, said: &str, expected| RemoteError::Contradiction {
+            issuer: issuer.to_owned(),
+            field,
+            said: said.to_owned(),
+            expected,
+        };
+        if description.issuer != issuer {
+            let said = &description.issuer;
+            let expected = "write exactly this in auth.oidc, if it is the one that you mean";
+            return Err(contradiction("issuer", said, expected));
+        }
+        for (field, url) in description.addresses() {
+            // A provider on this machine may be named by any port of it.
+            if !is_safe(url) || remote::is_local(url) && !is_local_issuer(issuer) {
+                let expected = "it must be an https:// address";
+                return Err(contradiction(field, url.as_str(), expected));
+            }
+        }
+        Ok(description)
+    }
+
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&'static str, &Url)> {
         let optional = [
             ("authorization_endpoint", &self.authorization_endpoint),
             ("token_endpoint", &self.token_endpoint),

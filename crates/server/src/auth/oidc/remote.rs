@@ -116,7 +116,7 @@ fn innermost(error: &dyn std::error::Error) -> String {
 }
 
 /// The word that OAuth has for a refusal. Nothing else of the answer is repeated: it may quote what was sent.
-fn oauth_word(body: &[u8]) -> String {
+pub(crate) fn oauth_word(body: &[u8]) -> String {
     #[derive(serde::Deserialize)]
     struct Refusal {
         error: String,
