@@ -2,11 +2,22 @@
 //
 // usage: node packages/build.mjs BINARY DIRECTORY [CRATES]
 //
-// CRATES is where `cargo package` has put crates: with it, the protocol crate and the sources are added.
+// CRATES is where `cargo package` has put crates: with it, the protocol crate and the sources are added. ADK_BRIDGE_REPOSITORY is the
+// address of the sources, for the packages to name; `cargo xtask release` sets it.
 
-import { execFileSync } from 'node:child_process';
+import { execFileSync, execSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -40,8 +51,7 @@ export function build(binary, directory) {
     archive(binary, platform, directory, work);
     pack(platformPackage(binary, platform, work), directory);
     pack(mainPackage(work), directory);
-    // Its `prepack` builds it.
-    pack(join(root, 'web/client'), directory);
+    pack(clientPackage(work), directory);
     wheel(binary, platform, directory);
   } finally {
     rmSync(work, { recursive: true, force: true });
@@ -82,6 +92,7 @@ function platformPackage(binary, platform, work) {
     version: version(),
     description: `The program of adk-bridge for ${platform}`,
     license,
+    ...repository('packages'),
     os: [os],
     cpu: [cpu],
     ...libc,
@@ -98,15 +109,34 @@ function mainPackage(work) {
   mkdirSync(place);
   const optionalDependencies = Object.fromEntries(PLATFORMS.map((platform) => [`@adk-bridge/${platform}`, version()]));
   const { name, ...rest } = manifest(join(here, 'npm'));
-  write(place, { name, version: version(), ...rest, optionalDependencies });
+  write(place, { name, version: version(), ...repository('packages/npm'), ...rest, optionalDependencies });
   for (const path of [join(here, 'npm/adk-bridge.js'), join(here, 'npm/README.md'), join(root, 'LICENSE')]) copyInto(path, place);
   chmodSync(join(place, 'adk-bridge.js'), 0o755);
   return place;
 }
 
+/** The library, built, with what its own manifest cannot say. */
+function clientPackage(work) {
+  const from = join(root, 'web/client');
+  const place = join(work, 'client');
+  mkdirSync(place);
+  execFileSync(process.execPath, ['scripts/build.mjs'], { cwd: from, stdio: ['ignore', 'ignore', 'inherit'] });
+  const { name, version, description, license, scripts: _scripts, ...rest } = manifest(from);
+  write(place, { name, version, description, license, ...repository('web/client'), ...rest });
+  for (const path of [...rest.files, 'README.md', 'LICENSE']) cpSync(join(from, path), join(place, path), { recursive: true });
+  return place;
+}
+
+/** Where the sources are, in the form of npm, if that is known. */
+function repository(directory) {
+  const url = process.env.ADK_BRIDGE_REPOSITORY;
+  return url ? { repository: { type: 'git', url: `git+${url}.git`, directory } } : {};
+}
+
+/** By a shell, without which Node.js starts no script of Windows such as `npm.cmd`; nothing has to be quoted for it. */
 function pack(place, directory) {
-  const args = ['pack', '--silent', '--pack-destination', resolve(directory)];
-  execFileSync(process.platform === 'win32' ? 'npm.cmd' : 'npm', args, { cwd: place, stdio: ['ignore', 'ignore', 'inherit'] });
+  const env = { ...process.env, npm_config_pack_destination: resolve(directory) };
+  execSync('npm pack --silent', { cwd: place, env, stdio: ['ignore', 'ignore', 'inherit'] });
 }
 
 function wheel(binary, platform, directory) {

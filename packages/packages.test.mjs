@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-import { TARGET } from '../web/target.mjs';
+import { PIPX, TARGET } from '../web/target.mjs';
 import { isInChangelog, version } from './build.mjs';
 import { NOTICES, notices } from './notices.mjs';
 
@@ -17,6 +17,8 @@ const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, '..');
 // A program stops within its drain; a busy machine takes its time.
 const WAIT_LIMIT_MS = 60_000;
+/** Where what is unpacked is compiled, all of it in one form, so that others' crates are compiled once. */
+const BUILT_APART = { ...process.env, CARGO_TARGET_DIR: join(TARGET, 'packages'), CARGO_PROFILE_DEV_DEBUG: 'false' };
 const PLATFORM = `${process.platform}-${process.arch}`;
 // Types and modules for Node.js and bundlers; the package has nothing for `require`. Worklets are scripts without types.
 const ATTW = ['--profile', 'esm-only', '--exclude-entrypoints', './worklets/*', './package.json'];
@@ -50,10 +52,17 @@ describe('packages', () => {
   const run = (program, args, options) => execFileSync(program, args, { encoding: 'utf8', stdio: 'pipe', ...options });
   const tool = (name, args) => run(join(here, 'node_modules/.bin', name), args);
 
-  /** Starts the program in an empty place, has a conversation with it, and asks it to stop. */
-  async function serves(program, args, cwd) {
-    assert.equal(run(program, [...args, '--version'], { cwd }).trim(), `adk-bridge ${version()}`);
-    const options = { cwd, stdio: ['ignore', 'pipe', 'inherit'], detached: true };
+  /** Starts the program in an empty place, has a conversation with it, looks at its page, and asks it to stop; `talk` goes on with it. */
+  async function serves(program, args, cwd, { env, ask = (server) => server.kill('SIGTERM'), talk = async () => {} } = {}) {
+    const all = { ...process.env, ...env };
+    assert.equal(
+      run(program, [...args, '--version'], { cwd, env: all })
+        .trim()
+        .split('\n')
+        .at(-1),
+      `adk-bridge ${version()}`,
+    );
+    const options = { cwd, env: all, stdio: ['ignore', 'pipe', 'inherit'], detached: true };
     const server = spawn(program, [...args, 'serve', '--listen', '127.0.0.1:0'], options);
     // Its output closes when everything that it started has ended.
     const closed = once(server, 'close');
@@ -66,12 +75,16 @@ describe('packages', () => {
         body: JSON.stringify({ id: 'first', messages: [message] }),
       });
       assert.match(await answer.text(), /"delta":"Tokyo\."[\s\S]*\[DONE\]/);
-      server.kill('SIGTERM');
+      assert.match(await (await fetch(url, { headers: { accept: 'text/html' } })).text(), /<script type="module"/);
+      await talk(url);
+      ask(server);
       await within(closed, 'it to stop');
     } finally {
       kill(server);
     }
   }
+  // What a terminal does: those who started the program get the signal as well.
+  const ctrlC = (server) => process.kill(-server.pid, 'SIGINT');
 
   test('the notices are those of the packages in use', () => {
     const isNew = readFileSync(NOTICES, 'utf8') === notices();
@@ -97,9 +110,27 @@ describe('packages', () => {
     writeFileSync(join(path, 'package.json'), '{}');
     // Those of other platforms are not there.
     run('npm', ['install', '--omit=optional', '--no-audit', '--no-fund', main(), platform()], { cwd: path });
-    assert.equal(run('npx', ['--no-install', 'adk-bridge', '--version'], { cwd: path }).trim(), `adk-bridge ${version()}`);
-    // What npx becomes; it does not pass on signals itself.
+    await serves('npx', ['adk-bridge'], path, { ask: ctrlC });
+    // What npx becomes stops when it alone is asked to.
     await serves(join(path, 'node_modules/.bin/adk-bridge'), [], path);
+  });
+
+  test("the front end library's own file talks to the installed program, and its user approves", async () => {
+    const path = empty('library');
+    writeFileSync(join(path, 'package.json'), '{"type":"module"}');
+    const { packages } = JSON.parse(readFileSync(join(root, 'web/client/package-lock.json'), 'utf8'));
+    // In the versions that it is tested with.
+    const peers = ['ai', '@ai-sdk/react', 'react'].map((name) => `${name}@${packages[`node_modules/${name}`].version}`);
+    const options = ['--prefer-offline', '--omit=optional', '--no-audit', '--no-fund'];
+    run('npm', ['install', ...options, client(), main(), platform(), ...peers], { cwd: path });
+    writeFileSync(join(path, 'pay.js'), PAY);
+    await serves(join(path, 'node_modules/.bin/adk-bridge'), [], path, {
+      talk: async (url) => {
+        const said = JSON.parse(await output(process.execPath, ['pay.js', url], path));
+        assert.deepEqual(said.asked, ['approval-requested']);
+        assert.match(said.answer, /^Paid 50 USD to Hanako\./);
+      },
+    });
   });
 
   test('npm without the program of this platform says what is missing', () => {
@@ -121,6 +152,20 @@ describe('packages', () => {
     await serves(join(bin, 'adk-bridge'), [], path);
   });
 
+  test('pipx runs the wheel', async () => {
+    const path = empty('pipx');
+    const places = { PIPX_HOME: join(path, 'home'), PIPX_BIN_DIR: join(path, 'bin'), PIPX_MAN_DIR: join(path, 'man') };
+    await serves(PIPX, ['run', '--spec', wheel(), 'adk-bridge'], path, { env: places, ask: ctrlC });
+  });
+
+  test('cargo installs the program with its page', async () => {
+    const path = empty('cargo');
+    // What the release has compiled already.
+    const env = { ...process.env, CARGO_TARGET_DIR: TARGET };
+    run('cargo', ['install', '--quiet', '--locked', '--offline', '--path', 'crates/server', '--root', path], { cwd: root, env });
+    await serves(join(path, 'bin/adk-bridge'), [], path);
+  });
+
   test('the crate can be used by a program of its own', () => {
     const path = empty('crate');
     run('tar', ['-xzf', crate()], { cwd: path });
@@ -131,17 +176,20 @@ describe('packages', () => {
     copyFileSync(join(root, 'Cargo.lock'), join(path, 'Cargo.lock'));
     mkdirSync(join(path, 'src'));
     writeFileSync(join(path, 'src/main.rs'), exampleOf(join(path, name, 'src/driver.rs')));
-    const env = { ...process.env, CARGO_TARGET_DIR: join(TARGET, 'packages') };
-    run('cargo', ['run', '--quiet', '--offline'], { cwd: path, env });
+    run('cargo', ['run', '--quiet', '--offline'], { cwd: path, env: BUILT_APART });
   });
 
-  test('the sources are whole: cargo takes them with their lock file', () => {
+  test('the sources are whole: cargo takes them with their lock file, and builds them', () => {
     const path = empty('sources');
     run('tar', ['-xzf', sources()], { cwd: path });
     const inside = join(path, `adk-bridge-${version()}`);
     run('cargo', ['metadata', '--locked', '--offline', '--format-version=1'], { cwd: inside, maxBuffer: Infinity });
     for (const needed of ['web/ui/package-lock.json', 'deploy/Dockerfile', 'LICENSE'])
       assert.ok(existsSync(join(inside, needed)), needed);
+    run('cargo', ['build', '--quiet', '--locked', '--offline', '--package=adk-bridge-protocol'], {
+      cwd: inside,
+      env: BUILT_APART,
+    });
   });
 
   test('publint and attw find nothing in the npm packages', () => {
@@ -149,13 +197,41 @@ describe('packages', () => {
     tool('attw', [client(), ...ATTW]);
   });
 
+  test('all packages say where their sources are', () => {
+    const url = 'https://repository.example/adk-bridge';
+    for (const packed of [client(), main(), platform()]) {
+      const { repository } = JSON.parse(run('tar', ['-xzOf', packed, 'package/package.json']));
+      assert.equal(repository.url, `git+${url}.git`, packed);
+      assert.ok(existsSync(join(root, repository.directory)), repository.directory);
+    }
+    const manifest = run('tar', ['-xzOf', crate(), `adk-bridge-protocol-${version()}/Cargo.toml`]);
+    assert.match(manifest, new RegExp(`^repository = "${url}"$`, 'm'));
+    const metadata = run('python3', ['-c', METADATA, wheel()]);
+    assert.match(metadata, new RegExp(`^Project-URL: Source, ${url}$`, 'm'));
+  });
+
+  test('nothing starts a script of Windows without a shell, which Node.js refuses', () => {
+    const sources = run('git', ['ls-files', '*.mjs', '*.js', '*.ts'], { cwd: root }).trim().split('\n');
+    assert.ok(sources.length > 100, `only ${sources.length} files`);
+    const named = sources.filter((path) => /["']\w+\.(cmd|bat)["']/.test(readFileSync(join(root, path), 'utf8')));
+    assert.deepEqual(named, []);
+  });
+
   test('all packages have one version, which the changelog and the manifests name', () => {
     const read = (path) => readFileSync(join(root, path), 'utf8');
     assert.equal(JSON.parse(read('web/client/package.json')).version, version());
-    for (const path of ['packages/README.md', 'web/client/README.md', 'deploy/kubernetes/deployment.yaml']) {
-      const named = [...read(path).matchAll(/adk[-_]bridge[-_:a-z0-9]*[-:](\d+\.\d+\.\d+)/g)].map(([, found]) => found);
-      assert.ok(named.length > 0, path);
-      for (const found of named) assert.equal(found, version(), path);
+    const named = {
+      'deploy/kubernetes/deployment.yaml': /adk-bridge:(\d+\.\d+\.\d+)/g,
+      'examples/rust/Cargo.toml': /tag = "v([^"]+)"/g,
+    };
+    for (const [path, form] of Object.entries(named)) {
+      const found = [...read(path).matchAll(form)].map(([, number]) => number);
+      assert.deepEqual([...new Set(found)], [version()], path);
+    }
+    // Where no number stands, none grows old.
+    for (const path of ['packages/README.md', 'web/client/README.md']) {
+      assert.match(read(path), /adk-bridge-(client-)?VERSION\.tgz/);
+      assert.doesNotMatch(read(path), /adk[-_]bridge[-_a-z0-9]*-\d+\.\d+\.\d+/);
     }
     assert.ok(isInChangelog(version()));
   });
@@ -166,11 +242,47 @@ describe('packages', () => {
   });
 });
 
+/** A user who is asked by the library, agrees, and reads what comes of it. */
+const PAY = `
+import { Chat } from '@ai-sdk/react';
+import { buildUseChatOptions, defineClientTools } from '@adk-bridge/client';
+
+const options = buildUseChatOptions({ mode: 'sse', baseUrl: process.argv[2], clientTools: defineClientTools({}) });
+let finish;
+const chat = new Chat({ ...options, onFinish: () => finish?.() });
+await chat.sendMessage({ text: 'pay Hanako 50 dollars' });
+const asked = chat.lastMessage.parts.filter(({ approval }) => approval !== undefined);
+const states = asked.map(({ state }) => state);
+// The library sends the answer without more.
+const finished = new Promise((resolve) => (finish = resolve));
+await chat.addToolApprovalResponse({ id: asked[0].approval.id, approved: true });
+await finished;
+const [answer] = chat.lastMessage.parts.flatMap((part) => (part.type === 'text' ? [part.text] : []));
+console.log(JSON.stringify({ asked: states, answer }));
+`;
+
+/** What a wheel says of itself. */
+const METADATA = `
+import sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+print(*[wheel.read(name).decode() for name in wheel.namelist() if name.endswith('METADATA')])
+`;
+
 /** The example in the documentation of a module, as a program. */
 function exampleOf(path) {
   const text = readFileSync(path, 'utf8').replaceAll(/^\/\/! ?/gm, '');
   const [, code] = /```\n([\s\S]*?)```/.exec(text);
   return `fn main() {\n${code.replaceAll(/^# /gm, '')}}\n`;
+}
+
+/** Runs a program to its end while this one goes on reading what its server says. */
+async function output(program, args, cwd) {
+  const child = spawn(program, args, { cwd, stdio: ['ignore', 'pipe', 'inherit'], timeout: WAIT_LIMIT_MS });
+  let said = '';
+  child.stdout.on('data', (piece) => (said += piece));
+  const [code] = await once(child, 'close');
+  assert.equal(code, 0, said);
+  return said;
 }
 
 async function within(promise, what) {

@@ -3,11 +3,13 @@
 A wheel is a zip archive with a list of its files; no Python runs in this one, so it fits every Python 3.
 
 usage: wheel.py BINARY VERSION PLATFORM DIRECTORY README LICENSE...
-PLATFORM is that of Node.js (linux-x64, darwin-arm64, win32-x64); prints the wheel's path.
+PLATFORM is that of Node.js (linux-x64, darwin-arm64, win32-x64); prints the wheel's path. ADK_BRIDGE_REPOSITORY is the address of the
+sources, if there is one.
 """
 
 import base64
 import hashlib
+import os
 import re
 import sys
 import zipfile
@@ -28,6 +30,7 @@ def main(binary, version, platform, directory, readme, *licenses):
     tag = f"py3-none-{platform_tag(system, arch, program)}"
     info = f"adk_bridge-{version}.dist-info"
     name = "adk-bridge.exe" if system == "win32" else "adk-bridge"
+    repository = os.environ.get("ADK_BRIDGE_REPOSITORY")
     metadata = "\n".join(
         [
             "Metadata-Version: 2.4",
@@ -36,6 +39,7 @@ def main(binary, version, platform, directory, readme, *licenses):
             "Summary: Lets any AI SDK front end (useChat) talk to Google ADK agents over HTTP and WebSocket",
             "License-Expression: Apache-2.0",
             *(f"License-File: {Path(path).name}" for path in licenses),
+            *([f"Project-URL: Source, {repository}"] if repository else []),
             "Keywords: ai-sdk,adk,agent,chat,gemini",
             "Requires-Python: >=3.8",
             "Description-Content-Type: text/markdown",

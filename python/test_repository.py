@@ -46,6 +46,16 @@ def test_the_workflow_runs_what_every_machine_runs():
     assert toolchain == cargo["workspace"]["package"]["rust-version"]
 
 
+def test_linux_programs_are_built_where_the_c_library_is_old_enough():
+    jobs = yaml.safe_load((GITHUB / "workflows/ci.yml").read_text())["jobs"]
+    rows = jobs["packages"]["strategy"]["matrix"]["include"]
+    containers = [row.get("container") for row in rows if row["os"].startswith("ubuntu-")]
+    # Debian 12: what the tests run on, and what the image of deploy/Dockerfile is made of.
+    assert containers == [jobs["checks"]["container"]] * 2
+    assert jobs["packages"]["container"] == "${{ matrix.container }}"
+    assert "debian:bookworm-slim" in (ROOT / "deploy/Dockerfile").read_text()
+
+
 def test_new_versions_are_looked_for_wherever_versions_are_pinned():
     assert updates("npm") == directories_of(r"package-lock\.json$")
     assert updates("pip") == directories_of(r"requirements[^/]*\.txt$")

@@ -20,3 +20,6 @@ export const NEWEST_1_PYTHON = process.env.ADK_BRIDGE_NEWEST_1_PYTHON ?? join(TA
 
 /** A Python that has the official MCP package. */
 export const MCP_PYTHON = process.env.ADK_BRIDGE_MCP_PYTHON ?? join(TARGET, 'venv-mcp/bin/python');
+
+/** What starts programs of Python packages without installing them. */
+export const PIPX = join(TARGET, 'venv-pipx/bin/pipx');

@@ -1,17 +1,15 @@
 // Starts the agents, tools and embedders of the examples, and a bridge for each.
 
-import { cpSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 
 import { startProcess } from '../../web/chat/server.mjs';
 import { startServer } from '../../web/e2e/server.mjs';
 import { BINARY, PYTHON, TARGET } from '../../web/target.mjs';
-import { folder } from './programs.mjs';
+import { folder, packageOf } from './programs.mjs';
 
 const BRIDGE_READY = /listening on (http:\/\/\S+)/;
-const TYPESCRIPT = fileURLToPath(new URL('../../web/adk-typescript', import.meta.url));
 
 /** Programs and directories of one test; `end` leaves nothing of them. */
 export class World {
@@ -32,15 +30,11 @@ export class World {
   }
 
   async typeScriptAgent(env) {
-    const modules = join(TYPESCRIPT, 'node_modules');
-    // Where the packages are that the project's other agents in TypeScript use.
-    mkdirSync(join(modules, '.examples'), { recursive: true });
-    const place = mkdtempSync(join(modules, '.examples', 'agents-'));
-    this.#ends.push(() => rmSync(place, { recursive: true, force: true }));
-    cpSync(folder('adk-typescript/agents'), join(place, 'agents'), { recursive: true });
-    const program = join(modules, '@google/adk-devtools/dist/esm/cli_entrypoint.js');
-    const args = [program, 'api_server', join(place, 'agents'), '--host', '127.0.0.1', '--port', '0'];
-    return this.#start(process.execPath, args, /access at (http:\/\/[^\s]+?)\.\s/, env);
+    const ready = /access at (http:\/\/[^\s]+?)\.\s/;
+    // What `npm start` becomes, which does not pass on that it is ended.
+    const [program, ...args] = packageOf('adk-typescript').scripts.start.split(' ');
+    const path = join(folder('adk-typescript'), 'node_modules/.bin', program);
+    return this.#start(path, [...args, '--port', '0'], ready, env, { cwd: folder('adk-typescript') });
   }
 
   /** A bridge before the app `assistant` of an ADK server. */
@@ -57,7 +51,7 @@ export class World {
 
   /** A program of the example that is a bridge itself. */
   async embedded(program) {
-    return this.#bridge(join(dirname(BINARY), 'examples', program), []);
+    return this.#bridge(join(dirname(BINARY), program), []);
   }
 
   async end() {

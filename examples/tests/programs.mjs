@@ -9,6 +9,21 @@ import { freePort, startServer } from '../../web/proxies/processes.mjs';
 
 export const EXAMPLES = fileURLToPath(new URL('..', import.meta.url));
 
+/** What the commands of the examples' documents are in the tests: `by` is what stands for them there; others have a reason to be left out. */
+export const STARTED = [
+  { is: /^npm install && npm run dev$/, by: 'start: develop' },
+  { is: /^\(cd \S+ && npm ci && npm run build\) && npm install && npm run dev$/, by: "develop('voice'" },
+  { is: /^node serve\.mjs$/, by: 'start: serveAlone' },
+  { is: /^python3 chat\.py "/, by: 'ask(bridge' },
+  { is: /^\.\/chat\.sh$/, by: "run('curl', './chat.sh'" },
+  { is: /^python3 -m venv \.venv && \. \.venv\/bin\/activate$/, why: 'the step `python` has made one' },
+  { is: /^pip install -r requirements\.txt && GOOGLE_API_KEY=… adk api_server \.$/, by: 'world.pythonAgent(' },
+  { is: /^npm install && GEMINI_API_KEY=… npm start$/, by: 'world.typeScriptAgent(' },
+  { is: /^ADK_BRIDGE__AGENT__APP=assistant cargo xtask run --agent adk$/, by: 'world.before(' },
+  { is: /^npm install && cargo xtask run --config adk-bridge\.toml$/, by: "world.configured('mcp')" },
+  { is: /^cargo run$/, by: "world.embedded('adk-bridge-example-rust')" },
+];
+
 export const folder = (name) => join(EXAMPLES, name);
 export const packageOf = (name) => JSON.parse(readFileSync(join(folder(name), 'package.json'), 'utf8'));
 

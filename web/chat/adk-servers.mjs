@@ -1,5 +1,6 @@
 // Google's ADK servers that the bridge is put before: one process each, with the scripted agent and sessions in memory.
 
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -7,7 +8,9 @@ import { NEWEST_1_PYTHON, OLDEST_PYTHON, PYTHON } from '../target.mjs';
 import { startAdkServer } from './adk-server.mjs';
 import { startProcess } from './server.mjs';
 
-const TYPESCRIPT = fileURLToPath(new URL('../adk-typescript', import.meta.url));
+const TYPESCRIPT_AGENTS = fileURLToPath(new URL('../adk-typescript', import.meta.url));
+/** The packages of the example are those that the project is tested with. */
+const TYPESCRIPT_PACKAGES = fileURLToPath(new URL('../../examples/adk-typescript/node_modules', import.meta.url));
 const TYPESCRIPT_READY = /access at (http:\/\/[^\s]+?)\.\s/;
 
 /** `shown`, `voice` and `restoring` are what `GET /api/agent` says of it. */
@@ -44,23 +47,16 @@ function python(interpreter, sessions = 'memory://') {
 
 /** `env` is added to its environment. */
 export async function typeScript(env = {}) {
-  const program = join(TYPESCRIPT, 'node_modules/@google/adk-devtools/dist/esm/cli_entrypoint.js');
+  const program = join(TYPESCRIPT_PACKAGES, '@google/adk-devtools/dist/esm/cli_entrypoint.js');
+  // Where they find their packages.
+  mkdirSync(join(TYPESCRIPT_PACKAGES, '.agents'), { recursive: true });
+  const agents = mkdtempSync(join(TYPESCRIPT_PACKAGES, '.agents', 'agents-'));
+  cpSync(TYPESCRIPT_AGENTS, agents, { recursive: true });
+  writeFileSync(join(agents, 'package.json'), '{"type":"module"}');
   const launch = (port) =>
     startProcess(
       process.execPath,
-      [
-        program,
-        'api_server',
-        join(TYPESCRIPT, 'agents'),
-        '--host',
-        '127.0.0.1',
-        '--port',
-        port,
-        '--compile',
-        'false',
-        '--bundle',
-        'false',
-      ],
+      [program, 'api_server', agents, '--host', '127.0.0.1', '--port', port, '--compile', 'false', '--bundle', 'false'],
       TYPESCRIPT_READY,
       { env: { ...process.env, ...env } },
     );
@@ -68,7 +64,10 @@ export async function typeScript(env = {}) {
   const { url } = running;
   return {
     url,
-    kill: () => running.kill(),
+    kill: async () => {
+      await running.kill();
+      rmSync(agents, { recursive: true, force: true });
+    },
     restart: async () => {
       await running.kill();
       running = await launch(new URL(url).port);

@@ -6,6 +6,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
+import { STARTED } from '../../examples/tests/programs.mjs';
+import { GETTING_STARTED, namesOf } from '../../packages/first-hour/blocks.mjs';
 import { isSnippet, SNIPPETS } from '../proxies/proxies.mjs';
 import { BINARY } from '../target.mjs';
 import { blocksIn, blocksOf, documents, ROOT } from './blocks.mjs';
@@ -13,7 +15,7 @@ import { COMMANDS, commandsOf, rowsOf } from './commands.mjs';
 import { World } from './world.mjs';
 
 // Documents whose blocks are run by a test of their own, which has to name them.
-const FIRST_HOUR = 'docs/getting-started.md';
+const FIRST_HOUR = 'packages/first-hour.test.mjs';
 const EXAMPLES = 'examples/tests/examples.test.mjs';
 const PROTOCOL = 'PROTOCOL.md';
 /** Blocks of text that nothing can run, each by its document and its first line. */
@@ -22,13 +24,20 @@ const PICTURES = [
   { path: PROTOCOL, begins: 'turn     =', why: 'a grammar; the tests of the stream hold it' },
 ];
 
+/** What a step names that runs tests of a kind, if it does not name the file. */
+const STARTERS = [
+  { is: /\.test\.mjs$/ },
+  { is: /^web\/client\/.*\.test\.ts$/, by: '"web/client/scripts/test.mjs"' },
+  { is: /^crates\/\w+\/tests\/\w+\.rs$/, by: '&["cargo", "test", "--workspace", "--no-fail-fast"]' },
+];
+
 const isShell = ({ language }) => language === 'sh' || language === 'bash';
 const isTranslation = ({ path, language, text }) =>
   path === 'docs/adk.md' && (['jsonl', 'sse'].includes(language) || text.startsWith('adk-bridge translate events'));
 const isExample = ({ path, language }) => path.startsWith('examples/') && language !== 'toml';
-const isFirstHour = ({ path, language }) => path === FIRST_HOUR && language !== 'tsx';
+const isFirstHour = (block) => block.path === GETTING_STARTED || namesOf(block).length > 0;
 
-/** Who runs which blocks; each block has one of them. Those without `run` are run by another test, which is named. */
+/** Who runs which blocks; each block has one of them. A name that is a path is that of the test which runs them; `run` looks at them here. */
 const RUNNERS = {
   configuration: { claims: ({ language }) => language === 'toml', run: configuration },
   shell: { claims: (block) => isShell(block) && !isExample(block) && !isFirstHour(block) && !isTranslation(block), run: shell },
@@ -39,10 +48,7 @@ const RUNNERS = {
   },
   'documentation tests of the crate': { claims: ({ path, language }) => language === 'rust' && isIncluded(path) },
   [EXAMPLES]: { claims: isExample, run: example },
-  'packages/first-hour.test.mjs': {
-    claims: (block) => isFirstHour(block) || (block.path === 'docs/adk.md' && block.language === 'python'),
-    run: parsed,
-  },
+  [FIRST_HOUR]: { claims: (block) => isFirstHour(block) && block.language !== 'tsx', run: firstHour },
   translate: { claims: isTranslation, run: translation },
   usage: { claims: ({ language, text }) => language === 'text' && text.startsWith('adk-bridge '), run: usage },
   answer: { claims: ({ path, language }) => path === 'docs/approvals.md' && language === 'json', run: answer },
@@ -103,14 +109,9 @@ describe('documents', () => {
   });
 
   for (const [name, { claims, run }] of Object.entries(RUNNERS)) {
-    const mine = all.filter(claims);
-    if (run === undefined) {
-      for (const path of [name].filter((it) => it.includes('/'))) {
-        test(`${name} is there`, () => assert.ok(existsSync(join(ROOT, path))));
-      }
-      continue;
-    }
-    for (const block of mine) test(nameOf(block), () => run(block, world));
+    if (name.includes('/')) test(`${name} is there, and a step runs it`, () => isRun(name));
+    if (run === undefined) continue;
+    for (const block of all.filter(claims)) test(nameOf(block), () => run(block, world));
   }
 
   test('every row of the commands is used', () => {
@@ -122,6 +123,15 @@ describe('documents', () => {
     );
   });
 });
+
+/** Fails unless `cargo xtask test` runs this file. */
+function isRun(path) {
+  assert.ok(existsSync(join(ROOT, path)), `there is no ${path}`);
+  const steps = readFileSync(join(ROOT, 'xtask/src/steps.rs'), 'utf8');
+  const { is, by } = STARTERS.find(({ is }) => is.test(path)) ?? {};
+  assert.ok(is !== undefined, `nobody is known who runs ${path}`);
+  assert.ok(steps.includes(by ?? `"node-test", "${path}"`), `no step of xtask/src/steps.rs runs ${path}`);
+}
 
 /** The bridge takes it as a configuration. */
 async function configuration({ text, line }, world) {
@@ -160,10 +170,16 @@ function parsed({ language, text }) {
   if (language === 'python') execFileSync('python3', ['-c', 'import ast, sys; ast.parse(sys.stdin.read())'], input);
 }
 
+/** The test of the first hour follows it. */
+function firstHour(block) {
+  parsed(block);
+  assert.equal(namesOf(block).length, 1, `${FIRST_HOUR} does not follow it: name it in packages/first-hour/blocks.mjs`);
+}
+
 /** The command, and the steps that it names, are there. */
 function xtask(command) {
   const cargo = (...args) => execFileSync('cargo', ['xtask', ...args], { cwd: ROOT, encoding: 'utf8' });
-  const [, , name, ...words] = command.split(' ');
+  const [, name, ...words] = command.slice(command.indexOf('xtask')).split(' ');
   assert.match(cargo('help'), new RegExp(`^  ${name}\\b`, 'm'));
   if (name !== 'test') return;
   const steps = cargo('test', '--list')
@@ -177,11 +193,18 @@ function filesExist(command) {
   for (const [path] of command.matchAll(/\S+\.(test\.mjs|py)\b/g)) assert.ok(existsSync(join(ROOT, path)), path);
 }
 
-/** The examples' own test starts the folder. */
+/** The examples' own test starts the folder with each of its commands. */
 function example(block) {
   parsed(block);
   const name = dirname(block.path).split('/').at(-1);
-  assert.ok(readFileSync(join(ROOT, EXAMPLES), 'utf8').includes(`'${name}`), `${EXAMPLES} does not name ${name}`);
+  const tests = readFileSync(join(ROOT, EXAMPLES), 'utf8');
+  assert.ok(tests.includes(`'${name}`), `${EXAMPLES} does not name ${name}`);
+  for (const command of commandsOf(block.text)) {
+    const rows = STARTED.filter(({ is }) => is.test(command));
+    assert.equal(rows.length, 1, `nothing is known of \`${command}\`: add it to examples/tests/programs.mjs`);
+    const { by, why } = rows[0];
+    assert.ok(why !== undefined || tests.includes(by), `${EXAMPLES} does not use \`${by}\`, which stands for \`${command}\``);
+  }
 }
 
 /** The recording, the command and its result belong together. */

@@ -10,16 +10,16 @@ const IN_ORDER = /^ok +configuration: /m;
  * parsed.
  */
 export const COMMANDS = [
-  { is: /^export ADK_BRIDGE__/, as: ': noted' },
+  { is: /^export ADK_BRIDGE_/, as: ': noted' },
   { is: /^((\w+=\S+) )*cargo xtask run/, as: (line) => line.replace('cargo xtask run', CHECKED), apart: true, seen: IN_ORDER },
-  { is: /^cargo xtask test( |$)/, xtask: 'test' },
+  { is: /^(\w+=1 )?cargo xtask test( |$)/, xtask: 'test' },
   { is: /^cargo xtask (release|fleet)\b/, xtask: 'usage', why: 'takes very long' },
   { is: /^cargo xtask format$/, xtask: 'usage', why: 'changes the sources' },
   { is: /^cargo test -p /, why: 'builds the tests; `cargo xtask test test` runs them' },
   { is: /^node --test /, why: 'the step `chat` runs it' },
   { is: /^target\/venv\/bin\/python -m pytest /, why: 'the step `live` runs it' },
   { is: /^adk api_server /, why: 'the step `first-hour` starts one' },
-  { is: /^(npm|pip) install \.\/adk/, why: 'the step `packages` installs them' },
+  { is: /^((npm|pip) install|pipx run --spec) \.\/adk/, why: 'the step `packages` installs them' },
   { is: /^npx adk-bridge serve/, as: (line) => line.replace('npx ', ''), serves: true },
   {
     is: /^ADK_BRIDGE__AGENT__\S+ .* npx adk-bridge serve --agent adk/,

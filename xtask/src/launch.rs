@@ -10,6 +10,9 @@ use crate::setup;
 use crate::steps::{BIOME, FLEET_NEEDS};
 use crate::workspace::Workspace;
 
+/// Names the address of the sources, which a release's packages say.
+const REPOSITORY: &str = "ADK_BRIDGE_REPOSITORY";
+
 /// Builds the page and the server, and becomes `adk-bridge serve`.
 ///
 /// Without `--release` it is the build that the tests use, too: it is there much sooner, and fast enough for trying out.
@@ -62,13 +65,8 @@ pub(crate) fn release(workspace: &Workspace) -> Result<ExitCode, String> {
     let mut build = process::cargo();
     build.args(["build", "--release", "--locked", "--package=adk-bridge"]);
     process::finish(build.current_dir(&workspace.root))?;
-    let mut protocol = process::cargo();
-    protocol.args(["package", "--locked", "--package=adk-bridge-protocol"]);
-    process::finish(protocol.current_dir(&workspace.root))?;
-    let mut publish = process::cargo();
-    publish.args(["publish", "--dry-run", "--no-verify", "--locked"]);
-    publish.arg("--package=adk-bridge-protocol");
-    process::finish(publish.current_dir(&workspace.root))?;
+    let repository = repository();
+    protocol_crate(workspace, repository.as_deref())?;
     let program = format!("adk-bridge{}", std::env::consts::EXE_SUFFIX);
     let mut packages = Command::new("node");
     packages
@@ -76,8 +74,73 @@ pub(crate) fn release(workspace: &Workspace) -> Result<ExitCode, String> {
         .arg(workspace.target.join("release").join(program))
         .arg(&made)
         .arg(workspace.target.join("package"));
+    match &repository {
+        Some(address) => packages.env(REPOSITORY, address),
+        None => packages.env_remove(REPOSITORY),
+    };
     process::finish(packages.current_dir(&workspace.root))?;
+    if repository.is_none() {
+        println!(
+            "the packages do not say where their sources are: set {REPOSITORY}, or release from a clone of a public address"
+        );
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where the sources are, for the packages to say: as somebody has set it, or where this was cloned from.
+fn repository() -> Option<String> {
+    let set = std::env::var(REPOSITORY).ok().filter(|it| !it.is_empty());
+    set.or_else(|| process::answer("git", &["remote", "get-url", "origin"]))
+        .and_then(|address| public_address(&address))
+}
+
+/// An address that anybody may read and open. Others are of no use to users, and may hold a password.
+fn public_address(address: &str) -> Option<String> {
+    let is_public = address.starts_with("https://") && !address.contains(['@', '"', '\\', '\n']);
+    let plain = address.trim_end_matches('/').trim_end_matches(".git");
+    is_public.then(|| plain.to_owned())
+}
+
+/// Packs the protocol crate and tries to publish it, from a copy of what is committed: a manifest takes nothing from the
+/// environment, so that the address is written into that of the copy.
+fn protocol_crate(workspace: &Workspace, repository: Option<&str>) -> Result<(), String> {
+    let copy = workspace.target.join("release-sources");
+    match std::fs::remove_dir_all(&copy) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            return Err(format!("cannot remove {}: {e}", copy.display()));
+        }
+        _ => {}
+    }
+    let mut checkout = Command::new("git");
+    checkout.args(["clone", "--quiet"]);
+    process::finish(checkout.arg(&workspace.root).arg(&copy))?;
+    if let Some(address) = repository {
+        let manifest = copy.join("crates/protocol/Cargo.toml");
+        std::fs::read_to_string(&manifest)
+            .map(|text| {
+                text.replacen(
+                    "[package]\n",
+                    &format!("[package]\nrepository = \"{address}\"\n"),
+                    1,
+                )
+            })
+            .and_then(|text| std::fs::write(&manifest, text))
+            .map_err(|e| {
+                format!(
+                    "cannot write the repository into {}: {e}",
+                    manifest.display()
+                )
+            })?;
+    }
+    for words in [&["package"][..], &["publish", "--dry-run", "--no-verify"]] {
+        let mut cargo = process::cargo();
+        cargo
+            .args(words)
+            .args(["--locked", "--allow-dirty", "--package=adk-bridge-protocol"])
+            .env("CARGO_TARGET_DIR", &workspace.target);
+        process::finish(cargo.current_dir(&copy))?;
+    }
+    Ok(())
 }
 
 /// Kills replicas while stock chats talk, as often as the arguments say.
@@ -190,4 +253,30 @@ fn newest(directory: &Path) -> Option<SystemTime> {
 
 fn modified(file: &Path) -> Option<SystemTime> {
     file.metadata().and_then(|data| data.modified()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_name_public_addresses_only() {
+        let cases = [
+            (
+                "https://code.example/us/bridge",
+                Some("https://code.example/us/bridge"),
+            ),
+            (
+                "https://code.example/us/bridge.git",
+                Some("https://code.example/us/bridge"),
+            ),
+            ("https://robot:secret@code.example/us/bridge.git", None),
+            ("git@code.example:us/bridge.git", None),
+            ("/home/me/bridge", None),
+            ("https://code.example/\"\nlicense = \"", None),
+        ];
+        for (address, expected) in cases {
+            assert_eq!(public_address(address).as_deref(), expected, "{address}");
+        }
+    }
 }

@@ -16,6 +16,7 @@ pub(crate) enum Need {
     NewestClient,
     AdkServers,
     Mcp,
+    Pipx,
     Chromium,
     Espeak,
     Proxies,
@@ -34,6 +35,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need::NewestClient,
     Need::AdkServers,
     Need::Mcp,
+    Need::Pipx,
     Need::Chromium,
     Need::Espeak,
     Need::Proxies,
@@ -62,7 +64,7 @@ const NODE_PACKAGES: [&str; 12] = [
 ];
 
 /// Google's ADK server in TypeScript.
-const TYPESCRIPT_ADK: &str = "web/adk-typescript";
+const TYPESCRIPT_ADK: &str = "examples/adk-typescript";
 
 /// What Vite asks for; the AI SDK packages run on it, although the newest ones ask for more.
 const MIN_NODE: Version = Version(20, 19);
@@ -89,6 +91,7 @@ impl Need {
             Self::NewestClient => "newest-client",
             Self::AdkServers => "adk-servers",
             Self::Mcp => "mcp-package",
+            Self::Pipx => "pipx",
             Self::Chromium => "chromium",
             Self::Espeak => "espeak",
             Self::Proxies => "nginx",
@@ -108,6 +111,7 @@ impl Need {
             Self::NewestClient => "set up a Python environment with Google's newest client",
             Self::AdkServers => "set up Google's older ADK servers, and the one in TypeScript",
             Self::Mcp => "set up a Python environment with the official MCP package",
+            Self::Pipx => "set up a Python environment with pipx",
             Self::Chromium => "set up Chromium for the browser tests",
             Self::Espeak => "set up espeak-ng, which speaks in the tests of audio",
             Self::Proxies => "set up nginx and Caddy, which the bridge is put behind",
@@ -149,6 +153,10 @@ impl Machine {
             Need::Mcp => {
                 let venv = workspace.mcp_venv();
                 self.python(workspace, &venv, "requirements-mcp.txt", &[], log)
+            }
+            Need::Pipx => {
+                let venv = workspace.pipx_venv();
+                self.python(workspace, &venv, "requirements-pipx.txt", &[], log)
             }
             Need::OpenApi => {
                 let venv = workspace.openapi_venv();

@@ -59,6 +59,11 @@ impl Workspace {
         self.target.join("venv-mcp")
     }
 
+    /// The virtual environment with pipx.
+    pub(crate) fn pipx_venv(&self) -> PathBuf {
+        self.target.join("venv-pipx")
+    }
+
     /// The virtual environment with what judges the description of the API.
     pub(crate) fn openapi_venv(&self) -> PathBuf {
         self.target.join("venv-openapi")

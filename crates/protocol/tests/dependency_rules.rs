@@ -58,6 +58,8 @@ const CRATES: &[(&str, &[&str])] = &[
         "crates/fuzz",
         &["adk-bridge", "adk-bridge-agents", "adk-bridge-protocol"],
     ),
+    // A user's program.
+    ("examples/rust", &["adk-bridge"]),
     ("xtask", &[]),
 ];
 

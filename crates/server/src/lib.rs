@@ -6,8 +6,8 @@
 //!     └── auth                      └──▶ store, files
 //! ```
 //!
-//! A program with agents or tools of its own begins with [`Server::builder`]; `examples/own_tool.rs` and
-//! `examples/own_agent.rs` are two that can be copied. The crates behind it are [`agents`] and [`protocol`].
+//! A program with agents or tools of its own begins with [`Server::builder`]; `examples/rust` of the
+//! project and `examples/own_agent.rs` are two that can be copied. The crates behind it are [`agents`] and [`protocol`].
 //!
 //! | module | knows |
 //! |---|---|

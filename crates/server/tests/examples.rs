@@ -13,7 +13,7 @@
     reason = "its main function is not run here"
 )]
 mod own_agent;
-#[path = "../examples/own_tool.rs"]
+#[path = "../../../examples/rust/src/main.rs"]
 #[allow(
     dead_code,
     unreachable_pub,

@@ -1,8 +1,8 @@
 //! A bridge with a tool of your own, written in Rust and run only after a human has agreed.
 //!
 //! ```text
-//! cargo run --example own_tool                                       # the demo's model, no key needed
-//! GEMINI_API_KEY=… ADK_BRIDGE__AGENT__KIND=gemini cargo run --example own_tool
+//! cargo run                                       # the demo's model, no key needed
+//! GEMINI_API_KEY=… ADK_BRIDGE__AGENT__KIND=gemini cargo run
 //! ```
 //!
 //! Open the page that it names, or point `useChat` at `/api/chat`, and write `refund 25 dollars for order A-17`. To the
