@@ -89,6 +89,7 @@ impl Reloader {
         }
         self.apply(&effective);
         *current = effective;
+        self.app.chats().note_budgets();
         if has_new_agents {
             self.follow_agents().await;
         }
@@ -161,6 +162,7 @@ impl Reloader {
         self.bounds.set(bounds);
         shared.users.hold_for(config);
         shared.files.limit(server::quota(config));
+        shared.spending.follow(&config.budget);
         shared.settings.set(server::chat_settings(config));
         shared.capacity.loaded.limit(limits);
         let allowed = server::allowed(config, requires_credentials, shares.turns);

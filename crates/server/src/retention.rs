@@ -38,6 +38,7 @@ pub struct Swept {
     pub files: u64,
     pub recordings: u64,
     pub audit: u64,
+    pub usage: u64,
 }
 
 /// Looks every now and then, until it is dropped.
@@ -58,8 +59,9 @@ impl Retention {
             files,
             recordings,
             audit,
+            usage,
         } = self.ages;
-        if [chats, files, recordings, audit]
+        if [chats, files, recordings, audit, usage]
             .iter()
             .all(Option::is_none)
         {
@@ -88,9 +90,11 @@ impl Retention {
                     files,
                     recordings,
                     audit,
+                    usage,
                 } = swept;
                 tracing::info!(
-                    "too old, and deleted: {chats} chats, {files} files, {recordings} recordings, {audit} rows of the audit"
+                    "too old, and deleted: {chats} chats, {files} files, {recordings} recordings, {audit} rows of the audit, \
+                     {usage} rows of usage"
                 );
             }
             Err(error) => {
@@ -124,6 +128,10 @@ impl Retention {
             swept.audit = self.sealing.remove_older(before, MOST, now).await?;
             self.count(Removed::AuditRows, swept.audit);
         }
+        if let Some(before) = before(self.ages.usage) {
+            swept.usage = self.old_usage(before).await?;
+            self.count(Removed::UsageRows, swept.usage);
+        }
         Ok(swept)
     }
 
@@ -154,6 +162,21 @@ impl Retention {
         let mut deleted = 0;
         while deleted < MOST {
             let some = files.delete_old(before, which, BATCH).await?;
+            deleted += some;
+            if some < u64::from(BATCH) {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
+        Ok(deleted)
+    }
+
+    async fn old_usage(&self, before: Timestamp) -> Result<u64, StoreError> {
+        let shared = self.chats.shared();
+        let day = shared.spending.day_before(before);
+        let mut deleted = 0;
+        while deleted < MOST {
+            let some = shared.store.delete_old_usage(day, BATCH).await?;
             deleted += some;
             if some < u64::from(BATCH) {
                 break;

@@ -24,7 +24,7 @@ use adk_bridge_protocol::event::Event;
 use adk_bridge_protocol::id::{CallId, MessageId};
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::{Ask, Audit, AuditKind, Commit, Effect};
-use adk_bridge_protocol::reply::{Context, Input, Policy as _, Reply, Runner};
+use adk_bridge_protocol::reply::{Context, EndReason, Input, Policy as _, Record, Reply, Runner};
 use adk_bridge_protocol::time::Timestamp;
 use tokio::time::Instant;
 
@@ -40,7 +40,10 @@ use crate::failpoint::failpoint;
 use crate::files::FileError;
 use crate::files::address::Base;
 use crate::metrics::StoreOperation;
-use crate::store::{AuditEntry, CommittedSize, Opening, StoreChatState, StoreError, WriteProblem};
+use crate::spending::tokens_in;
+use crate::store::{
+    AuditEntry, CommittedSize, Opening, StoreChatState, StoreError, Tokens, WriteProblem,
+};
 
 /// How often a streaming message is stored, so that a crash keeps the partial answer.
 const CHECKPOINT: Duration = Duration::from_secs(1);
@@ -62,6 +65,8 @@ pub(super) struct ReplyEngine {
     checkpoint: ReplyCheckpoint,
     /// The last commit of the current reply, if it was begun here.
     committed: Option<CommittedSize>,
+    /// The usage of the current reply that was counted last.
+    counted: Option<Tokens>,
     /// Whether a commit failed, so that the state in memory must not be used.
     abandoned: bool,
 }
@@ -127,6 +132,7 @@ impl ReplyEngine {
             refusals: Vec::new(),
             checkpoint: ReplyCheckpoint::new(),
             committed: None,
+            counted: None,
             abandoned: false,
         }
     }
@@ -158,6 +164,7 @@ impl ReplyEngine {
     /// Makes another reply the current one. Returns the one before.
     pub(super) fn replace(&mut self, reply: Option<Reply>) -> Option<Reply> {
         self.committed = None;
+        self.counted = None;
         self.checkpoint.forget();
         std::mem::replace(&mut self.current, reply.map(Driver::new)).map(Driver::into_reply)
     }
@@ -170,6 +177,7 @@ impl ReplyEngine {
     /// Releases the reply and its images: the store has them.
     pub(super) fn release(&mut self) {
         self.committed = None;
+        self.counted = None;
         self.checkpoint.forget();
         self.current = None;
         self.pictures.clear();
@@ -373,6 +381,7 @@ impl ReplyEngine {
         failpoint("after", step);
         self.checkpoint.set_due(Instant::now() + CHECKPOINT);
         self.committed = None;
+        self.counted = None;
         self.checkpoint.forget();
         self.pictures.clear();
         let before = self.current.replace(driver);
@@ -571,8 +580,39 @@ impl ReplyEngine {
                 .note_stored(&commit.record.message, &self.context);
         }
         failpoint("after", step);
+        if self.context.spending.counts() {
+            self.count_usage(&commit.record).await;
+        }
         self.ids.forget_closed(&commit.record).await;
         Ok(())
+    }
+
+    /// Counts what the reply has used since it was counted last. What cannot be counted is part of what the next commit
+    /// counts; at the end of a reply it is lost.
+    async fn count_usage(&mut self, record: &Record) {
+        let (context, message) = (&self.context, &record.message);
+        let served = context.served();
+        let Some(so_far) = tokens_in(message.metadata.as_ref()) else {
+            if record.ended == Some(EndReason::Finished) {
+                context.spending.note_silent(served.id());
+            }
+            return;
+        };
+        if self.counted == Some(so_far) {
+            return;
+        }
+        let (chat, reply) = (context.chat(), (&message.id, so_far));
+        let counting = context
+            .spending
+            .count(&*context.store, chat, reply, served.id(), now());
+        match counting.await {
+            Ok(()) => self.counted = Some(so_far),
+            Err(error) => {
+                context.note_refused_write(&error);
+                tracing::warn!(chat = chat.id.as_str(), %error, "the usage of a reply in chat {} cannot be counted", chat.id);
+            }
+        }
+        failpoint("after", "usage");
     }
 
     /// Counts rows of the audit, and adds where they came from.

@@ -1,4 +1,4 @@
-//! What is stored of a user, as JSON lines for that user: chats with their messages, files, the audit.
+//! What is stored of a user, as JSON lines for that user: chats with their messages, files, usage of agents, the audit.
 
 use std::collections::VecDeque;
 
@@ -9,14 +9,18 @@ use serde_json::{Value, json};
 use super::Chats;
 use super::listing::PAGE_BYTES;
 use crate::files::address::Base;
+use crate::spending::{UsageState, date_of};
 use crate::store::{
     Chat, ChatCursor, ChatRef, MAX_AUDIT_ROWS, MAX_LISTED, MessagePage, MessageState, StoreError,
+    UsageRow,
 };
 
 /// The form of the lines.
 const VERSION: u32 = 1;
 /// How many files are listed at once.
 const FILES: u32 = 1_000;
+/// How many rows of usage are listed at once.
+const USAGE_ROWS: u32 = 1_000;
 
 /// What is stored of a user, a few lines at a time. A chat that goes on meanwhile is written as it is found.
 pub struct UserData {
@@ -34,6 +38,7 @@ struct Count {
     chats: u64,
     messages: u64,
     files: u64,
+    usage_rows: u64,
     audit_rows: u64,
 }
 
@@ -53,6 +58,9 @@ enum Stage {
     },
     Files {
         after: String,
+    },
+    Usage {
+        after: Option<(u64, String)>,
     },
     Audit {
         after: Option<(ChatId, u64)>,
@@ -180,8 +188,28 @@ impl UserData {
                 let lines: Vec<Value> = files.iter().map(line).collect();
                 self.count.files += lines.len() as u64;
                 self.stage = match files.into_iter().next_back() {
-                    None => Stage::Audit { after: None },
+                    None => Stage::Usage { after: None },
                     Some(end) => Stage::Files { after: end.id },
+                };
+                Ok(lines)
+            }
+            Stage::Usage { after } => {
+                let cursor = after.as_ref().map(|(day, agent)| (*day, agent.as_str()));
+                let rows = store.usage_of_user(user, cursor, USAGE_ROWS).await?;
+                self.count.usage_rows += rows.len() as u64;
+                let line = |row: &UsageRow| {
+                    let mut line = json!(UsageState::from(row.spent));
+                    line["type"] = json!("usage");
+                    line["day"] = json!(date_of(row.day).to_string());
+                    line["agent"] = json!(row.agent);
+                    line
+                };
+                let lines = rows.iter().map(line).collect();
+                self.stage = match rows.into_iter().next_back() {
+                    None => Stage::Audit { after: None },
+                    Some(end) => Stage::Usage {
+                        after: Some((end.day, end.agent)),
+                    },
                 };
                 Ok(lines)
             }
@@ -194,11 +222,12 @@ impl UserData {
                         chats,
                         messages,
                         files,
+                        usage_rows,
                         audit_rows,
                     } = self.count;
                     return Ok(vec![json!({
                         "type": "end", "chats": chats, "messages": messages, "files": files,
-                        "auditRows": audit_rows,
+                        "usageRows": usage_rows, "auditRows": audit_rows,
                     })]);
                 };
                 self.stage = Stage::Audit {

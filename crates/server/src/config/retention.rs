@@ -20,6 +20,9 @@ pub struct Retention {
     /// How long rows of the audit are kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audit: Option<Span>,
+    /// How long it is kept what users have used of agents on which day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Span>,
 }
 
 impl Retention {
@@ -29,6 +32,7 @@ impl Retention {
             ("retention.files", self.files),
             ("retention.recordings", self.recordings),
             ("retention.audit", self.audit),
+            ("retention.usage", self.usage),
         ] {
             if age.is_some_and(|age| age.0.is_zero()) {
                 let problem = "must be greater than 0s; leave the key out to keep everything";

@@ -43,6 +43,8 @@ pub struct Erased {
     bytes: u64,
     /// Rows of the audit that keep what happened, and lost what the user wrote.
     audit_rows: u64,
+    /// Rows of what the user has used of agents, one for each day and agent.
+    usage_rows: u64,
     /// The other replicas that have forgotten what they held in memory.
     replicas: Vec<String>,
     /// Those that could not be reached; what they hold goes when they stop.
@@ -64,6 +66,7 @@ pub async fn erase(
         chats: 0,
         bytes: 0,
         audit_rows: 0,
+        usage_rows: 0,
         replicas: Vec::new(),
         unreachable: Vec::new(),
     };
@@ -115,6 +118,7 @@ pub async fn erase(
     }
     erased.bytes = before.saturating_sub(chats.stored_bytes_of(&user).await?);
     erased.audit_rows = chats.erase_reasons(&user).await?;
+    erased.usage_rows = chats.erase_usage(&user).await?;
     tracing::info!(
         "a user was erased: {} chats, {} bytes; {} rows of the audit lost their text",
         erased.chats,

@@ -20,6 +20,7 @@ use adk_bridge_protocol::message::{Message, Part};
 use adk_bridge_protocol::outbox::Ask;
 use adk_bridge_protocol::reply::{Audience, Input, Reply, RunEnd};
 use adk_bridge_protocol::wire::live::Modality as WireModality;
+use tokio::time::Instant;
 
 use super::{Task, new_id, transcript};
 use crate::chat::agent_runs::on_its_own;
@@ -204,14 +205,26 @@ impl Task {
         self.engine.turn().name(origin, dialect);
         let begin = |voice: &mut Box<VoiceSession>| voice.begin_utterance(new_id("msg").into());
         let messages: Vec<Message> = self.voice.as_mut().map(begin).into_iter().collect();
-        if let Err(error) = self.begin(Audience::Connection, messages, None, true).await {
-            let chat = self.context.chat_id().as_str();
-            tracing::error!(chat, %error, "a spoken turn of chat {chat} cannot be stored");
+        let begun = match self.context.check_budget().await {
+            Ok(()) => self.begin(Audience::Connection, messages, None, true).await,
+            refused => refused,
+        };
+        if let Err(error) = begun {
             if let Some(voice) = &mut self.voice {
                 voice.drop_utterance();
             }
             self.handle_voice_input(VoiceInput::TurnRefused).await;
-            let error = ChatError::SpokenTurnNotStored(Box::new(error));
+            let error = match error {
+                ChatError::OverBudget(_) => {
+                    self.speech_refused = Some(Instant::now());
+                    error
+                }
+                error => {
+                    let chat = self.context.chat_id().as_str();
+                    tracing::error!(chat, %error, "a spoken turn of chat {chat} cannot be stored");
+                    ChatError::SpokenTurnNotStored(Box::new(error))
+                }
+            };
             return self.live.send(Outgoing::Failed(error));
         }
         let nobody = ReaderOptions {
