@@ -63,12 +63,18 @@ pub(super) struct ReplyEngine {
     /// The answers of the last input that were refused.
     refusals: Vec<Refusal>,
     checkpoint: ReplyCheckpoint,
-    /// The last commit of the current reply, if it was begun here.
-    committed: Option<CommittedSize>,
-    /// The usage of the current reply that was counted last.
-    counted: Option<Tokens>,
+    /// Of the current reply, if it was begun here.
+    last: LastCommit,
     /// Whether a commit failed, so that the state in memory must not be used.
     abandoned: bool,
+}
+
+/// What the last commit of a reply has stored.
+#[derive(Default)]
+struct LastCommit {
+    size: Option<CommittedSize>,
+    /// The usage that was counted after it.
+    counted: Option<Tokens>,
 }
 
 /// What the effects ask of the task.
@@ -131,8 +137,7 @@ impl ReplyEngine {
             pictures: Arc::default(),
             refusals: Vec::new(),
             checkpoint: ReplyCheckpoint::new(),
-            committed: None,
-            counted: None,
+            last: LastCommit::default(),
             abandoned: false,
         }
     }
@@ -163,21 +168,19 @@ impl ReplyEngine {
 
     /// Makes another reply the current one. Returns the one before.
     pub(super) fn replace(&mut self, reply: Option<Reply>) -> Option<Reply> {
-        self.committed = None;
-        self.counted = None;
+        self.last = LastCommit::default();
         self.checkpoint.forget();
         std::mem::replace(&mut self.current, reply.map(Driver::new)).map(Driver::into_reply)
     }
 
     /// What the last commit of the current reply has stored.
     pub(super) fn committed(&self) -> Option<CommittedSize> {
-        self.committed
+        self.last.size
     }
 
     /// Releases the reply and its images: the store has them.
     pub(super) fn release(&mut self) {
-        self.committed = None;
-        self.counted = None;
+        self.last = LastCommit::default();
         self.checkpoint.forget();
         self.current = None;
         self.pictures.clear();
@@ -380,8 +383,7 @@ impl ReplyEngine {
             .inspect_err(|error| self.context.note_refused_write(error))?;
         failpoint("after", step);
         self.checkpoint.set_due(Instant::now() + CHECKPOINT);
-        self.committed = None;
-        self.counted = None;
+        self.last = LastCommit::default();
         self.checkpoint.forget();
         self.pictures.clear();
         let before = self.current.replace(driver);
@@ -574,7 +576,7 @@ impl ReplyEngine {
         let stored = store.commit(chat, &commit.record, &entries, at).await;
         drop(timed);
         let stored = stored.map_err(|error| self.context.abandoned(&error, "the chat"))?;
-        self.committed = Some(stored);
+        self.last.size = Some(stored);
         if commit.record.ended.is_none() {
             self.checkpoint
                 .note_stored(&commit.record.message, &self.context);
@@ -598,7 +600,7 @@ impl ReplyEngine {
             }
             return;
         };
-        if self.counted == Some(so_far) {
+        if self.last.counted == Some(so_far) {
             return;
         }
         let (chat, reply) = (context.chat(), (&message.id, so_far));
@@ -606,7 +608,7 @@ impl ReplyEngine {
             .spending
             .count(&*context.store, chat, reply, served.id(), now());
         match counting.await {
-            Ok(()) => self.counted = Some(so_far),
+            Ok(()) => self.last.counted = Some(so_far),
             Err(error) => {
                 context.note_refused_write(&error);
                 tracing::warn!(chat = chat.id.as_str(), %error, "the usage of a reply in chat {} cannot be counted", chat.id);

@@ -70,8 +70,6 @@ pub(super) struct Task {
     live: LiveClients,
     /// The voice conversation, once the user has spoken.
     voice: Option<Box<VoiceSession>>,
-    /// When speech was refused last because the user's budget is used up: a microphone goes on sending.
-    speech_refused: Option<Instant>,
     /// Answers that are held because their posts brought nothing new.
     holds: Holds,
     /// Requests that wait until started tools have ended.
@@ -217,7 +215,6 @@ impl Task {
             runs: AgentRuns::new(context.clone()),
             live: LiveClients::default(),
             voice: None,
-            speech_refused: None,
             holds: Holds::default(),
             queue: VecDeque::new(),
             permit: None,

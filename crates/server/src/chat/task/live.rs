@@ -1,12 +1,9 @@
 //! What the live client asks of a chat, and how turns reach it.
 
-use std::time::Duration;
-
 use adk_bridge_agents::live::Modality;
 use adk_bridge_protocol::calls::Call;
 use adk_bridge_protocol::reply::{Answer as ClientAnswer, Audience, CloseReason, Input, Reply};
 use adk_bridge_protocol::wire::live::{AudioAction, Close, Modality as WireModality, ToolResult};
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Task;
@@ -254,10 +251,6 @@ impl Task {
         }
     }
 
-    fn was_refused_just_now(&self) -> bool {
-        (self.speech_refused).is_some_and(|at| at.elapsed() < REFUSED_AGAIN)
-    }
-
     /// Passes speech, pictures and the chosen modality to the agent's live connection. The first of them begins the
     /// voice session.
     async fn live_input(&mut self, connection: Uuid, input: LiveInput) -> Result<(), ChatError> {
@@ -269,11 +262,11 @@ impl Task {
         }
         if !self.is_spoken_with() {
             self.check_room_after(&[], None)?;
-            if self.was_refused_just_now() {
+            if self.live.refused_speech_just_now() {
                 return Ok(());
             }
             let checked = self.context.check_budget().await;
-            checked.inspect_err(|_| self.speech_refused = Some(Instant::now()))?;
+            checked.inspect_err(|_| self.live.note_refused_speech())?;
             self.admit(TurnStart::Message)?;
         }
         let (memory, run) = (self.context.agent().memory(), self.runs.is_active());
@@ -293,9 +286,6 @@ impl Task {
         Ok(())
     }
 }
-
-/// How long speech is ignored after it was refused: every frame of a microphone would be refused on its own.
-const REFUSED_AGAIN: Duration = Duration::from_secs(5);
 
 fn unsupported(input: &LiveInput) -> Result<(), ChatError> {
     let what = match input {

@@ -20,7 +20,6 @@ use adk_bridge_protocol::message::{Message, Part};
 use adk_bridge_protocol::outbox::Ask;
 use adk_bridge_protocol::reply::{Audience, Input, Reply, RunEnd};
 use adk_bridge_protocol::wire::live::Modality as WireModality;
-use tokio::time::Instant;
 
 use super::{Task, new_id, transcript};
 use crate::chat::agent_runs::on_its_own;
@@ -216,7 +215,7 @@ impl Task {
             self.handle_voice_input(VoiceInput::TurnRefused).await;
             let error = match error {
                 ChatError::OverBudget(_) => {
-                    self.speech_refused = Some(Instant::now());
+                    self.live.note_refused_speech();
                     error
                 }
                 error => {
