@@ -14,6 +14,7 @@ import { agentTests, SEVERAL } from './agents.mjs';
 import { approvalTests } from './approvals.mjs';
 import { appTests, startAppServer } from './apps.mjs';
 import { launch } from './browser.mjs';
+import { budgetTests } from './budget.mjs';
 import { chatTests } from './chat.mjs';
 import { clientToolTests } from './client-tools.mjs';
 import { connectionTests } from './connection.mjs';
@@ -86,6 +87,7 @@ describe('ui', () => {
 
   describe('a few at a time', { concurrency: AT_ONCE }, () => {
     visited(world, [
+      ...budgetTests,
       ...chatTests,
       ...approvalTests,
       ...clientToolTests,

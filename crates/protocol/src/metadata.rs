@@ -26,6 +26,8 @@ pub(crate) struct Metadata {
     total: Usage,
     /// Usage is cumulative within a model call, so the last one counts.
     call: Usage,
+    /// The usage of the last delta, as it came: all that is known of a call that is stopped before its end.
+    partial: String,
     model_version: String,
     author: String,
 }
@@ -91,7 +93,14 @@ struct Usage {
 impl Metadata {
     /// Collects the metadata of an event. Deltas are mostly skipped, because the complete event repeats theirs.
     pub(crate) fn note(&mut self, event: &Event<'_>, partial: bool) {
-        if event.is_from_user() || partial && event.finish_reason.is_none() {
+        if event.is_from_user() {
+            return;
+        }
+        if partial && event.finish_reason.is_none() {
+            if let Some(usage) = &event.usage_metadata {
+                self.partial.clear();
+                self.partial.push_str(usage.get());
+            }
             return;
         }
         replace(&mut self.model_version, event.model_version.as_deref());
@@ -100,6 +109,7 @@ impl Metadata {
         }
         if let Some(usage) = read::<Usage>(event.usage_metadata.as_ref()) {
             self.call = usage;
+            self.partial.clear();
         }
         if partial {
             return;
@@ -170,7 +180,11 @@ impl Metadata {
 
     /// Adds the usage of a model call that has ended to the reply's.
     pub(crate) fn end_model_call(&mut self) {
-        let call = std::mem::take(&mut self.call);
+        let mut call = std::mem::take(&mut self.call);
+        if call == Usage::default() {
+            call = serde_json::from_str(&self.partial).unwrap_or_default();
+        }
+        self.partial.clear();
         self.total.add(&call);
     }
 

@@ -2,6 +2,7 @@
 
 mod audit;
 mod auth;
+mod budget;
 mod check;
 mod cluster;
 mod current;
@@ -36,6 +37,7 @@ use serde_json::Value;
 
 pub use audit::Audit;
 pub use auth::{ApiKey, Auth, Login, Oidc, Proxy, RoleNames};
+pub use budget::{AgentBudget, Budget, DayBegins, Offset, Price};
 pub use check::check_id;
 pub use cluster::Cluster;
 pub use current::Current;
@@ -75,6 +77,7 @@ pub struct Config {
     pub files: Files,
     pub audit: Audit,
     pub retention: Retention,
+    pub budget: Budget,
     pub limits: Limits,
     pub log: Log,
     pub telemetry: Telemetry,
@@ -730,6 +733,40 @@ mod tests {
                 "audit.key_env",
             ),
             ("[retention]\nchats = \"0d\"", "retention.chats"),
+            ("[retention]\nusage = \"0d\"", "retention.usage"),
+            ("[budget]\ntokens_per_day = 0", "budget.tokens_per_day"),
+            ("[budget]\ntokens_per_day = -1", "budget.tokens_per_day"),
+            (
+                "[budget]\ncost_per_day = nan\nprice = { input = 1, output = 1 }",
+                "budget.cost_per_day",
+            ),
+            ("[budget]\ncost_per_day = 1", "budget.cost_per_day"),
+            (
+                "[budget]\ncost_per_day = 1\n[agent]\nid = \"a\"",
+                "the agent \"a\" have no price",
+            ),
+            (
+                "[budget]\nprice = { input = -1, output = 1 }",
+                "budget.price",
+            ),
+            ("[budget]\nprice = { input = 1 }", "budget.price"),
+            (
+                "[budget]\ncurrency = \"a very long currency\"",
+                "budget.currency",
+            ),
+            ("[budget]\nday_begins = \"midnight\"", "budget.day_begins"),
+            (
+                "[agent]\nid = \"a\"\n[[budget.agents]]\nid = \"nobody\"",
+                "budget.agents.id",
+            ),
+            (
+                "[[budget.agents]]\nid = \"demo\"\ncost_per_day = 1",
+                "budget.agents.cost_per_day",
+            ),
+            (
+                "[[budget.agents]]\nid = \"demo\"\n[[budget.agents]]\nid = \"demo\"",
+                "two entries",
+            ),
             ("[retention]\naudit = 90", "retention.audit"),
             ("[limits]\nmemory_bytes = 0", "limits.memory_bytes"),
             ("[agent]\nmax_steps = 0", "agent.max_steps"),

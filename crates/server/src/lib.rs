@@ -25,6 +25,7 @@
 //! | [`transport`] | requests in, answers out |
 //! | [`chat`] | one task per chat: the reply, the agent's run, tools, readers |
 //! | [`budget`] | memory that clients decide about |
+//! | [`spending`] | the budgets of users: tokens and what they cost, by day |
 //! | [`sockets`] | open WebSockets, and the tickets that open them |
 //! | [`store`] | what survives a restart |
 //! | [`cluster`] | which replica owns which chat |
@@ -85,6 +86,7 @@ pub mod serve;
 pub mod server;
 pub mod shutdown;
 pub mod sockets;
+pub mod spending;
 pub mod store;
 pub mod telemetry;
 pub mod translate;

@@ -30,7 +30,6 @@ const RESULTS: [&str; 7] = [
     "interrupted",
 ];
 const APPROVALS: [&str; 5] = ["requested", "approved", "denied", "expired", "superseded"];
-const REMOVED: [&str; 4] = ["chats", "files", "recordings", "audit_rows"];
 const REFUSED: [&str; 5] = [
     "no_credentials",
     "wrong",
@@ -45,6 +44,8 @@ const LOGINS: [&str; 5] = [
     "unknown",
     "unavailable",
 ];
+const REMOVED: [&str; 5] = ["chats", "files", "recordings", "audit_rows", "usage_rows"];
+const BUDGETS: [&str; 2] = ["tokens", "cost"];
 const TOOL_RUNS: [&str; 4] = ["started", "finished", "failed", "unknown"];
 
 /// The counters of one server since its start.
@@ -60,6 +61,7 @@ pub struct Metrics {
     agent_failures: AtomicU64,
     clients: Clients,
     removed: [AtomicU64; REMOVED.len()],
+    over_budget: [AtomicU64; BUDGETS.len()],
     work: WorkMetrics,
     cluster: ClusterMetrics,
 }
@@ -80,6 +82,7 @@ pub enum Removed {
     Files,
     Recordings,
     AuditRows,
+    UsageRows,
 }
 
 /// Why a request is refused whose user is to be known.
@@ -205,6 +208,13 @@ impl Metrics {
         self.removed[what as usize].fetch_add(how_many, Relaxed);
     }
 
+    /// Counts a turn that was refused because a budget is used up: of tokens, or of cost.
+    pub fn over_budget(&self, unit: &str) {
+        if let Some(index) = BUDGETS.iter().position(|known| *known == unit) {
+            self.over_budget[index].fetch_add(1, Relaxed);
+        }
+    }
+
     /// What is counted of one agent.
     pub fn agent(&self, id: &str) -> Arc<AgentMetrics> {
         self.work.agent(id)
@@ -311,6 +321,13 @@ impl Metrics {
             "result",
             &LOGINS,
             &self.clients.logins,
+        );
+        page.counters(
+            "budget_refused_total",
+            "Turns that were refused because the budget of their user is used up, by what it limits.",
+            "limit",
+            &BUDGETS,
+            &self.over_budget,
         );
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let tasks = runtime.metrics().num_alive_tasks();

@@ -85,6 +85,7 @@ impl Reloader {
         }
         self.apply(&effective);
         *current = effective;
+        self.app.chats().note_budgets();
         if has_new_agents {
             self.follow_agents().await;
         }
@@ -142,6 +143,7 @@ impl Reloader {
         self.retention.set(config.retention);
         shared.users.hold_for(config);
         shared.files.limit(server::quota(config));
+        shared.spending.follow(&config.budget);
         shared.settings.set(server::chat_settings(config));
         shared.capacity.loaded.limit(limits);
         let allowed = server::allowed(config, requires_credentials, shares.turns);
@@ -194,6 +196,7 @@ fn effective(old: &Config, new: &Config, takes_agents: bool) -> Config {
         files: old.files.clone(),
         audit: old.audit.clone(),
         retention: new.retention,
+        budget: new.budget.clone(),
         limits: Limits {
             write_stall: old.limits.write_stall,
             body_time: old.limits.body_time,

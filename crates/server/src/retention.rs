@@ -47,6 +47,7 @@ pub struct Swept {
     pub files: u64,
     pub recordings: u64,
     pub audit: u64,
+    pub usage: u64,
 }
 
 /// Looks every now and then, until it is dropped.
@@ -107,9 +108,11 @@ impl Retention {
                     files,
                     recordings,
                     audit,
+                    usage,
                 } = swept;
                 tracing::info!(
-                    "too old, and deleted: {chats} chats, {files} files, {recordings} recordings, {audit} rows of the audit"
+                    "too old, and deleted: {chats} chats, {files} files, {recordings} recordings, {audit} rows of the audit, \
+                     {usage} rows of usage"
                 );
             }
             Err(error) => {
@@ -143,6 +146,10 @@ impl Retention {
             swept.audit = self.sealing.remove_older(before, MOST, now).await?;
             self.count(Removed::AuditRows, swept.audit);
         }
+        if let Some(before) = before(ages.usage) {
+            swept.usage = self.old_usage(before).await?;
+            self.count(Removed::UsageRows, swept.usage);
+        }
         Ok(swept)
     }
 
@@ -173,6 +180,21 @@ impl Retention {
         let mut deleted = 0;
         while deleted < MOST {
             let some = files.delete_old(before, which, BATCH).await?;
+            deleted += some;
+            if some < u64::from(BATCH) {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
+        Ok(deleted)
+    }
+
+    async fn old_usage(&self, before: Timestamp) -> Result<u64, StoreError> {
+        let shared = self.chats.shared();
+        let day = shared.spending.day_before(before);
+        let mut deleted = 0;
+        while deleted < MOST {
+            let some = shared.store.delete_old_usage(day, BATCH).await?;
             deleted += some;
             if some < u64::from(BATCH) {
                 break;

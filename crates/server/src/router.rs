@@ -16,8 +16,8 @@ use crate::telemetry::{RequestLine, in_trace};
 use crate::transport::access::Privacy;
 use crate::transport::error_body::ErrorForm;
 use crate::transport::{
-    App, access, adk_stream_protocol, agents, ai_sdk_ws, chat, chats, credentials, files, forward,
-    handshake, live, login,
+    App, access, adk_stream_protocol, agents, ai_sdk_ws, budget, chat, chats, credentials, files,
+    forward, handshake, live, login,
     page::{self, documents},
     users,
 };
@@ -87,6 +87,7 @@ pub fn router(app: App) -> Router {
         )
         .route("/api/audit", get(chats::audit, does::chats::audit()))
         .route("/api/audit/export", get(users::audit, does::users::audit()))
+        .route("/api/budget", get(budget::state, does::budget::state()))
         .route("/api/export", get(users::export, does::users::export()))
         .route(
             "/api/users/{id}",

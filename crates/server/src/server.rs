@@ -47,6 +47,7 @@ use crate::retention::{Retention, RetentionTask};
 use crate::router::{INFORMING, router};
 use crate::shutdown::HangUp;
 use crate::sockets::{SharedTickets, Sockets};
+use crate::spending::Spending;
 use crate::store::postgres::{PostgresConfig, PostgresStore};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{DataDir, Store, StoreError};
@@ -430,6 +431,7 @@ impl ServerBuilder {
             credentials: Arc::new(credentials),
             checkpoints: Checkpoints::storing_in(store.clone()),
             store: store.clone(),
+            spending: Spending::new(store.clone(), metrics.clone(), &config.budget),
             users: Arc::new(KnownUsers::new(&config, agents.clone())),
             agents,
             files: Arc::new(files),
@@ -448,6 +450,7 @@ impl ServerBuilder {
             },
             settings: Current::new(chat_settings(&config)),
         });
+        chats.note_budgets();
         let cluster = chats.live_in_cluster();
         let reopened = chats.boot().await?;
         let watch = AgentWatch::begin(&chats);

@@ -232,6 +232,46 @@ async fn every_durable_step_of_a_decision_that_comes_with_a_newer_message() {
     }
 }
 
+/// Moments of a payment, and whether a crash there loses the usage of the last model call. Nothing is ever counted twice.
+const POINTS_OF_COUNTING: &[(&str, bool)] = &[
+    ("after-question", false),
+    ("after-usage", false),
+    ("after-outcome", false),
+    ("before-model:2", false),
+    ("before-end", false),
+    ("after-end", true),
+    ("after-usage:2", false),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn usage_is_counted_once_whatever_a_crash_interrupts() {
+    const COUNTED: (&str, &str) = ("ADK_BRIDGE__BUDGET__COUNT", "true");
+    for &(point, loses) in POINTS_OF_COUNTING {
+        let data = tempfile::tempdir().unwrap();
+        let server = Server::start(data.path(), &[COUNTED, (FAILPOINT, point)]);
+        ask_and_approve(&server.client()).await;
+        server.wait_for_death().await;
+
+        let server = Server::start(data.path(), &[COUNTED]);
+        let client = server.client();
+        client.settle(CHAT).await;
+        if client.waiting(CHAT).await > 0 {
+            approve(&client, point).await;
+        }
+        let reply = client.messages(CHAT).await.pop().unwrap();
+        check_paid(&reply, point);
+        let usage = &reply["metadata"]["usage"];
+        let (_, budget) = client.get("/api/budget").await;
+        for name in ["inputTokens", "outputTokens"] {
+            let all = usage[name].as_u64().unwrap();
+            let counted = budget["used"][name].as_u64().unwrap();
+            assert!(counted > 0, "{point}: {budget}");
+            let is_right = if loses { counted < all } else { counted == all };
+            assert!(is_right, "{point}: {counted} of {all} {name}");
+        }
+    }
+}
+
 /// Goes as far as the server lives.
 async fn ask_and_approve(client: &Client) {
     let asked = client.say(CHAT, "u1", &pay(10)).await;

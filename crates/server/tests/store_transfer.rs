@@ -22,7 +22,8 @@ use adk_bridge::audit::{Sealing, seal_all};
 use adk_bridge::store::postgres::{PostgresConfig, PostgresStore};
 use adk_bridge::store::sqlite::SqliteStore;
 use adk_bridge::store::{
-    AuditPage, ChatRef, Cut, DataDir, FileRow, GrownReply, Opening, Store, StoreError,
+    AuditPage, ChatRef, Cut, DataDir, FileRow, GrownReply, Opening, ReplyUsage, Store, StoreError,
+    TokenPrice, Tokens,
 };
 use adk_bridge_protocol::id::{ChatId, MessageId, UserId};
 use adk_bridge_protocol::message::Extent;
@@ -94,6 +95,10 @@ async fn a_store_arrives_whole() {
         user: &user_id,
         id: &ChatId::literal("waits\n"),
     };
+    // What was counted is not counted again.
+    let reply = MessageId::literal("reply");
+    let again = store.count_usage(waits, used(&reply, 9, 810)).await;
+    assert_eq!(again.unwrap().tokens.total(), 10);
     // What was decided stays so.
     let state = json!({"state": "denied"});
     let denied = call("pay", json!({"is": "decided"}), Some(state));
@@ -407,6 +412,10 @@ async fn fill(dir: &Path) {
             };
             store.grow_replies(&[grown]).await.unwrap();
         }
+        for day in [7, 8] {
+            let used = used(&running("pay").message.id, day, 100 * day);
+            store.count_usage(waits, used).await.unwrap();
+        }
 
         // One that the front end owes.
         let owed = json!([{
@@ -425,6 +434,24 @@ async fn fill(dir: &Path) {
         store.delete_chat(gone).await.unwrap();
     }
     store.close().await.unwrap();
+}
+
+fn used(message_id: &MessageId, day: u64, input: u64) -> ReplyUsage<'_> {
+    ReplyUsage {
+        message_id,
+        agent: "payer\u{0}",
+        day,
+        so_far: Tokens {
+            input,
+            cached: 5,
+            output: 6,
+        },
+        price: TokenPrice {
+            input: 1_000_000,
+            cached: 0,
+            output: 7_000_000,
+        },
+    }
 }
 
 fn file(user: &str, id: &str, chat: ChatRef<'_>) -> FileRow {
@@ -468,6 +495,8 @@ async fn everything(store: &dyn Store) -> Vec<String> {
     }
     for user in USERS {
         let user_id = UserId::from(user);
+        let used = store.usage_of_user(&user_id, None, 10).await.unwrap();
+        sorted("usage", used.iter().map(|of| format!("{of:?}")).collect());
         sorted(
             "list",
             vec![format!(

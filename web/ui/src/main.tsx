@@ -2,6 +2,7 @@
 import { createRoot } from 'react-dom/client';
 
 import { App } from './app';
+import { followBudget } from './lib/budget';
 import { startConnection } from './lib/connection';
 import { applyLanguage } from './lib/i18n';
 import { followSession } from './lib/session';
@@ -12,6 +13,7 @@ applyTheme();
 applyLanguage();
 startConnection();
 followSession();
+followBudget();
 
 const root = document.getElementById('root');
 if (root) createRoot(root).render(<App />);

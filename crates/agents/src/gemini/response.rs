@@ -146,6 +146,8 @@ impl Assembly {
                 sink(&Event {
                     content: Some(content),
                     partial: Some(true),
+                    // All that is known if the answer is stopped.
+                    usage_metadata: chunk.usage_metadata.clone(),
                     ..Event::default()
                 });
             }

@@ -9,6 +9,7 @@ use adk_bridge_protocol::id::{ChatId, UserId};
 
 use super::Shared;
 use super::error::ChatError;
+use super::now;
 use super::readers::Readers;
 use super::toolbox::Toolbox;
 use super::trace::ChatTrace;
@@ -210,6 +211,16 @@ impl ChatContext {
         }
     }
 
+    /// Refuses what would begin although the budget of the user is used up. What has begun goes on.
+    pub(super) async fn check_budget(&self) -> Result<(), ChatError> {
+        let agent = self.served();
+        let checked = self.spending.check(self.user(), agent.id(), now());
+        match checked.await? {
+            Some(exceeded) => Err(ChatError::OverBudget(Box::new(exceeded))),
+            None => Ok(()),
+        }
+    }
+
     /// How the store names the chat.
     pub(super) fn chat(&self) -> ChatRef<'_> {
         ChatRef {
@@ -254,7 +265,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::chat::now;
     use crate::chat::tests::shared;
     use crate::cluster::{Cluster, Peer};
     use crate::credentials::Asked;

@@ -24,7 +24,7 @@ use adk_bridge_protocol::event::Event;
 use adk_bridge_protocol::id::{CallId, MessageId};
 use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::{Ask, Audit, AuditKind, Commit, Effect};
-use adk_bridge_protocol::reply::{Context, Input, Policy as _, Reply, Runner};
+use adk_bridge_protocol::reply::{Context, EndReason, Input, Policy as _, Record, Reply, Runner};
 use adk_bridge_protocol::time::Timestamp;
 use tokio::time::Instant;
 
@@ -40,7 +40,10 @@ use crate::failpoint::failpoint;
 use crate::files::FileError;
 use crate::files::address::Base;
 use crate::metrics::StoreOperation;
-use crate::store::{AuditEntry, CommittedSize, Opening, StoreChatState, StoreError, WriteProblem};
+use crate::spending::tokens_in;
+use crate::store::{
+    AuditEntry, CommittedSize, Opening, StoreChatState, StoreError, Tokens, WriteProblem,
+};
 
 /// How often a streaming message is stored, so that a crash keeps the partial answer.
 const CHECKPOINT: Duration = Duration::from_secs(1);
@@ -60,10 +63,18 @@ pub(super) struct ReplyEngine {
     /// The answers of the last input that were refused.
     refusals: Vec<Refusal>,
     checkpoint: ReplyCheckpoint,
-    /// The last commit of the current reply, if it was begun here.
-    committed: Option<CommittedSize>,
+    /// Of the current reply, if it was begun here.
+    last: LastCommit,
     /// Whether a commit failed, so that the state in memory must not be used.
     abandoned: bool,
+}
+
+/// What the last commit of a reply has stored.
+#[derive(Default)]
+struct LastCommit {
+    size: Option<CommittedSize>,
+    /// The usage that was counted after it.
+    counted: Option<Tokens>,
 }
 
 /// What the effects ask of the task.
@@ -126,7 +137,7 @@ impl ReplyEngine {
             pictures: Arc::default(),
             refusals: Vec::new(),
             checkpoint: ReplyCheckpoint::new(),
-            committed: None,
+            last: LastCommit::default(),
             abandoned: false,
         }
     }
@@ -157,19 +168,19 @@ impl ReplyEngine {
 
     /// Makes another reply the current one. Returns the one before.
     pub(super) fn replace(&mut self, reply: Option<Reply>) -> Option<Reply> {
-        self.committed = None;
+        self.last = LastCommit::default();
         self.checkpoint.forget();
         std::mem::replace(&mut self.current, reply.map(Driver::new)).map(Driver::into_reply)
     }
 
     /// What the last commit of the current reply has stored.
     pub(super) fn committed(&self) -> Option<CommittedSize> {
-        self.committed
+        self.last.size
     }
 
     /// Releases the reply and its images: the store has them.
     pub(super) fn release(&mut self) {
-        self.committed = None;
+        self.last = LastCommit::default();
         self.checkpoint.forget();
         self.current = None;
         self.pictures.clear();
@@ -372,7 +383,7 @@ impl ReplyEngine {
             .inspect_err(|error| self.context.note_refused_write(error))?;
         failpoint("after", step);
         self.checkpoint.set_due(Instant::now() + CHECKPOINT);
-        self.committed = None;
+        self.last = LastCommit::default();
         self.checkpoint.forget();
         self.pictures.clear();
         let before = self.current.replace(driver);
@@ -565,14 +576,45 @@ impl ReplyEngine {
         let stored = store.commit(chat, &commit.record, &entries, at).await;
         drop(timed);
         let stored = stored.map_err(|error| self.context.abandoned(&error, "the chat"))?;
-        self.committed = Some(stored);
+        self.last.size = Some(stored);
         if commit.record.ended.is_none() {
             self.checkpoint
                 .note_stored(&commit.record.message, &self.context);
         }
         failpoint("after", step);
+        if self.context.spending.counts() {
+            self.count_usage(&commit.record).await;
+        }
         self.ids.forget_closed(&commit.record).await;
         Ok(())
+    }
+
+    /// Counts what the reply has used since it was counted last. What cannot be counted is part of what the next commit
+    /// counts; at the end of a reply it is lost.
+    async fn count_usage(&mut self, record: &Record) {
+        let (context, message) = (&self.context, &record.message);
+        let served = context.served();
+        let Some(so_far) = tokens_in(message.metadata.as_ref()) else {
+            if record.ended == Some(EndReason::Finished) {
+                context.spending.note_silent(served.id());
+            }
+            return;
+        };
+        if self.last.counted == Some(so_far) {
+            return;
+        }
+        let (chat, reply) = (context.chat(), (&message.id, so_far));
+        let counting = context
+            .spending
+            .count(&*context.store, chat, reply, served.id(), now());
+        match counting.await {
+            Ok(()) => self.last.counted = Some(so_far),
+            Err(error) => {
+                context.note_refused_write(&error);
+                tracing::warn!(chat = chat.id.as_str(), %error, "the usage of a reply in chat {} cannot be counted", chat.id);
+            }
+        }
+        failpoint("after", "usage");
     }
 
     /// Counts rows of the audit, and adds where they came from.

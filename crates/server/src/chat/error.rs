@@ -17,6 +17,7 @@ use crate::agent_list::NoAgent;
 use crate::budget::BudgetError;
 use crate::cluster::{ClaimError, Peer};
 use crate::files::FileError;
+use crate::spending::Exceeded;
 use crate::store::{StoreError, WriteProblem};
 
 /// A refusal of a chat. The text says what to do instead.
@@ -133,6 +134,9 @@ pub enum ChatError {
     Admission(#[from] AdmissionError),
     #[error(transparent)]
     Budget(#[from] BudgetError),
+    /// What the user may spend on agents, see [`crate::spending`].
+    #[error(transparent)]
+    OverBudget(Box<Exceeded>),
     #[error(transparent)]
     Full(#[from] ChatFull),
     #[error(transparent)]

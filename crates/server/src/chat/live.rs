@@ -13,6 +13,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use adk_bridge_protocol::chunk::Sdk;
 use adk_bridge_protocol::dialect::Dialect;
@@ -21,6 +22,7 @@ use adk_bridge_protocol::reply::Audience;
 use adk_bridge_protocol::wire::live::{AudioAction, Close, Modality, ToolResult};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::engine::ReaderOptions;
@@ -37,6 +39,9 @@ use crate::telemetry::RequestTrace;
 pub const OUTGOING: usize = MAX_UNDER_WAY + 16;
 /// How many requests of one socket may be under way; a client that sends more waits.
 pub const MAX_UNDER_WAY: usize = 32;
+
+/// How long speech is ignored after it was refused because a budget is used up: a microphone goes on sending.
+const REFUSED_AGAIN: Duration = Duration::from_secs(5);
 
 /// What a live connection asks of its chat.
 pub enum LiveCommand {
@@ -317,9 +322,21 @@ pub(super) struct LiveClients {
     /// The message whose last outcomes are not sent: its client waits for another message, and would take them for that
     /// one.
     withheld: Option<MessageId>,
+    /// When speech was refused last because the user's budget is used up.
+    speech_refused: Option<Instant>,
 }
 
 impl LiveClients {
+    /// Notes that speech was refused because the user's budget is used up.
+    pub(super) fn note_refused_speech(&mut self) {
+        self.speech_refused = Some(Instant::now());
+    }
+
+    /// Whether that was just now: every frame of a microphone would be refused on its own.
+    pub(super) fn refused_speech_just_now(&self) -> bool {
+        (self.speech_refused).is_some_and(|at| at.elapsed() < REFUSED_AGAIN)
+    }
+
     pub(super) fn attached(&self) -> Option<&LiveClient> {
         self.attached.as_ref()
     }

@@ -76,6 +76,7 @@ use crate::files::address::Addresses;
 use crate::files::{ContentStream, FileDescription, Files};
 use crate::known_users::KnownUsers;
 use crate::metrics::{Metrics, OwnerChange};
+use crate::spending::{BudgetState, Spending};
 use crate::store::{
     AuditRow, Chat, ChatCursor, ChatRef, FileRow, ListedChat, MAX_LISTED, Store, StoreError,
     title_from,
@@ -114,6 +115,8 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     pub tracer: Tracer,
     pub capacity: Capacity,
+    /// What users have used of agents.
+    pub spending: Spending,
     /// What the configuration says about chats; a reload may change it.
     pub settings: Current<ChatSettings>,
     /// The other replicas, if there may be any.
@@ -580,6 +583,23 @@ impl Chats {
         }
     }
 
+    /// The budget of a user today.
+    pub async fn budget_of(&self, user: &UserId) -> Result<BudgetState, ChatError> {
+        Ok(self.shared.spending.state(user, now()).await?)
+    }
+
+    /// Names budgets of agents that there are not, in the log.
+    pub fn note_budgets(&self) {
+        let shared = &self.shared;
+        let is_known = |id: &str| shared.agents.find(id).is_some();
+        shared.spending.note_unknown(is_known);
+    }
+
+    /// Forgets what a user has used. Returns how many rows there were, one for each day and agent.
+    pub async fn erase_usage(&self, user: &UserId) -> Result<u64, ChatError> {
+        Ok(self.shared.store.erase_usage(user).await?)
+    }
+
     /// The audit of a user, as JSON lines.
     pub fn own_audit(&self, user: &UserId) -> Exported {
         Exported::of_user(self.shared.store.clone(), user.clone(), now())
@@ -783,6 +803,7 @@ mod tests {
         )));
         let config = crate::config::Config::default();
         Shared {
+            spending: Spending::new(store.clone(), Arc::default(), &config.budget),
             users: Arc::new(KnownUsers::new(&config, agents.clone())),
             addresses: Arc::new(Addresses::open(&*store, None).await.unwrap()),
             credentials: Arc::new(Credentials::open(data, store.clone()).unwrap()),

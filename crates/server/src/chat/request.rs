@@ -42,6 +42,8 @@ pub struct ChatRequest {
     pub list: MessageList,
     pub seen: SeenMessages,
     pub handed_in: HandedInFields,
+    /// Whether its user's budget has been looked at: it may wait for a tool since then.
+    pub(super) within_budget: bool,
     /// Answers in older messages of the user, as copies of the messages that they answer.
     pub(super) answered: Vec<Message>,
     pub(super) size: RequestSize,
@@ -167,6 +169,7 @@ impl ChatRequest {
             list,
             seen: SeenMessages::default(),
             handed_in: asked.handed_in.clone(),
+            within_budget: false,
             answered: Vec::new(),
             size: RequestSize::default(),
         })

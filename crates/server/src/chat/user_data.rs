@@ -1,4 +1,4 @@
-//! What is stored of a user, as JSON lines for that user: chats with their messages, files, logins, the audit.
+//! What is stored of a user, as JSON lines for that user: chats with their messages, files, logins, usage of agents, the audit.
 
 use std::collections::VecDeque;
 
@@ -10,14 +10,18 @@ use super::Chats;
 use super::listing::PAGE_BYTES;
 use crate::auth::exported_login;
 use crate::files::address::Base;
+use crate::spending::{UsageState, date_of};
 use crate::store::{
     Chat, ChatCursor, ChatRef, MAX_AUDIT_ROWS, MAX_LISTED, MessagePage, MessageState, StoreError,
+    UsageRow,
 };
 
 /// The form of the lines.
 const VERSION: u32 = 1;
 /// How many files are listed at once.
 const FILES: u32 = 1_000;
+/// How many rows of usage are listed at once.
+const USAGE_ROWS: u32 = 1_000;
 
 /// What is stored of a user, a few lines at a time. A chat that goes on meanwhile is written as it is found.
 pub struct UserData {
@@ -36,6 +40,7 @@ struct Count {
     messages: u64,
     files: u64,
     logins: u64,
+    usage_rows: u64,
     audit_rows: u64,
 }
 
@@ -57,6 +62,9 @@ enum Stage {
         after: String,
     },
     Logins,
+    Usage {
+        after: Option<(u64, String)>,
+    },
     Audit {
         after: Option<(ChatId, u64)>,
     },
@@ -191,8 +199,28 @@ impl UserData {
             Stage::Logins => {
                 let logins = store.logins_of(user).await?;
                 self.count.logins = logins.len() as u64;
-                self.stage = Stage::Audit { after: None };
+                self.stage = Stage::Usage { after: None };
                 Ok(logins.iter().map(exported_login).collect())
+            }
+            Stage::Usage { after } => {
+                let cursor = after.as_ref().map(|(day, agent)| (*day, agent.as_str()));
+                let rows = store.usage_of_user(user, cursor, USAGE_ROWS).await?;
+                self.count.usage_rows += rows.len() as u64;
+                let line = |row: &UsageRow| {
+                    let mut line = json!(UsageState::from(row.spent));
+                    line["type"] = json!("usage");
+                    line["day"] = json!(date_of(row.day).to_string());
+                    line["agent"] = json!(row.agent);
+                    line
+                };
+                let lines = rows.iter().map(line).collect();
+                self.stage = match rows.into_iter().next_back() {
+                    None => Stage::Audit { after: None },
+                    Some(end) => Stage::Usage {
+                        after: Some((end.day, end.agent)),
+                    },
+                };
+                Ok(lines)
             }
             Stage::Audit { after } => {
                 let cursor = after.as_ref().map(|(chat, id)| (chat, *id));
@@ -204,11 +232,12 @@ impl UserData {
                         messages,
                         files,
                         logins,
+                        usage_rows,
                         audit_rows,
                     } = self.count;
                     return Ok(vec![json!({
                         "type": "end", "chats": chats, "messages": messages, "files": files,
-                        "logins": logins, "auditRows": audit_rows,
+                        "logins": logins, "usageRows": usage_rows, "auditRows": audit_rows,
                     })]);
                 };
                 self.stage = Stage::Audit {

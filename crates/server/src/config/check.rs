@@ -123,11 +123,20 @@ impl Config {
         problems.extend(self.auth.check(&self.server).err());
         problems.extend(self.audit.check().err());
         problems.extend(self.retention.check().err());
+        problems.extend(self.budget.check(self.agent_ids().as_deref()));
         problems.extend(super::cluster::check(self));
         problems.extend(super::mcp::check(&self.tools));
         problems.extend(self.check_agents());
         problems.extend(self.check_user_tokens().err());
         problems
+    }
+
+    /// The ids of all agents, unless some are only known when the agents are there.
+    fn agent_ids(&self) -> Option<Vec<&str>> {
+        let agents = self.each_agent().iter();
+        agents
+            .map(|agent| agent.id.as_deref().filter(|_| agent.apps.is_none()))
+            .collect()
     }
 
     /// The bridge's own keys are no tokens of users, and are sent to no agent.

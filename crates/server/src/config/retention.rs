@@ -27,6 +27,10 @@ pub struct Retention {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-at-least" = "1ms"))]
     pub audit: Option<Span>,
+    /// How long it is kept what users have used of agents on which day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-at-least" = "1ms"))]
+    pub usage: Option<Span>,
 }
 
 impl Retention {
@@ -36,8 +40,9 @@ impl Retention {
             files,
             recordings,
             audit,
+            usage,
         } = self;
-        [chats, files, recordings, audit]
+        [chats, files, recordings, audit, usage]
             .iter()
             .all(|age| age.is_none())
     }
@@ -48,6 +53,7 @@ impl Retention {
             ("retention.files", self.files),
             ("retention.recordings", self.recordings),
             ("retention.audit", self.audit),
+            ("retention.usage", self.usage),
         ] {
             if age.is_some_and(|age| age.0.is_zero()) {
                 let problem = "must be greater than 0s; leave the key out to keep everything";

@@ -9,6 +9,7 @@ use adk_bridge_protocol::json_text::Json;
 
 use super::histogram::{Buckets, Histogram};
 use super::{Metrics, Page};
+use crate::store::Spent;
 
 /// From a fast local model to one that thinks.
 const FIRST_CHUNK: Buckets = Buckets::times(&[
@@ -70,6 +71,16 @@ pub struct AgentMetrics {
     added: Histogram,
     input_tokens: Histogram,
     output_tokens: Histogram,
+    spent: SpentMetrics,
+}
+
+/// What is counted because there is a budget.
+#[derive(Debug, Default)]
+struct SpentMetrics {
+    tokens: AtomicU64,
+    /// In billionths.
+    cost: AtomicU64,
+    uncounted: AtomicU64,
 }
 
 /// Attempts to send spans to a collector.
@@ -92,6 +103,17 @@ impl AgentMetrics {
     /// The time from a piece of the answer to its chunks, on their way to readers.
     pub fn passed_on(&self, after: Duration) {
         self.added.time(after, &ADDED);
+    }
+
+    /// What was counted in the budget of a user.
+    pub fn spent(&self, new: Spent) {
+        self.spent.tokens.fetch_add(new.tokens.total(), Relaxed);
+        self.spent.cost.fetch_add(new.cost, Relaxed);
+    }
+
+    /// An answer of which the agent has not reported what it used.
+    pub fn not_counted(&self) {
+        self.spent.uncounted.fetch_add(1, Relaxed);
     }
 
     /// The tokens of a reply that has ended, as its metadata has them.
@@ -190,6 +212,28 @@ impl WorkMetrics {
             let all = agents.iter().map(|(id, agent)| (id.as_str(), of(agent)));
             page.histograms((name, help), buckets, "agent", all);
         }
+        for (name, help, of) in [
+            (
+                "spent_tokens_total",
+                "Tokens that were counted in budgets of users, by agent.",
+                (|spent| spent.tokens.load(Relaxed).to_string()) as fn(&SpentMetrics) -> String,
+            ),
+            (
+                "spent_cost_total",
+                "What tokens of budgets have cost, in the currency of [budget], by agent.",
+                |spent| cost(spent.cost.load(Relaxed)),
+            ),
+            (
+                "uncounted_replies_total",
+                "Replies that count nothing in [budget], because their agent did not report what it used.",
+                |spent| spent.uncounted.load(Relaxed).to_string(),
+            ),
+        ] {
+            page.head(name, "counter", help);
+            for (id, agent) in agents.iter() {
+                page.line(&format!("{name}{{agent=\"{id}\"}}"), of(&agent.spent));
+            }
+        }
         drop(agents);
         let head = (
             "store_seconds",
@@ -219,6 +263,12 @@ impl WorkMetrics {
     }
 }
 
+/// Billionths as a decimal number.
+#[expect(clippy::cast_precision_loss, reason = "it is shown to people")]
+fn cost(billionths: u64) -> String {
+    (billionths as f64 / 1e9).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,6 +286,17 @@ mod tests {
             &serde_json::json!({"usage": {"outputTokens": 3}}).into(),
         ));
         agent.reply_ended(None);
+        let tokens = crate::store::Tokens {
+            input: 5,
+            cached: 1,
+            output: 2,
+        };
+        agent.spent(Spent {
+            tokens,
+            cost: 1_500_000_000,
+        });
+        agent.not_counted();
+        metrics.over_budget("cost");
         let first = metrics.store(StoreOperation::Commit);
         drop(metrics.store(StoreOperation::Load));
         drop(first);
@@ -250,6 +311,11 @@ mod tests {
             "input_tokens_count{agent=\"helper\"} 1",
             "output_tokens_count{agent=\"helper\"} 2",
             "output_tokens_sum{agent=\"helper\"} 5",
+            "spent_tokens_total{agent=\"helper\"} 7",
+            "spent_cost_total{agent=\"helper\"} 1.5",
+            "uncounted_replies_total{agent=\"helper\"} 1",
+            "budget_refused_total{limit=\"tokens\"} 0",
+            "budget_refused_total{limit=\"cost\"} 1",
             "store_seconds_count{operation=\"commit\"} 1",
             "store_seconds_count{operation=\"load\"} 1",
             "store_seconds_count{operation=\"begin\"} 0",

@@ -1,6 +1,7 @@
 //! What each endpoint does, in one file for each file of handlers in `transport/`.
 
 pub mod agents;
+pub mod budget;
 pub mod chat;
 pub mod chats;
 pub mod compat;

@@ -101,6 +101,13 @@ pub const TOO_LARGE: &[Refusal] = &[refusal(
 
 pub const TOO_MANY: &[Refusal] = &[refusal(429, "too_many", "a limit of this user")];
 
+/// A turn begins.
+pub const BUDGET: &[Refusal] = &[refusal(
+    429,
+    "budget_exceeded",
+    "the budget of the user is used up: try again after `Retry-After`",
+)];
+
 pub const NO_CHAT: &[Refusal] = &[refusal(404, "not_found", "the user has no such chat")];
 pub const NO_CALL: &[Refusal] = &[refusal(404, "not_found", "no such chat or call")];
 pub const NO_FILE: &[Refusal] = &[refusal(404, "not_found", "no such file")];

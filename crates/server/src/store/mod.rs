@@ -13,6 +13,7 @@
 //!          └─ files    rows here, content in `crate::files`
 //!   audit ── append-only, outlives its chat
 //!   logins ── of users with the page; they belong to no chat
+//!   usage  ── of agents, by user and day; it outlives its chats
 //! ```
 
 mod chat_state;
@@ -24,6 +25,7 @@ pub mod postgres;
 pub mod sqlite;
 mod title;
 pub mod transfer;
+mod usage;
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -53,6 +55,7 @@ pub use data_dir::DataDir;
 pub(crate) use data_dir::make_private;
 pub use error::{Conflict, Entity, StoreError, WriteProblem};
 pub use title::{MAX_TITLE, title_from, title_of};
+pub use usage::{ReplyUsage, Spent, TokenPrice, Tokens, UsageRow};
 
 /// The longest list of chats in one page.
 pub const MAX_LISTED: u32 = 200;
@@ -292,6 +295,27 @@ pub trait Store: AuditTrail {
 
     /// Ends all logins of a user. Returns how many there were.
     fn end_logins_of<'a>(&'a self, user: &'a UserId) -> Pending<'a, u64>;
+
+    /// Counts what the usage of a reply has grown by since it was counted last, as used by the chat's user. Returns what is
+    /// new: asked twice, or of two owners one after the other, nothing is counted twice. As durable as a checkpoint.
+    fn count_usage<'a>(&'a self, chat: ChatRef<'a>, reply: ReplyUsage<'a>) -> Pending<'a, Spent>;
+
+    /// What a user has used on a day, by agent.
+    fn usage_of_day<'a>(&'a self, user: &'a UserId, day: u64) -> Pending<'a, Vec<UsageRow>>;
+
+    /// What a user has used, by day and agent, after a row; at most `limit`.
+    fn usage_of_user<'a>(
+        &'a self,
+        user: &'a UserId,
+        after: Option<(u64, &'a str)>,
+        limit: u32,
+    ) -> Pending<'a, Vec<UsageRow>>;
+
+    /// Forgets what was used before a day, at most `limit` rows. Returns how many there were.
+    fn delete_old_usage(&self, before: u64, limit: u32) -> Pending<'_, u64>;
+
+    /// Forgets what a user has used. Returns how many rows there were.
+    fn erase_usage<'a>(&'a self, user: &'a UserId) -> Pending<'a, u64>;
 
     /// The ids of all files of all users.
     fn file_ids(&self) -> Pending<'_, Vec<String>>;

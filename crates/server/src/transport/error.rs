@@ -346,6 +346,10 @@ impl From<ChatError> for AppError {
             E::Unwritable(trouble) => trouble.into(),
             E::Admission(error) => error.into(),
             E::Budget(error) => error.into(),
+            E::OverBudget(exceeded) => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "budget_exceeded", message)
+                    .retry_after(exceeded.wait)
+            }
             E::Store(error) => error.into(),
             E::File(error) => error.into(),
         }

@@ -8,6 +8,7 @@ pub mod agents;
 pub mod ai_sdk_ws;
 pub(crate) mod base;
 pub mod body;
+pub mod budget;
 pub mod chat;
 pub mod chats;
 pub mod cors;

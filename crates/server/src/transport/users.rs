@@ -45,6 +45,8 @@ pub struct Erased {
     logins: u64,
     /// Rows of the audit that keep what happened, and lost what the user wrote.
     audit_rows: u64,
+    /// Rows of what the user has used of agents, one for each day and agent.
+    usage_rows: u64,
     /// The other replicas that have forgotten what they held in memory.
     replicas: Vec<String>,
     /// Those that could not be reached; what they hold goes when they stop.
@@ -77,6 +79,7 @@ pub async fn erase(
         bytes: 0,
         logins: ended,
         audit_rows: 0,
+        usage_rows: 0,
         replicas: Vec::new(),
         unreachable: Vec::new(),
     };
@@ -128,6 +131,7 @@ pub async fn erase(
     }
     erased.bytes = before.saturating_sub(chats.stored_bytes_of(&user).await?);
     erased.audit_rows = chats.erase_reasons(&user).await?;
+    erased.usage_rows = chats.erase_usage(&user).await?;
     let admin = identity.user.as_str();
     tracing::info!(
         admin,

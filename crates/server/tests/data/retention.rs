@@ -117,6 +117,38 @@ async fn what_is_too_old_goes_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn usage_goes_by_its_age_and_outlives_its_chats() {
+    const COUNTS: &str = "[budget]\ncount = true\n";
+    let dir = TempDir::new().unwrap();
+    let database = dir.path().join("data").join(DATABASE);
+    let bridge = Bridge::serve(dir.path(), &format!("{FAST}{COUNTS}"));
+    for chat in ["one", "two"] {
+        bridge.say(chat, says("say hi"), "native").await;
+        bridge
+            .request(Method::DELETE, &format!("/api/chats/{chat}"))
+            .send()
+            .await
+            .unwrap();
+    }
+    bridge.terminate();
+    assert!(bridge.wait().await.success());
+    sql(
+        &database,
+        "INSERT INTO usage SELECT user, day - 31, agent, input, cached, output, cost FROM usage;
+         INSERT INTO usage SELECT user, day + 2, agent, input, cached, output, cost FROM usage WHERE day <
+         (SELECT max(day) FROM usage)",
+    )
+    .await;
+    let ages = "[retention]\nusage = \"30d\"\n";
+    let bridge = Bridge::serve(dir.path(), &format!("{FAST}{COUNTS}{ages}"));
+    swept(&bridge, "usage_rows", 1).await;
+    let export = bridge.get("/api/export").await.text().await.unwrap();
+    assert_eq!(export.matches("\"type\":\"usage\"").count(), 2, "{export}");
+    let state = bridge.json("/api/budget").await;
+    assert!(state["used"]["tokens"].as_u64() > Some(0), "{state}");
+}
+
+#[tokio::test]
 async fn a_user_is_erased_and_gets_a_copy_before() {
     let dir = TempDir::new().unwrap();
     let data = dir.path().join("data");

@@ -9,6 +9,7 @@
 //! | `compat` | the front end of adk-stream-protocol |
 //! | `crowd` | limits: of connections, turns, files, wrong answers and wrong keys; and a log that nobody can forge |
 //! | `described` | the description of the API: every route, every code, and a page that shows it |
+//! | `budget` | budgets of users: what is refused, and what goes on |
 //! | `full` | chats and users that have as much as they may have |
 //! | `forms` | the forms in which requests are taken |
 //! | `hostile` | four users who attack each other, over every endpoint and both sockets |
@@ -31,6 +32,7 @@ use adk_bridge_testkit as support;
 mod addresses;
 mod agents;
 mod bad_input;
+mod budget;
 mod compat;
 mod crowd;
 mod described;

@@ -5,6 +5,7 @@
 //! | `requests` | every endpoint of a chat at the wrong replica |
 //! | `trouble` | owners that are gone, die, move or lie; clients that leave or do not read |
 //! | `sockets` | WebSockets through a replica, and tickets of another one |
+//! | `budget` | budgets that several replicas count together |
 //! | `erased` | users and old chats, which are deleted by one replica for all |
 //! | `forged` | requests that only say that a replica passes them on |
 //! | `unserved` | chats that a replica owns, and has no task for |
@@ -20,6 +21,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod budget;
 mod erased;
 mod forged;
 #[cfg(unix)]

@@ -8,6 +8,7 @@
 //! | `scenarios` | `fixtures/scenarios` over `/live` |
 //! | `live` | turns, tool results, interruption, take-over, coming back |
 //! | `stock` | the frames of the AI SDK's own transport |
+//! | `budget` | budgets that are used up, by writing and by speaking |
 //! | `full` | chats that are as long as they may be, and chats that rest |
 //! | `consent` | every way of answering an approval, clearly and not |
 //! | `written_on` | answers that come with a newer message |
@@ -31,6 +32,7 @@
 use adk_bridge_testkit as support;
 use adk_bridge_testkit::socket as client;
 
+mod budget;
 mod consent;
 #[cfg(unix)]
 mod drained;

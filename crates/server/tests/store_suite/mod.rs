@@ -16,6 +16,7 @@ pub(crate) mod records;
 pub(crate) mod replies;
 pub(crate) mod retention;
 pub(crate) mod sizes;
+pub(crate) mod usage;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,6 +102,12 @@ macro_rules! store_suite {
                 are_found_until_they_are_ended
                 are_removed_when_they_are_over
                 of_one_user_are_bounded
+            }
+            usage {
+                is_counted_once
+                of_many_at_once_adds_up
+                is_listed_and_goes_by_age_and_user
+                without_measure_is_bounded
             }
         }
     };

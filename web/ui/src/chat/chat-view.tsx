@@ -13,6 +13,8 @@ import { Button, IconButton } from '../ui/button';
 import { voiceWanted } from '../voice/voice-wanted';
 import { prepareMarkdown } from './answer-text';
 import { ApprovalBar } from './approval-bar';
+import { BudgetLine } from './budget-line';
+import { BudgetNotice } from './budget-notice';
 import { type Call, waitingCalls } from './calls';
 import { Composer } from './composer';
 import { LiveNotice } from './live-notice';
@@ -101,7 +103,9 @@ export function ChatView({ session }: { session: ChatSession }) {
         )}
         <Queue queue={waitingItems} onRemove={(id) => session.removeQueued(id)} />
         <ApprovalBar calls={waiting} session={session} />
+        <BudgetNotice failure={error} />
         <Composer key={session.id} session={session} isBusy={isBusy} isAsked={waiting.length + asked.length > 0} onSent={toEnd} />
+        <BudgetLine />
       </div>
       <Announcer isBusy={isBusy} waiting={waiting} asked={asked} />
     </div>

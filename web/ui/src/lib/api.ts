@@ -2,6 +2,7 @@
 import type { GivenCredential } from '@adk-bridge/client';
 import type { UIMessage } from 'ai';
 
+import type { Budget } from './budget';
 import { learnServerTime } from './clock';
 import type { Session } from './session';
 import { createKeptStore } from './store';
@@ -110,6 +111,7 @@ export const api = {
     return (await checked(await authorizedFetch(path, { method: 'POST' }))).json();
   },
   agents: () => json<AgentInfo[]>('api/agents'),
+  budget: () => json<Budget>('api/budget'),
   chats: async (query = ''): Promise<ChatPage> => {
     const response = await checked(await authorizedFetch(`api/chats${query}`));
     return { rows: (await response.json()) as ChatRow[], next: nextOf(response) };

@@ -17,6 +17,22 @@ export function clock(at: number): string {
   return new Date(at).toLocaleTimeString(language(), { hour: '2-digit', minute: '2-digit', second: '2-digit' });
 }
 
+/** A moment today or tomorrow, without its date unless it is needed. */
+export function moment(at: number, now = Date.now()): string {
+  const isToday = new Date(at).toDateString() === new Date(now).toDateString();
+  return new Date(at).toLocaleString(language(), {
+    ...(!isToday && { weekday: 'short' }),
+    hour: '2-digit',
+    minute: '2-digit',
+  });
+}
+
+/** A number of tokens, or an amount of money without its currency. */
+export function amount(value: number, unit: 'tokens' | 'cost'): string {
+  const digits = unit === 'cost' ? { minimumFractionDigits: 2, maximumFractionDigits: value < 1 ? 4 : 2 } : {};
+  return value.toLocaleString(language(), digits);
+}
+
 export function bytes(count: number): string {
   if (count < 1_000) return `${count} B`;
   if (count < 1_000_000) return `${(count / 1_000).toFixed(1)} kB`;

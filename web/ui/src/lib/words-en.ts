@@ -57,6 +57,10 @@ export const en = {
   queued: 'Waiting to be sent',
   removeQueued: 'Remove from queue',
   uploadFailed: 'Not sent: {reason}',
+  budgetToday: 'Today: {used}. Begins again {time}',
+  budgetOf: '{used} of {limit} {what}',
+  budgetTokens: 'tokens',
+  budgetUsedUp: 'Today’s budget is used up ({used}). New messages can be sent from {time}.',
   hint: 'Enter to send, Shift+Enter for a new line',
 
   greeting: 'What can I do for you?',

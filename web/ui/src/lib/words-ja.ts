@@ -58,6 +58,10 @@ export const ja: Words = {
   queued: '送信待ち',
   removeQueued: '送信待ちから外す',
   uploadFailed: '送信できませんでした: {reason}',
+  budgetToday: '本日: {used}。{time} にリセットされます',
+  budgetOf: '{limit} {what}中 {used}',
+  budgetTokens: 'トークン',
+  budgetUsedUp: '本日の利用枠を使い切りました（{used}）。{time} から送信できます。',
   hint: 'Enterで送信、Shift+Enterで改行',
 
   greeting: '何をお手伝いしましょうか',

@@ -262,6 +262,11 @@ impl Task {
         }
         if !self.is_spoken_with() {
             self.check_room_after(&[], None)?;
+            if self.live.refused_speech_just_now() {
+                return Ok(());
+            }
+            let checked = self.context.check_budget().await;
+            checked.inspect_err(|_| self.live.note_refused_speech())?;
             self.admit(TurnStart::Message)?;
         }
         let (memory, run) = (self.context.agent().memory(), self.runs.is_active());

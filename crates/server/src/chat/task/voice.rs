@@ -204,14 +204,26 @@ impl Task {
         self.engine.turn().name(origin, dialect);
         let begin = |voice: &mut Box<VoiceSession>| voice.begin_utterance(new_id("msg").into());
         let messages: Vec<Message> = self.voice.as_mut().map(begin).into_iter().collect();
-        if let Err(error) = self.begin(Audience::Connection, messages, None, true).await {
-            let chat = self.context.chat_id().as_str();
-            tracing::error!(chat, %error, "a spoken turn of chat {chat} cannot be stored");
+        let begun = match self.context.check_budget().await {
+            Ok(()) => self.begin(Audience::Connection, messages, None, true).await,
+            refused => refused,
+        };
+        if let Err(error) = begun {
             if let Some(voice) = &mut self.voice {
                 voice.drop_utterance();
             }
             self.handle_voice_input(VoiceInput::TurnRefused).await;
-            let error = ChatError::SpokenTurnNotStored(Box::new(error));
+            let error = match error {
+                ChatError::OverBudget(_) => {
+                    self.live.note_refused_speech();
+                    error
+                }
+                error => {
+                    let chat = self.context.chat_id().as_str();
+                    tracing::error!(chat, %error, "a spoken turn of chat {chat} cannot be stored");
+                    ChatError::SpokenTurnNotStored(Box::new(error))
+                }
+            };
             return self.live.send(Outgoing::Failed(error));
         }
         let nobody = ReaderOptions {

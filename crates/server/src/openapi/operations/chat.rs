@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::openapi::operation::{Content, Group, Operation};
 use crate::openapi::refusals::{
-    AGENT, BODY, JSON, NO_AGENT, NO_CALL, NO_CHAT, OWN_AGENT, Refusal, STORAGE, TOO_LARGE,
+    AGENT, BODY, BUDGET, JSON, NO_AGENT, NO_CALL, NO_CHAT, OWN_AGENT, Refusal, STORAGE, TOO_LARGE,
     TOO_MANY, WRITES, only,
 };
 use crate::transport::chat::{ToolOutputBody, View};
@@ -124,7 +124,8 @@ pub fn post() -> Operation {
 pub(super) fn asks(operation: Operation) -> Operation {
     let [(_, question), (name, approval)] = examples();
     streams(operation.body(Content::json::<ChatRequest>(question).or(name, approval))).refuses(&[
-        CONTENT, FILE, NO_CHAT, AGENT, OWN_AGENT, &CHANGED, TOO_LARGE, JSON, BODY, STORAGE, WRITES,
+        CONTENT, FILE, NO_CHAT, AGENT, OWN_AGENT, &CHANGED, TOO_LARGE, JSON, BODY, STORAGE, BUDGET,
+        WRITES,
     ])
 }
 

@@ -12,10 +12,10 @@ const FILE: &str = "Browsers save it under this name.";
 
 pub fn erase() -> Operation {
     let example = json!({
-        "user": "bob", "chats": 3, "bytes": 41_203, "logins": 1, "auditRows": 2, "replicas": [], "unreachable": [],
+        "user": "bob", "chats": 3, "bytes": 41_203, "logins": 1, "auditRows": 2, "usageRows": 5, "replicas": [], "unreachable": [],
     });
     Operation::new("eraseUser", Group::Access, "Erase what is stored of a user")
-        .says("For administrators. Chats, files and credentials are deleted, and logins with the page end; audit rows stay, without what the user wrote. It can be repeated.")
+        .says("For administrators. Chats, files, credentials and what was counted for budgets are deleted, and logins with the page end; audit rows stay, without what the user wrote. It can be repeated.")
         .path("id", "The user.", "bob")
         .answers(200, "It is erased.", vec![Content::json::<Erased>(example)])
         .refuses(&[&FORBIDDEN, TOO_MANY, WRITES, INTERNAL])
@@ -29,7 +29,7 @@ pub fn export() -> Operation {
         Group::Access,
         "Get everything that is stored of the user",
     )
-    .says("Chats with their messages, files as signed URLs, logins with the page, and the audit.")
+    .says("Chats with their messages, files as signed URLs, logins with the page, usage of agents by day, and the audit.")
     .answers(200, "The lines.", vec![lines])
     .with_header("content-disposition", FILE)
     .refuses(&[READS, TOO_MANY, INTERNAL])

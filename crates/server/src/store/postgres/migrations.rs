@@ -11,13 +11,14 @@ use crate::failpoint::failpoint;
 use crate::store::StoreError;
 
 /// In order. One that was released is never changed.
-const MIGRATIONS: [&str; 6] = [
+const MIGRATIONS: [&str; 7] = [
     include_str!("../../../migrations/postgres/0001_store.sql"),
     include_str!("../../../migrations/postgres/0002_functions.sql"),
     include_str!("../../../migrations/postgres/0003_grown_texts.sql"),
     include_str!("../../../migrations/postgres/0004_audit_chain.sql"),
     include_str!("../../../migrations/postgres/0005_retention.sql"),
     include_str!("../../../migrations/postgres/0006_logins.sql"),
+    include_str!("../../../migrations/postgres/0007_usage.sql"),
 ];
 
 /// The number of the lock: "ADKB".

@@ -17,6 +17,7 @@ mod replies;
 mod seals;
 mod text;
 mod tool_state;
+mod usage;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,8 +39,8 @@ use super::encoded;
 use super::{
     AuditEntry, AuditFilter, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatOverview, ChatRef,
     CommittedSize, Cut, DeletedFile, FileRow, GrownReply, HistorySize, Identity, ListedChat,
-    LoginRow, MessagePage, OldChat, OldFiles, OpenReply, Opening, OutlineEntry, Pending, Store,
-    StoreError, StoredEvent, StoredMessage,
+    LoginRow, MessagePage, OldChat, OldFiles, OpenReply, Opening, OutlineEntry, Pending,
+    ReplyUsage, Spent, Store, StoreError, StoredEvent, StoredMessage, UsageRow,
 };
 use crate::audit::chain::ChainedRow;
 use crate::audit::seal::Seal;
@@ -496,6 +497,31 @@ impl Store for PostgresStore {
 
     fn end_logins_of<'a>(&'a self, user: &'a UserId) -> Pending<'a, u64> {
         Box::pin(logins::end_all_of(self, user))
+    }
+
+    fn count_usage<'a>(&'a self, chat: ChatRef<'a>, reply: ReplyUsage<'a>) -> Pending<'a, Spent> {
+        Box::pin(usage::count(self, chat, reply))
+    }
+
+    fn usage_of_day<'a>(&'a self, user: &'a UserId, day: u64) -> Pending<'a, Vec<UsageRow>> {
+        Box::pin(usage::of_day(self, user, day))
+    }
+
+    fn usage_of_user<'a>(
+        &'a self,
+        user: &'a UserId,
+        after: Option<(u64, &'a str)>,
+        limit: u32,
+    ) -> Pending<'a, Vec<UsageRow>> {
+        Box::pin(usage::of_user(self, user, after, limit))
+    }
+
+    fn delete_old_usage(&self, before: u64, limit: u32) -> Pending<'_, u64> {
+        Box::pin(usage::delete_before(self, before, limit))
+    }
+
+    fn erase_usage<'a>(&'a self, user: &'a UserId) -> Pending<'a, u64> {
+        Box::pin(usage::erase(self, user))
     }
 
     fn file_ids(&self) -> Pending<'_, Vec<String>> {

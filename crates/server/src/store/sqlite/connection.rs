@@ -633,6 +633,11 @@ fn migrations() -> Migrator {
             "logins",
             include_str!("../../../migrations/0016_logins.sql"),
         ),
+        migration(
+            17,
+            "usage",
+            include_str!("../../../migrations/0017_usage.sql"),
+        ),
     ])
 }
 

@@ -18,6 +18,7 @@ mod seals;
 mod statement_batch;
 mod sync;
 mod tool_state;
+mod usage;
 mod whole_store;
 
 use std::path::{Path, PathBuf};
@@ -42,8 +43,8 @@ use super::{
     AuditEntry, AuditFilter, AuditPage, AuditRow, Change, Chat, ChatCursor, ChatOverview, ChatRef,
     CommittedSize, Cut, DataDir, DeletedFile, FileRow, GrownReply, HistorySize, Identity,
     ListedChat, LoginRow, MessagePage, OldChat, OldFiles, OpenReply, Opening, OutlineEntry,
-    Pending, PriorContents, Store, StoreError, StoredEvent, StoredMessage, WriteProblem,
-    make_private,
+    Pending, PriorContents, ReplyUsage, Spent, Store, StoreError, StoredEvent, StoredMessage,
+    UsageRow, WriteProblem, make_private,
 };
 use connection::{Durability, Readers, STORE, Writer};
 use messages::EncodedOpening;
@@ -587,6 +588,39 @@ impl Store for SqliteStore {
     fn end_logins_of<'a>(&'a self, user: &'a UserId) -> Pending<'a, u64> {
         write!(self, user, Durability::Machine, |connection| {
             logins::end_all_of(connection, user)
+        })
+    }
+
+    fn count_usage<'a>(&'a self, chat: ChatRef<'a>, reply: ReplyUsage<'a>) -> Pending<'a, Spent> {
+        write!(self, chat.user, Durability::Process, |connection| {
+            usage::count(connection, chat, reply)
+        })
+    }
+
+    fn usage_of_day<'a>(&'a self, user: &'a UserId, day: u64) -> Pending<'a, Vec<UsageRow>> {
+        read!(self, |connection| usage::of_day(connection, user, day))
+    }
+
+    fn usage_of_user<'a>(
+        &'a self,
+        user: &'a UserId,
+        after: Option<(u64, &'a str)>,
+        limit: u32,
+    ) -> Pending<'a, Vec<UsageRow>> {
+        read!(self, |connection| usage::of_user(
+            connection, user, after, limit
+        ))
+    }
+
+    fn delete_old_usage(&self, before: u64, limit: u32) -> Pending<'_, u64> {
+        write!(self, STORE, Durability::Process, |connection| {
+            usage::delete_before(connection, before, limit)
+        })
+    }
+
+    fn erase_usage<'a>(&'a self, user: &'a UserId) -> Pending<'a, u64> {
+        write!(self, user, Durability::Machine, |connection| {
+            usage::erase(connection, user)
         })
     }
 

@@ -63,7 +63,7 @@ const fn column(name: &'static str, expression: &'static str, kind: Kind) -> Col
 }
 
 /// In an order in which every row finds the one that it refers to.
-pub(super) const TABLES: [Table; 12] = [
+pub(super) const TABLES: [Table; 14] = [
     Table {
         name: "chats",
         source: "chats WHERE user <> ''",
@@ -114,6 +114,33 @@ pub(super) const TABLES: [Table; 12] = [
             number("at"),
             number("checksum"),
             plain("text"),
+        ],
+    },
+    Table {
+        name: "counted_usage",
+        source: "counted_usage WHERE true",
+        row: "message",
+        bytes: "50",
+        columns: &[
+            number("message"),
+            number("input"),
+            number("cached"),
+            number("output"),
+        ],
+    },
+    Table {
+        name: "usage",
+        source: "usage WHERE true",
+        row: "rowid",
+        bytes: "100",
+        columns: &[
+            column("user_id", "user", Kind::Text),
+            number("day"),
+            text("agent"),
+            number("input"),
+            number("cached"),
+            number("output"),
+            number("cost"),
         ],
     },
     Table {

@@ -11,6 +11,7 @@ use super::*;
 use crate::chat::error::BadUrl;
 use crate::chat::loaded::ChatFull;
 use crate::cluster::{ClaimError, Peer};
+use crate::spending::Exceeded;
 use crate::store::Conflict;
 
 /// A row for each variant. One that is missing does not compile, and the same may be there twice.
@@ -82,6 +83,7 @@ fn every_refusal_of_a_chat_has_its_status_code_and_time() {
         Admission: ChatError::from(AdmissionError::UserUploads { limit: 1 }) => 429 "too_many" Some(2);
         Budget: ChatError::from(BudgetError::User { what: "a", key: "b" }) => 429 "too_many" Some(5);
         Budget: ChatError::from(BudgetError::Total { what: "a", key: "b" }) => 503 "unavailable" Some(5);
+        OverBudget: ChatError::OverBudget(Box::new(Exceeded::sample(90))) => 429 "budget_exceeded" Some(90);
         Full: ChatError::from(ChatFull::Message { bytes: 1, limit: 1 }) => 422 "chat_full" None;
         Full: ChatError::from(ChatFull::Unloadable { bytes: 1 }) => 422 "chat_full" None;
         HandedIn: ChatError::from(HandedInError::TooLarge { field: "state" }) => 413 "too_large" None;
