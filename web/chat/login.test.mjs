@@ -2,7 +2,10 @@
 // with a browser (`web/e2e/login.mjs`).
 
 import assert from 'node:assert/strict';
-import { readFileSync, readdirSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
@@ -86,6 +89,34 @@ describe('login', { concurrency: 1 }, () => {
     assert.deepEqual(JSON.parse((await ask(named)).text), []);
     assert.equal((await ask(named, { path: '/api/chats/of-the-key' })).status, 404);
     assert.equal(JSON.parse((await ask(KEY)).text).length, 1);
+  });
+
+  test('what can be reached of the provider is known before a start', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'adk-bridge-check-'));
+    const config = join(directory, 'adk-bridge.toml');
+    writeFileSync(config, `${DEMO}${issuer.toml()}[auth.proxy]\nheader = "x-who"\njwks_url = "${issuer.issuer}/jwks"\naudience = "a"\n`);
+    const check = async () => {
+      const child = spawn(BINARY, ['check-config', '--config', config, '--reach'], {
+        env: { ...process.env, ...issuer.env },
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
+      let printed = '';
+      child.stdout.on('data', (piece) => (printed += piece));
+      const [code] = await once(child, 'close');
+      return { code, printed };
+    };
+    const fine = await check();
+    assert.equal(fine.code, 0, fine.printed);
+    assert.match(fine.printed, /ok +auth\.oidc corp: it publishes 3 keys\n/);
+    assert.match(fine.printed, /ok +auth\.proxy: it publishes 3 keys\n/);
+    issuer.away();
+    const away = await check();
+    issuer.allow([bridge.url, hasty.url]);
+    rmSync(directory, { recursive: true });
+    assert.equal(away.code, 2, away.printed);
+    assert.match(away.printed, /problem +auth\.oidc corp: 127\.0\.0\.1:\d+ answers 503; .*issuer/);
+    assert.match(away.printed, /problem +auth\.proxy: 127\.0\.0\.1:\d+ answers 503; correct jwks_url/);
+    assert.ok(![fine, away].some(({ printed }) => printed.includes(CLIENT_SECRET)));
   });
 
   test('everything else is refused, and the log says why', async () => {

@@ -201,6 +201,12 @@ impl KeySource {
         }
     }
 
+    /// What the provider publishes now, which is not kept.
+    pub(crate) async fn look(&self) -> Result<(usize, Option<Description>), RemoteError> {
+        let (keys, description) = self.look_up().await?;
+        Ok((keys.len(), description))
+    }
+
     async fn look_up(&self) -> Result<(KeySet, Option<Description>), RemoteError> {
         let description = match &self.place {
             Place::Issuer(issuer) => Some(self.describe(issuer).await?),
