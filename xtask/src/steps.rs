@@ -534,6 +534,17 @@ pub(crate) const CHECKS: &[Check] = &[
         ],
         tally: Tally::Report,
     },
+    Check {
+        name: "traces",
+        what: "one trace from a page through the bridge and Google's own ADK server to a tool, collected from both",
+        needs: &[Need::Python],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["pytest", "python/test_traces.py"],
+        ],
+        tally: Tally::Report,
+    },
 ];
 
 impl Check {
