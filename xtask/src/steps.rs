@@ -281,6 +281,7 @@ pub(crate) const CHECKS: &[Check] = &[
                 "node-test",
                 "web/chat/chat.test.mjs",
                 "web/chat/login.test.mjs",
+                "web/chat/secrets.test.mjs",
             ],
         ],
         tally: Tally::Report,
