@@ -94,7 +94,10 @@ describe('login', { concurrency: 1 }, () => {
   test('what can be reached of the provider is known before a start', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'adk-bridge-check-'));
     const config = join(directory, 'adk-bridge.toml');
-    writeFileSync(config, `${DEMO}${issuer.toml()}[auth.proxy]\nheader = "x-who"\njwks_url = "${issuer.issuer}/jwks"\naudience = "a"\n`);
+    writeFileSync(
+      config,
+      `${DEMO}${issuer.toml()}[auth.proxy]\nheader = "x-who"\njwks_url = "${issuer.issuer}/jwks"\naudience = "a"\n`,
+    );
     const check = async () => {
       const child = spawn(BINARY, ['check-config', '--config', config, '--reach'], {
         env: { ...process.env, ...issuer.env },
