@@ -42,6 +42,7 @@ use crate::forwarding::Forwarding;
 use crate::known_users::KnownUsers;
 use crate::mcp::McpServers;
 use crate::metrics::Metrics;
+use crate::process_memory;
 use crate::reload::{Makers, Reloader};
 use crate::retention::{Retention, RetentionTask};
 use crate::router::{INFORMING, router};
@@ -646,7 +647,7 @@ pub(crate) fn allowed(
         },
         uploads_per_user: config.limits.uploads_per_user,
         refused_answers_per_minute: config.limits.refused_answers_per_minute,
-        memory: config.limits.memory_bytes,
+        memory: process_memory::ceiling(config.limits.memory_bytes),
     }
 }
 

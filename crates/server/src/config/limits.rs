@@ -17,7 +17,8 @@ pub struct Limits {
     /// Turns of all users at the same time. Fewer if the operating system allows fewer open files.
     pub turns: usize,
     pub turns_per_user: usize,
-    /// Bytes of memory of this process at which no further turn begins.
+    /// Bytes of memory of this process at which no further turn begins. By default four fifths of what its container may use, if
+    /// there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// How long one turn may take, without the time that it waits for a human.
@@ -96,7 +97,7 @@ impl Default for Limits {
             turns: 1_000,
             // A person has a few tabs; a program with one key may serve many people.
             turns_per_user: 100,
-            // Only the operator knows what the machine, or the container, has.
+            // What a container may use is found out at the start; only the operator knows what of a machine is for the bridge.
             memory_bytes: None,
             // Far longer than anyone waits for an answer.
             turn_time: Span(Duration::from_secs(30 * 60)),
