@@ -48,6 +48,7 @@ pub use wrong_keys::WrongKeys;
 pub(crate) use wrong_keys::network_of;
 
 use crate::config::{Config, ConfigError};
+use crate::metrics::Metrics;
 use crate::store::{Store, StoreError};
 use login::LoginCookies;
 use oidc::{KeySource, OidcTokens, Provider};
@@ -264,6 +265,13 @@ impl Ways {
     /// Whether they need neither a store nor a provider.
     pub fn are_keys_only(&self) -> bool {
         self.providers.is_empty() && self.keys.is_empty()
+    }
+
+    /// Counts from here on when a provider's keys cannot be looked up.
+    pub fn count(&self, metrics: &Arc<Metrics>) {
+        for keys in &self.keys {
+            keys.count(metrics);
+        }
     }
 
     /// The authenticator that takes each of them, if they need neither a store nor a provider.

@@ -2,6 +2,7 @@
 //!
 //! Counting a piece of an answer costs a few relaxed additions.
 
+mod admission;
 mod cluster;
 mod forwarding;
 mod histogram;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use adk_bridge_protocol::outbox::AuditKind;
 use adk_bridge_protocol::reply::EndReason;
 
+pub use admission::{AdmissionMetrics, RefusedBy};
 pub use cluster::{ClusterFigures, ClusterMetrics, FencedBy, OwnerChange};
 pub use forwarding::{ForwardedKind, ForwardingMetrics, HopFailure};
 use histogram::{Buckets, Histogram};
@@ -31,6 +33,7 @@ const RESULTS: [&str; 7] = [
 ];
 const APPROVALS: [&str; 5] = ["requested", "approved", "denied", "expired", "superseded"];
 const REMOVED: [&str; 4] = ["chats", "files", "recordings", "audit_rows"];
+const BACKGROUND: [&str; 3] = ["audit_seal", "retention", "provider_keys"];
 const TOOL_RUNS: [&str; 4] = ["started", "finished", "failed", "unknown"];
 
 /// The counters of one server since its start.
@@ -46,6 +49,8 @@ pub struct Metrics {
     agent_failures: AtomicU64,
     clients: Clients,
     removed: [AtomicU64; REMOVED.len()],
+    background: [AtomicU64; BACKGROUND.len()],
+    admission: Arc<AdmissionMetrics>,
     work: WorkMetrics,
     cluster: ClusterMetrics,
 }
@@ -64,6 +69,15 @@ pub enum Removed {
     Files,
     Recordings,
     AuditRows,
+}
+
+/// What nobody waits for, and is tried again when it fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Background {
+    AuditSeal,
+    Retention,
+    /// The keys of an OpenID provider, or of the proxy.
+    ProviderKeys,
 }
 
 /// The label for how a turn ended; a turn that waits for its client has not ended its reply.
@@ -139,6 +153,16 @@ impl Metrics {
     /// Counts what was too old.
     pub fn removed(&self, what: Removed, how_many: u64) {
         self.removed[what as usize].fetch_add(how_many, Relaxed);
+    }
+
+    /// Counts what has failed and is tried again.
+    pub fn background_failed(&self, what: Background) {
+        self.background[what as usize].fetch_add(1, Relaxed);
+    }
+
+    /// What is counted of turns that do not begin.
+    pub fn admission(&self) -> &Arc<AdmissionMetrics> {
+        &self.admission
     }
 
     /// What is counted of one agent.
@@ -234,6 +258,14 @@ impl Metrics {
             &REMOVED,
             &self.removed,
         );
+        page.counters(
+            "background_failures_total",
+            "Failures of what is done in the background and tried again.",
+            "task",
+            &BACKGROUND,
+            &self.background,
+        );
+        self.admission.write(&mut page);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let tasks = runtime.metrics().num_alive_tasks();
             page.gauge("tasks", "Tasks of the async runtime.", tasks as u64);

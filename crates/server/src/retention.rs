@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use crate::audit::{Sealing, fraction};
 use crate::chat::{Chats, now};
 use crate::config::{Retention as Ages, Span};
-use crate::metrics::Removed;
+use crate::metrics::{Background, Removed};
 use crate::store::{OldFiles, StoreError};
 
 /// How often it is looked for what is too old. Ages are days; nobody waits for this.
@@ -72,7 +72,10 @@ impl Retention {
                     Ok(true) => self.look().await,
                     // Another replica does it.
                     Ok(false) => {}
-                    Err(error) => tracing::warn!(%error, "what is too old is not deleted yet"),
+                    Err(error) => {
+                        tracing::warn!(%error, "what is too old is not deleted yet");
+                        self.failed();
+                    }
                 }
                 sleep(EVERY + SPREAD.mul_f64(fraction())).await;
             }
@@ -95,6 +98,7 @@ impl Retention {
             }
             Err(error) => {
                 tracing::warn!(%error, "not everything that is too old is deleted; the next look goes on");
+                self.failed();
             }
         }
     }
@@ -161,6 +165,11 @@ impl Retention {
             sleep(PAUSE).await;
         }
         Ok(deleted)
+    }
+
+    fn failed(&self) {
+        let metrics = &self.chats.shared().metrics;
+        metrics.background_failed(Background::Retention);
     }
 
     fn count(&self, what: Removed, how_many: u64) {

@@ -404,6 +404,7 @@ impl ServerBuilder {
         let addresses = Addresses::open(&*store, config.server.public_url.as_deref()).await?;
         let credentials = open_credentials(&config, &data, &store)?;
         let is_reloadable = !has_own_login && ways.are_keys_only();
+        ways.count(&metrics);
         let (authenticator, logins) = ways.open(&config, &store).await?;
         let mut login = None;
         let authenticator: Arc<dyn Authenticator> = match is_reloadable {
@@ -428,6 +429,7 @@ impl ServerBuilder {
         if let Some(cluster) = &cluster {
             cluster.note_own_files(config.files.place()? == FilesPlace::DataDir);
         }
+        let counted = metrics.admission().clone();
         let chats = Chats::new(Shared {
             credentials: Arc::new(credentials),
             checkpoints: Checkpoints::storing_in(store.clone()),
@@ -440,11 +442,10 @@ impl ServerBuilder {
             tracer,
             cluster,
             capacity: Capacity {
-                admission: Admission::new(allowed(
-                    &config,
-                    authenticator.requires_credentials(),
-                    shares.turns,
-                )),
+                admission: Admission::counted(
+                    allowed(&config, authenticator.requires_credentials(), shares.turns),
+                    counted,
+                ),
                 loaded: LoadedMemory::new(&config.limits),
                 unread: budget::unread(&config.limits),
             },
@@ -456,7 +457,11 @@ impl ServerBuilder {
         let upkeep = FilesUpkeep::begin(&chats);
         let key = config.audit.signing_key();
         let key = key.as_deref().map(SealKey::new);
-        let seals = Sealing::new(store.clone(), key).begin(chats.shared().cluster.clone());
+        let seals = Sealing::new(store.clone(), key);
+        let seals = seals.begin(
+            chats.shared().cluster.clone(),
+            chats.shared().metrics.clone(),
+        );
         let sealing = seals.sealing().clone();
         let retention = Retention::new(chats.clone(), sealing, config.retention).begin();
         let connections = bounds(&config, authenticator.requires_credentials(), shares);

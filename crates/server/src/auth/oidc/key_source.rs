@@ -10,7 +10,7 @@
 //! A token whose key is known is checked without waiting for anybody. Whoever sends tokens with made-up keys makes the
 //! bridge ask at most every [`PAUSE`].
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use reqwest::Client;
@@ -21,6 +21,7 @@ use url::Url;
 
 use super::remote::{self, RemoteError, fetch, host_of, is_safe};
 use crate::auth::jwt::KeySet;
+use crate::metrics::{Background, Metrics};
 
 /// How often a provider is asked at most, whatever tokens come: those that rotate publish a key before they use it.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -38,6 +39,7 @@ pub(crate) struct KeySource {
     state: Mutex<State>,
     /// Held while the provider is asked.
     asking: tokio::sync::Mutex<()>,
+    metrics: OnceLock<Arc<Metrics>>,
 }
 
 #[derive(Debug)]
@@ -105,11 +107,17 @@ impl KeySource {
             max_age,
             state: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
+            metrics: OnceLock::new(),
         })
     }
 
     pub(crate) fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Counts failures from here on, unless they are counted already.
+    pub(crate) fn count(&self, metrics: &Arc<Metrics>) {
+        let _ = self.metrics.set(metrics.clone());
     }
 
     /// Asks the provider, so that the first user does not wait for it.
@@ -195,6 +203,9 @@ impl KeySource {
             }
             Err(problem) => {
                 tracing::warn!("the keys of {} cannot be looked up: {problem}", self.name());
+                if let Some(metrics) = self.metrics.get() {
+                    metrics.background_failed(Background::ProviderKeys);
+                }
                 state.problem = Some(problem.clone());
                 Err(problem)
             }
