@@ -38,7 +38,7 @@ pub use claims::{Claims, ClaimsError};
 pub use jwt::Algorithm;
 pub(crate) use jwt::Unverified;
 pub use local_user::LocalUser;
-pub(crate) use login::CALLBACK as LOGIN_CALLBACK;
+pub(crate) use login::{CALLBACK as LOGIN_CALLBACK, login_cookie};
 pub use login::{LoginError, LoginWay, Logins, Step};
 pub(crate) use look::look;
 pub use replaceable::Replaceable;
