@@ -315,11 +315,23 @@ describe('login', { concurrency: 1 }, () => {
   test('known keys serve while the provider is away', async () => {
     const key = issuer.keyFor('EdDSA');
     assert.equal((await ask(forge(claims(), key), { at: hasty })).status, 200);
+    const failures = async () => {
+      const { text } = await ask(forge(claims(), key), { path: '/metrics', at: hasty });
+      return Number(/background_failures_total\{task="provider_keys"\} (\d+)/.exec(text)[1]);
+    };
+    const before = await failures();
     issuer.away();
     for (let number = 0; number < 5; number += 1) {
       const { status, text } = await ask(forge(claims({ number }), key), { at: hasty });
       assert.equal(status, 200, text);
     }
+    // It is asked again in the background, and alerts look at how often that fails.
+    let after = before;
+    for (let tries = 0; tries < 500 && after === before; tries += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      after = await failures();
+    }
+    assert.ok(after > before);
     issuer.allow([bridge.url, hasty.url]);
   });
 
