@@ -2,7 +2,10 @@
 // with a browser (`web/e2e/login.mjs`).
 
 import assert from 'node:assert/strict';
-import { readFileSync, readdirSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
@@ -86,6 +89,37 @@ describe('login', { concurrency: 1 }, () => {
     assert.deepEqual(JSON.parse((await ask(named)).text), []);
     assert.equal((await ask(named, { path: '/api/chats/of-the-key' })).status, 404);
     assert.equal(JSON.parse((await ask(KEY)).text).length, 1);
+  });
+
+  test('what can be reached of the provider is known before a start', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'adk-bridge-check-'));
+    const config = join(directory, 'adk-bridge.toml');
+    writeFileSync(
+      config,
+      `${DEMO}${issuer.toml()}[auth.proxy]\nheader = "x-who"\njwks_url = "${issuer.issuer}/jwks"\naudience = "a"\n`,
+    );
+    const check = async () => {
+      const child = spawn(BINARY, ['check-config', '--config', config, '--reach'], {
+        env: { ...process.env, ...issuer.env },
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
+      let printed = '';
+      child.stdout.on('data', (piece) => (printed += piece));
+      const [code] = await once(child, 'close');
+      return { code, printed };
+    };
+    const fine = await check();
+    assert.equal(fine.code, 0, fine.printed);
+    assert.match(fine.printed, /ok +auth\.oidc corp: it publishes 3 keys\n/);
+    assert.match(fine.printed, /ok +auth\.proxy: it publishes 3 keys\n/);
+    issuer.away();
+    const away = await check();
+    issuer.allow([bridge.url, hasty.url]);
+    rmSync(directory, { recursive: true });
+    assert.equal(away.code, 2, away.printed);
+    assert.match(away.printed, /problem +auth\.oidc corp: 127\.0\.0\.1:\d+ answers 503; .*issuer/);
+    assert.match(away.printed, /problem +auth\.proxy: 127\.0\.0\.1:\d+ answers 503; correct jwks_url/);
+    assert.ok(![fine, away].some(({ printed }) => printed.includes(CLIENT_SECRET)));
   });
 
   test('everything else is refused, and the log says why', async () => {
@@ -281,11 +315,23 @@ describe('login', { concurrency: 1 }, () => {
   test('known keys serve while the provider is away', async () => {
     const key = issuer.keyFor('EdDSA');
     assert.equal((await ask(forge(claims(), key), { at: hasty })).status, 200);
+    const failures = async () => {
+      const { text } = await ask(forge(claims(), key), { path: '/metrics', at: hasty });
+      return Number(/background_failures_total\{task="provider_keys"\} (\d+)/.exec(text)[1]);
+    };
+    const before = await failures();
     issuer.away();
     for (let number = 0; number < 5; number += 1) {
       const { status, text } = await ask(forge(claims({ number }), key), { at: hasty });
       assert.equal(status, 200, text);
     }
+    // It is asked again in the background, and alerts look at how often that fails.
+    let after = before;
+    for (let tries = 0; tries < 500 && after === before; tries += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      after = await failures();
+    }
+    assert.ok(after > before);
     issuer.allow([bridge.url, hasty.url]);
   });
 

@@ -282,6 +282,7 @@ pub(crate) const CHECKS: &[Check] = &[
                 "web/chat/chat.test.mjs",
                 "web/chat/access.test.mjs",
                 "web/chat/login.test.mjs",
+                "web/chat/secrets.test.mjs",
             ],
         ],
         tally: Tally::Report,
@@ -560,6 +561,17 @@ pub(crate) const CHECKS: &[Check] = &[
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],
             &["pytest", "python/test_agent_engine.py"],
+        ],
+        tally: Tally::Report,
+    },
+    Check {
+        name: "traces",
+        what: "one trace from a page through the bridge and Google's own ADK server to a tool, collected from both",
+        needs: &[Need::Python],
+        writes: &[],
+        programs: &[
+            &["cargo", "build", "--package=adk-bridge"],
+            &["pytest", "python/test_traces.py"],
         ],
         tally: Tally::Report,
     },

@@ -10,6 +10,7 @@ use adk_bridge_protocol::id::UserId;
 use tokio::time::Instant;
 
 use crate::config::Current;
+use crate::metrics::{AdmissionMetrics, RefusedBy};
 use crate::process_memory::ProcessMemory;
 
 /// When to try again: turns and uploads take seconds.
@@ -80,6 +81,7 @@ pub struct Admission {
     allowed: Current<AdmissionLimits>,
     used: Mutex<TotalUsage>,
     memory: ProcessMemory,
+    counted: Arc<AdmissionMetrics>,
 }
 
 #[derive(Debug, Default)]
@@ -127,15 +129,23 @@ enum Resource {
 
 impl Admission {
     pub fn new(allowed: AdmissionLimits) -> Arc<Self> {
+        Self::counted(allowed, Arc::default())
+    }
+
+    /// One that counts what it refuses.
+    pub fn counted(allowed: AdmissionLimits, counted: Arc<AdmissionMetrics>) -> Arc<Self> {
+        counted.allow_memory(allowed.memory);
         Arc::new(Self {
             allowed: Current::new(allowed),
             used: Mutex::default(),
             memory: ProcessMemory::default(),
+            counted,
         })
     }
 
     /// What begins from here on is within these limits.
     pub fn limit(&self, allowed: AdmissionLimits) {
+        self.counted.allow_memory(allowed.memory);
         self.allowed.set(allowed);
     }
 
@@ -146,7 +156,8 @@ impl Admission {
         begins: TurnStart,
     ) -> Result<Permit, AdmissionError> {
         let mut used = self.lock();
-        self.check_turn(&used, user, begins)?;
+        let checked = self.check_turn(&used, user, begins);
+        checked.map_err(|error| self.refuse(error))?;
         used.turns += 1;
         used.of(user).turns += 1;
         Ok(self.permit(user, Resource::Turn))
@@ -154,7 +165,8 @@ impl Admission {
 
     /// Whether a turn would be admitted now.
     pub fn has_room(&self, user: &UserId, begins: TurnStart) -> Result<(), AdmissionError> {
-        self.check_turn(&self.lock(), user, begins)
+        let checked = self.check_turn(&self.lock(), user, begins);
+        checked.map_err(|error| self.refuse(error))
     }
 
     pub fn upload(self: &Arc<Self>, user: &UserId) -> Result<Permit, AdmissionError> {
@@ -162,7 +174,7 @@ impl Admission {
         let limit = self.allowed.get().uploads_per_user;
         let of_user = used.of(user);
         if of_user.uploads >= limit {
-            return Err(AdmissionError::UserUploads { limit });
+            return Err(self.refuse(AdmissionError::UserUploads { limit }));
         }
         of_user.uploads += 1;
         Ok(self.permit(user, Resource::Upload))
@@ -175,7 +187,19 @@ impl Admission {
 
     /// Refuses a user whose answers were refused too often.
     pub fn check_refused(&self, user: &UserId) -> Result<(), AdmissionError> {
-        self.check_refused_at(user, Instant::now())
+        let checked = self.check_refused_at(user, Instant::now());
+        checked.map_err(|error| self.refuse(error))
+    }
+
+    fn refuse(&self, error: AdmissionError) -> AdmissionError {
+        self.counted.refused(match error {
+            AdmissionError::Turns { .. } => RefusedBy::Turns,
+            AdmissionError::Memory { .. } => RefusedBy::Memory,
+            AdmissionError::UserTurns { .. } => RefusedBy::TurnsPerUser,
+            AdmissionError::UserUploads { .. } => RefusedBy::UploadsPerUser,
+            AdmissionError::RefusedAnswers { .. } => RefusedBy::RefusedAnswers,
+        });
+        error
     }
 
     fn check_turn(

@@ -11,6 +11,7 @@ pub(crate) mod fuzzing;
 mod jwt;
 mod local_user;
 pub(crate) mod login;
+mod look;
 pub(crate) mod oidc;
 mod passed_on;
 mod proxy;
@@ -38,9 +39,10 @@ pub use api_keys::ApiKeys;
 pub use claims::{Claims, ClaimsError};
 pub use jwt::Algorithm;
 pub use local_user::LocalUser;
-pub(crate) use login::CALLBACK as LOGIN_CALLBACK;
 pub(crate) use login::exported as exported_login;
+pub(crate) use login::{CALLBACK as LOGIN_CALLBACK, login_cookie};
 pub use login::{LoginError, LoginWay, Logins, Step};
+pub(crate) use look::look;
 pub use replaceable::Replaceable;
 pub use roles::{Role, RoleNeeded, Roles};
 pub(crate) use running::RunningWays;
@@ -49,6 +51,7 @@ pub use wrong_keys::WrongKeys;
 pub(crate) use wrong_keys::network_of;
 
 use crate::config::{Config, ConfigError};
+use crate::metrics::Metrics;
 use login::LoginCookies;
 use oidc::{KeySource, OidcTokens, Provider};
 use proxy::ProxyAssertions;
@@ -269,6 +272,13 @@ impl Ways {
     fn with_page(&self) -> Vec<Arc<Provider>> {
         let has_client = |it: &&Arc<Provider>| it.client.is_some();
         self.providers.iter().filter(has_client).cloned().collect()
+    }
+
+    /// Counts from here on when a provider's keys cannot be looked up.
+    pub fn count(&self, metrics: &Arc<Metrics>) {
+        for keys in &self.keys {
+            keys.count(metrics);
+        }
     }
 
     /// The authenticator that takes each of them.

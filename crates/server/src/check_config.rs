@@ -103,14 +103,15 @@ pub(crate) async fn checked(
 /// Looks whether everything that the configuration names is there. Nothing is changed, and nothing is asked that costs.
 pub(crate) async fn reach(config: &Config) -> Vec<Finding> {
     let agents = join_all(config.each_agent().iter().map(|it| reach_agent(config, it)));
-    // What else requests depend on, such as an issuer of tokens, is reached for here.
-    let (agents, mcp, store, files) = tokio::join!(
+    let (agents, logins, mcp, store, files) = tokio::join!(
         agents,
+        auth::look(config),
         reach_mcp(config),
         reach_store(config),
         reach_files(config)
     );
     let mut found = agents;
+    found.extend(logins);
     found.extend(mcp);
     found.push(store);
     found.extend(files);

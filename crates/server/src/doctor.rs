@@ -14,6 +14,7 @@ use crate::check_config::{checked, is_writable, migrations, nearest, reach};
 use crate::config::{Config, LogFormat, Overrides};
 use crate::descriptors::{self, Shares};
 use crate::findings::{self, Finding};
+use crate::process_memory;
 use crate::serve::file_of;
 use crate::store::postgres::PostgresStore;
 use crate::store::sqlite;
@@ -97,35 +98,57 @@ fn open_files(config: &Config) -> Finding {
     )
 }
 
-/// What clients can make the process hold, and what there is.
+/// What clients can make the process hold, what there is, and when no further turn begins.
 fn memory(config: &Config) -> Finding {
     let subject = "memory";
     let limits = &config.limits;
     let bound =
         limits.unfinished_bytes as u64 + limits.unread_bytes as u64 + limits.loaded_bytes as u64;
+    let ceiling = match (limits.memory_bytes, process_memory::ceiling(None)) {
+        (Some(bytes), _) => format!(
+            "no turn begins beyond {} MiB (limits.memory_bytes)",
+            mib(bytes)
+        ),
+        (None, Some(bytes)) => format!(
+            "no turn begins beyond {} MiB, a share of what the container may use",
+            mib(bytes)
+        ),
+        (None, None) => {
+            "limits.memory_bytes is not set, and there is no container to take it from".to_owned()
+        }
+    };
     let Some(there) = memory_of_machine() else {
-        return Finding::fine(subject, format!("[limits] allow {} MiB", mib(bound)));
+        let says = format!("[limits] allow {} MiB; {ceiling}", mib(bound));
+        return Finding::fine(subject, says);
     };
     let says = format!(
         "[limits] allow clients {} MiB, and this process may use {} MiB",
         mib(bound),
         mib(there)
     );
-    match bound > there / 4 * 3 {
-        true => Finding::warning(
+    if bound > there / 4 * 3 {
+        return Finding::warning(
             subject,
             format!(
-                "{says}; lower limits.loaded_bytes, limits.unfinished_bytes and limits.unread_bytes, or give it more"
+                "{says}; lower limits.loaded_bytes, limits.unfinished_bytes and limits.unread_bytes, or give it more; {ceiling}"
+            ),
+        );
+    }
+    match limits.memory_bytes {
+        Some(bytes) if bytes > there => Finding::warning(
+            subject,
+            format!(
+                "limits.memory_bytes is {} MiB, and this process may use {} MiB: lower it, or it refuses nothing",
+                mib(bytes),
+                mib(there)
             ),
         ),
-        false => Finding::fine(subject, says),
+        _ => Finding::fine(subject, format!("{says}; {ceiling}")),
     }
 }
 
 /// The memory of the machine, or of the container.
 fn memory_of_machine() -> Option<u64> {
-    let container = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
-    let container = container.and_then(|text| text.trim().parse::<u64>().ok());
     let machine = std::fs::read_to_string("/proc/meminfo").ok();
     let machine = machine.and_then(|text| {
         let line = text
@@ -134,6 +157,7 @@ fn memory_of_machine() -> Option<u64> {
         let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
         Some(kib * 1024)
     });
+    let container = process_memory::container_limit();
     [container, machine].into_iter().flatten().min()
 }
 

@@ -34,7 +34,7 @@
 //! | [`credentials`] | what users grant to agents, sealed as long as it is needed |
 //! | `nonce` | what may be used once |
 //! | [`parsing`] | how much JSON is read at once |
-//! | [`process_memory`] | how much memory the process uses |
+//! | [`process_memory`] | how much memory the process uses, and may use |
 //! | [`retention`] | what is deleted because of its age |
 //! | [`metrics`], [`telemetry`] | what is counted, logged and traced |
 //! | [`secrets`] | what is shown to nobody |

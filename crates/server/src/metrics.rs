@@ -2,6 +2,7 @@
 //!
 //! Counting a piece of an answer costs a few relaxed additions.
 
+mod admission;
 mod cluster;
 mod forwarding;
 mod histogram;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use adk_bridge_protocol::outbox::AuditKind;
 use adk_bridge_protocol::reply::EndReason;
 
+pub use admission::{AdmissionMetrics, RefusedBy};
 pub use cluster::{ClusterFigures, ClusterMetrics, FencedBy, OwnerChange};
 pub use forwarding::{ForwardedKind, ForwardingMetrics, HopFailure};
 use histogram::{Buckets, Histogram};
@@ -46,6 +48,7 @@ const LOGINS: [&str; 5] = [
 ];
 const REMOVED: [&str; 5] = ["chats", "files", "recordings", "audit_rows", "usage_rows"];
 const BUDGETS: [&str; 2] = ["tokens", "cost"];
+const BACKGROUND: [&str; 3] = ["audit_seal", "retention", "provider_keys"];
 const TOOL_RUNS: [&str; 4] = ["started", "finished", "failed", "unknown"];
 
 /// The counters of one server since its start.
@@ -62,6 +65,8 @@ pub struct Metrics {
     clients: Clients,
     removed: [AtomicU64; REMOVED.len()],
     over_budget: [AtomicU64; BUDGETS.len()],
+    background: [AtomicU64; BACKGROUND.len()],
+    admission: Arc<AdmissionMetrics>,
     work: WorkMetrics,
     cluster: ClusterMetrics,
 }
@@ -109,6 +114,15 @@ pub enum LoginResult {
     Unknown,
     /// The provider or the store is away.
     Unavailable,
+}
+
+/// What nobody waits for, and is tried again when it fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Background {
+    AuditSeal,
+    Retention,
+    /// The keys of an OpenID provider, or of the proxy.
+    ProviderKeys,
 }
 
 /// The label for how a turn ended; a turn that waits for its client has not ended its reply.
@@ -213,6 +227,16 @@ impl Metrics {
         if let Some(index) = BUDGETS.iter().position(|known| *known == unit) {
             self.over_budget[index].fetch_add(1, Relaxed);
         }
+    }
+
+    /// Counts what has failed and is tried again.
+    pub fn background_failed(&self, what: Background) {
+        self.background[what as usize].fetch_add(1, Relaxed);
+    }
+
+    /// What is counted of turns that do not begin.
+    pub fn admission(&self) -> &Arc<AdmissionMetrics> {
+        &self.admission
     }
 
     /// What is counted of one agent.
@@ -329,6 +353,14 @@ impl Metrics {
             &BUDGETS,
             &self.over_budget,
         );
+        page.counters(
+            "background_failures_total",
+            "Failures of what is done in the background and tried again.",
+            "task",
+            &BACKGROUND,
+            &self.background,
+        );
+        self.admission.write(&mut page);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let tasks = runtime.metrics().num_alive_tasks();
             page.gauge("tasks", "Tasks of the async runtime.", tasks as u64);

@@ -102,6 +102,7 @@ impl Reloader {
             return Ok(None);
         }
         let other = login.others(new)?;
+        other.count(&self.app.chats().shared().metrics);
         // With the first key, and with the last one gone, other clients may come, and from elsewhere.
         let is_same = other.requires_credentials() == login.authenticator().requires_credentials();
         Ok(is_same.then_some((login, other)))

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::audit::{Sealing, fraction};
 use crate::chat::{Chats, now};
 use crate::config::{Current, Retention as Ages, Span};
-use crate::metrics::Removed;
+use crate::metrics::{Background, Removed};
 use crate::store::{OldFiles, StoreError};
 
 /// How often it is looked for what is too old. Ages are days; nobody waits for this.
@@ -89,7 +89,10 @@ impl Retention {
                     Ok(true) => self.look().await,
                     // Another replica does it.
                     Ok(false) => {}
-                    Err(error) => tracing::warn!(%error, "what is too old is not deleted yet"),
+                    Err(error) => {
+                        tracing::warn!(%error, "what is too old is not deleted yet");
+                        self.failed();
+                    }
                 }
                 let next = EVERY + SPREAD.mul_f64(fraction());
                 // Other ages may make more of it too old.
@@ -117,6 +120,7 @@ impl Retention {
             }
             Err(error) => {
                 tracing::warn!(%error, "not everything that is too old is deleted; the next look goes on");
+                self.failed();
             }
         }
     }
@@ -202,6 +206,11 @@ impl Retention {
             sleep(PAUSE).await;
         }
         Ok(deleted)
+    }
+
+    fn failed(&self) {
+        let metrics = &self.chats.shared().metrics;
+        metrics.background_failed(Background::Retention);
     }
 
     fn count(&self, what: Removed, how_many: u64) {

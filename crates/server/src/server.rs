@@ -42,6 +42,7 @@ use crate::forwarding::Forwarding;
 use crate::known_users::KnownUsers;
 use crate::mcp::McpServers;
 use crate::metrics::Metrics;
+use crate::process_memory;
 use crate::reload::{Makers, Reloader};
 use crate::retention::{Retention, RetentionTask};
 use crate::router::{INFORMING, router};
@@ -408,6 +409,7 @@ impl ServerBuilder {
         let (authenticator, login) = match login {
             Login::Own(own) => (own, None),
             Login::Configured(ways) => {
+                ways.count(&metrics);
                 let running = RunningWays::open(ways, &config, &store).await?;
                 (running.authenticator(), Some(running))
             }
@@ -427,6 +429,7 @@ impl ServerBuilder {
         if let Some(cluster) = &cluster {
             cluster.note_own_files(config.files.place()? == FilesPlace::DataDir);
         }
+        let counted = metrics.admission().clone();
         let chats = Chats::new(Shared {
             credentials: Arc::new(credentials),
             checkpoints: Checkpoints::storing_in(store.clone()),
@@ -440,11 +443,10 @@ impl ServerBuilder {
             tracer,
             cluster,
             capacity: Capacity {
-                admission: Admission::new(allowed(
-                    &config,
-                    authenticator.requires_credentials(),
-                    shares.turns,
-                )),
+                admission: Admission::counted(
+                    allowed(&config, authenticator.requires_credentials(), shares.turns),
+                    counted,
+                ),
                 loaded: LoadedMemory::new(&config.limits),
                 unread: budget::unread(&config.limits),
             },
@@ -457,7 +459,11 @@ impl ServerBuilder {
         let upkeep = FilesUpkeep::begin(&chats);
         let key = config.audit.signing_key();
         let key = key.as_deref().map(SealKey::new);
-        let seals = Sealing::new(store.clone(), key).begin(chats.shared().cluster.clone());
+        let seals = Sealing::new(store.clone(), key);
+        let seals = seals.begin(
+            chats.shared().cluster.clone(),
+            chats.shared().metrics.clone(),
+        );
         let sealing = seals.sealing().clone();
         let retention = Retention::new(chats.clone(), sealing, config.retention).begin();
         let connections = bounds(&config, authenticator.requires_credentials(), shares);
@@ -656,7 +662,7 @@ pub(crate) fn allowed(
         },
         uploads_per_user: config.limits.uploads_per_user,
         refused_answers_per_minute: config.limits.refused_answers_per_minute,
-        memory: config.limits.memory_bytes,
+        memory: process_memory::ceiling(config.limits.memory_bytes),
     }
 }
 

@@ -96,6 +96,11 @@ impl Bridge {
         self.process.id()
     }
 
+    /// The most memory that it has used, in bytes.
+    pub fn peak(&self) -> usize {
+        self.process.peak()
+    }
+
     /// Asks it to stop, as an operating system does.
     pub fn terminate(&self) {
         self.signal("-TERM");

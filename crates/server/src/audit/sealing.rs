@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::seal::{Covered, Seal, SealContext, SealKey};
 use crate::chat::now;
 use crate::cluster::Cluster;
+use crate::metrics::{Background, Metrics};
 use crate::store::{Store, StoreError};
 
 /// How often the audit is sealed, if there is something new. What an intruder takes back within this time leaves no trace
@@ -59,12 +60,13 @@ impl Sealing {
     }
 
     /// `cluster`: who is informed that another replica has another key.
-    pub fn begin(self, cluster: Option<Arc<Cluster>>) -> SealTask {
+    pub fn begin(self, cluster: Option<Arc<Cluster>>, metrics: Arc<Metrics>) -> SealTask {
         let sealing = self.clone();
         let task = tokio::spawn(async move {
             loop {
                 if let Err(error) = seal_all(&sealing, now()).await {
                     tracing::warn!(%error, "the audit is not sealed; it is tried again in a minute");
+                    metrics.background_failed(Background::AuditSeal);
                 }
                 if let Some(cluster) = &cluster {
                     cluster.note_audit_key(sealing.meets_another_key());

@@ -23,6 +23,7 @@ use arc_swap::ArcSwap;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
 use futures_util::future::BoxFuture;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
@@ -42,6 +43,7 @@ use attempt::Attempt;
 use cookies::{Cookies, Secret};
 
 pub(crate) use attempt::CALLBACK;
+pub(crate) use cookies::login_cookie;
 
 const VIA: &str = "login";
 const HELP: &str = "log in: GET /login";
@@ -116,8 +118,9 @@ struct Body {
 }
 
 /// A way to log in, as pages show it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LoginWay {
+    /// The provider, as its users' ids begin.
     pub name: String,
     /// Where it begins, from the root of the bridge.
     pub path: String,
@@ -171,7 +174,7 @@ impl Logins {
         })?;
         let key = store.secret(SECRET, &fresh).await?;
         let public_url = config.server.public_url.as_deref();
-        let is_secure = public_url.is_some_and(|url| url.starts_with("https://"));
+        let is_secure = cookies::are_secure(public_url);
         Ok(Self {
             settings: ArcSwap::from_pointee(Settings::new(config, providers)),
             cookies: Cookies::new(&key, is_secure)?,

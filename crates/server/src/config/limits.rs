@@ -30,7 +30,7 @@ pub struct Limits {
     pub turns_per_user: usize,
     /// At how much memory of this process no further turn begins, so that those that run end well: new ones are answered with
     /// 503, and answers to open questions are let in up to a tenth beyond. Some nine tenths of what the machine or the container
-    /// has. By default there is no such limit. Only on Linux.
+    /// has. By default four fifths of what its container may use, if there is one. Only on Linux.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub memory_bytes: Option<u64>,
@@ -139,7 +139,7 @@ impl Default for Limits {
             turns: 1_000,
             // A person has a few tabs; a program with one key may serve many people.
             turns_per_user: 100,
-            // Only the operator knows what the machine, or the container, has.
+            // What a container may use is found out at the start; only the operator knows what of a machine is for the bridge.
             memory_bytes: None,
             // Far longer than anyone waits for an answer.
             turn_time: Span(Duration::from_secs(30 * 60)),

@@ -11,24 +11,30 @@ use super::operation::{
 };
 use super::refusals::Refusal;
 use super::routes::Described;
+use crate::auth::login_cookie;
+use crate::config::Config;
 use crate::transport::App;
 
 /// What the document says of one server.
 #[derive(Debug, Default)]
 pub(super) struct Deployment {
     needs_credentials: bool,
-    /// Whether keys may come in the header of the original front end.
-    takes_x_api_key: bool,
+    /// How a request shows who its user is, by the name of each way.
+    schemes: Map<String, Value>,
     url: Option<String>,
 }
 
 impl Deployment {
     pub(super) fn of(app: &App) -> Self {
-        let server = &app.config().server;
-        let url = server.public_url.as_deref();
+        let config = app.config();
+        let url = config.server.public_url.as_deref();
+        let needs_credentials = app.access().requires_credentials();
         Self {
-            needs_credentials: app.access().requires_credentials(),
-            takes_x_api_key: server.original_dialect().is_some(),
+            needs_credentials,
+            schemes: match needs_credentials {
+                true => security_schemes(&config),
+                false => Map::new(),
+            },
             url: url.map(|url| url.trim_end_matches('/').to_owned()),
         }
     }
@@ -55,9 +61,8 @@ pub(super) fn document(described: &[Described], deployment: &Deployment) -> Valu
         .map(|group| json!({"name": group.name(), "description": group.text()}))
         .collect();
     let mut components = json!({"schemas": schemas.into_components()});
-    let schemes = security_schemes(deployment);
-    if !schemes.is_empty() {
-        components["securitySchemes"] = Value::Object(schemes);
+    if !deployment.schemes.is_empty() {
+        components["securitySchemes"] = Value::Object(deployment.schemes.clone());
     }
     json!({
         "openapi": "3.1.0",
@@ -69,19 +74,43 @@ pub(super) fn document(described: &[Described], deployment: &Deployment) -> Valu
     })
 }
 
-fn security_schemes(deployment: &Deployment) -> Map<String, Value> {
+/// The ways to log in of a configuration. A program's own way is most likely one with keys.
+fn security_schemes(config: &Config) -> Map<String, Value> {
+    let auth = &config.auth;
     let mut schemes = Map::new();
-    if deployment.needs_credentials {
+    let in_header = |name: &str, text: &str| json!({"type": "apiKey", "in": "header", "name": name, "description": text});
+    for oidc in auth.oidc.iter().filter(|it| !it.audience.is_empty()) {
+        let issuer = oidc.issuer.trim_end_matches('/');
+        schemes.insert(
+            format!("oidc-{}", oidc.name()),
+            json!({
+                "type": "openIdConnect",
+                "openIdConnectUrl": format!("{issuer}/.well-known/openid-configuration"),
+                "description": format!("A token of this provider for {:?}: Authorization: Bearer TOKEN.", oidc.audience.join(", ")),
+            }),
+        );
+    }
+    if let Some(proxy) = &auth.proxy {
+        let text = "What the proxy signs, which it adds itself.";
+        schemes.insert("proxy".into(), in_header(&proxy.header, text));
+    }
+    if auth.has_login() {
+        let name = login_cookie(config.server.public_url.as_deref());
+        let text = "A login with the page, which begins at /login. A request that changes something says in Origin which page \
+                    has made it.";
+        schemes.insert(
+            "login".into(),
+            json!({"type": "apiKey", "in": "cookie", "name": name, "description": text}),
+        );
+    }
+    if schemes.is_empty() || !auth.api_keys.is_empty() {
         schemes.insert(
             "key".into(),
             json!({"type": "http", "scheme": "bearer", "description": "A key of a user."}),
         );
-    }
-    if deployment.needs_credentials && deployment.takes_x_api_key {
-        schemes.insert(
-            "xApiKey".into(),
-            json!({"type": "apiKey", "in": "header", "name": "x-api-key", "description": "The same key."}),
-        );
+        if config.server.original_dialect().is_some() {
+            schemes.insert("xApiKey".into(), in_header("x-api-key", "The same key."));
+        }
     }
     schemes
 }
@@ -134,8 +163,7 @@ fn operation(it: &Described, id: String, deployment: &Deployment, schemas: &mut 
     if deployment.needs_credentials {
         let mut ways = Vec::new();
         if operation.needs_user {
-            let schemes = security_schemes(deployment);
-            ways.extend(schemes.keys().map(|name| json!({name: []})));
+            ways.extend(deployment.schemes.keys().map(|name| json!({name: []})));
         }
         written["security"] = Value::Array(ways);
     }

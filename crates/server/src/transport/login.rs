@@ -8,22 +8,23 @@
 //!   DELETE /api/users/{id}/logins     ──▶ logs somebody out everywhere; for admins
 //! ```
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use adk_bridge_protocol::id::UserId;
+use adk_bridge_protocol::time::Timestamp;
 use axum::Json;
 use axum::extract::{Path, Query, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse as _, Response};
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::access::{self, Access};
 use super::credentials::{STYLE, escaped, is_japanese};
 use super::error::AppError;
-use crate::auth::{Identity, LoginError, Logins, Refusal, Role};
+use crate::auth::{Identity, LoginError, LoginWay, Logins, Refusal, Role};
 use crate::chat::Chats;
 use crate::config::Config;
 use crate::files::address::Base;
@@ -42,6 +43,41 @@ pub struct Ending {
     /// Whether to end all logins of the user.
     #[serde(default)]
     everywhere: bool,
+}
+
+/// Who asks, and how to log in.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    /// None if the request brings no credentials.
+    #[schemars(with = "Option<String>")]
+    user: Option<UserId>,
+    /// As the provider calls the user, for people.
+    name: Option<String>,
+    /// How the user was recognised.
+    via: Option<Cow<'static, str>>,
+    roles: Vec<Role>,
+    /// When what proves it ends, in milliseconds since 1970.
+    #[schemars(with = "Option<u64>")]
+    expires_at: Option<Timestamp>,
+    /// The providers with which users log in.
+    login: Vec<LoginWay>,
+    /// Whether keys are taken.
+    keys: bool,
+}
+
+/// What is left to do after a login has ended.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LoggedOut {
+    /// The page where the user logs out of the provider, too.
+    redirect: Option<String>,
+}
+
+/// The logins of somebody have ended.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LoginsEnded {
+    /// How many there were.
+    ended: u64,
 }
 
 /// Sends the user to the page of a provider; lets the user choose if there are several.
@@ -115,7 +151,8 @@ pub async fn end(
     let root = root(&config, &parts.headers);
     let ended = logins.end(&parts.headers, everywhere, root.as_deref());
     let (page, cookie) = ended.await.map_err(|error| error_of(&error))?;
-    let mut response = Json(json!({"redirect": page.map(String::from)})).into_response();
+    let redirect = page.map(String::from);
+    let mut response = Json(LoggedOut { redirect }).into_response();
     response.headers_mut().append(header::SET_COOKIE, cookie);
     Ok(response)
 }
@@ -126,7 +163,7 @@ pub async fn session(
     State(access): State<Arc<Access>>,
     State(config): State<Arc<Config>>,
     request: Request,
-) -> Result<Json<Value>, AppError> {
+) -> Result<Json<Session>, AppError> {
     let (parts, _) = request.into_parts();
     let identity = match access.authenticate(&parts).await {
         Ok(identity) => Some(identity),
@@ -144,15 +181,15 @@ pub async fn session(
         let others = it.roles.given().filter(|role| *role != Role::User);
         std::iter::once(Role::User).chain(others).collect()
     });
-    Ok(Json(json!({
-        "user": identity.map(|it| &it.user),
-        "name": name,
-        "via": identity.map(|it| &it.via),
-        "roles": roles.unwrap_or_default(),
-        "expiresAt": identity.and_then(|it| it.expires()),
-        "login": ways,
-        "keys": !config.auth.api_keys.is_empty(),
-    })))
+    Ok(Json(Session {
+        user: identity.map(|it| it.user.clone()),
+        name,
+        via: identity.map(|it| it.via.clone()),
+        roles: roles.unwrap_or_default(),
+        expires_at: identity.and_then(Identity::expires),
+        login: ways,
+        keys: !config.auth.api_keys.is_empty(),
+    }))
 }
 
 /// Logs a user out everywhere.
@@ -160,13 +197,13 @@ pub async fn end_all_of(
     State(logins): State<Option<Arc<Logins>>>,
     identity: Identity,
     Path(user): Path<UserId>,
-) -> Result<Json<Value>, AppError> {
+) -> Result<Json<LoginsEnded>, AppError> {
     access::require_admin(&identity)?;
     let ended = match logins {
         Some(logins) => logins.end_all_of(&user).await?,
         None => 0,
     };
-    Ok(Json(json!({"ended": ended})))
+    Ok(Json(LoginsEnded { ended }))
 }
 
 /// The address of this bridge, which providers know: the configured one, or that of a request to this machine.

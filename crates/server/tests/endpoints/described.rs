@@ -205,6 +205,72 @@ async fn operations_need_the_key_that_they_ask_for() {
     }
 }
 
+/// Each way to log in that is configured, and no other, is one of the description.
+#[tokio::test]
+async fn every_way_to_log_in_is_described() {
+    let oidc = "[[auth.oidc]]\nname = \"corp\"\nissuer = \"http://127.0.0.1:9/realm/\"\n";
+    let (tokens, page) = ("audience = \"a\"\n", "client_id = \"bridge\"\n");
+    let proxy =
+        "[auth.proxy]\nheader = \"x-who\"\njwks_url = \"http://127.0.0.1:9/k\"\naudience = \"a\"\n";
+    let https = "[server]\npublic_url = \"https://chat.example\"\n";
+    for (toml, names) in [
+        (String::new(), &[][..]),
+        (KEYS.to_owned(), &["key"]),
+        (format!("{KEYS}{COMPAT}"), &["key", "xApiKey"]),
+        (format!("{oidc}{tokens}"), &["oidc-corp"]),
+        (format!("{oidc}{page}"), &["login"]),
+        (
+            format!("{oidc}{tokens}{page}{proxy}{KEYS}"),
+            &["key", "login", "oidc-corp", "proxy"],
+        ),
+        (format!("{https}{oidc}{page}"), &["login"]),
+    ] {
+        let bridge = Bridge::configured(&toml);
+        let description = description(&bridge).await;
+        let schemes = &description["components"]["securitySchemes"];
+        let none = serde_json::Map::new();
+        let found: BTreeSet<&str> = schemes
+            .as_object()
+            .unwrap_or(&none)
+            .keys()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(found, names.iter().copied().collect(), "{toml}");
+        for (way, field, value) in [
+            (
+                "oidc-corp",
+                "openIdConnectUrl",
+                "http://127.0.0.1:9/realm/.well-known/openid-configuration",
+            ),
+            ("proxy", "name", "x-who"),
+            ("login", "in", "cookie"),
+            (
+                "login",
+                "name",
+                if toml.contains(https) {
+                    "__Host-adk-bridge-login"
+                } else {
+                    "adk-bridge-login"
+                },
+            ),
+        ] {
+            if names.contains(&way) {
+                assert_eq!(schemes[way][field], value, "{way} of {toml}");
+            }
+        }
+        // Who needs a user takes each of them.
+        let (_, _, chats) = operations(&description)
+            .into_iter()
+            .find(|(path, method, _)| (*path, *method) == ("/api/chats", "get"))
+            .unwrap();
+        let taken = chats["security"].as_array().into_iter().flatten();
+        let taken: BTreeSet<&str> = taken
+            .flat_map(|it| it.as_object().unwrap().keys().map(String::as_str))
+            .collect();
+        assert_eq!(taken, found, "{toml}");
+    }
+}
+
 #[tokio::test]
 async fn the_page_shows_all_of_it_and_loads_nothing() {
     let bridge = Bridge::configured(&format!("{KEYS}{COMPAT}"));

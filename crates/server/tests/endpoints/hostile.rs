@@ -1,11 +1,13 @@
-//! Ten thousand hostile inputs of four users, over every endpoint and both sockets, made from the API's own description.
+//! Ten thousand hostile inputs of four users with different roles, over every endpoint, those of logins and of the original
+//! front end included, and both sockets, made from the API's own description.
 //!
 //! Every user has something that the others attack and may neither see nor change: a chat whose text, title, file and audit
-//! have a word that nobody else knows. The ids are known to all. A new endpoint is attacked as soon as it is described.
+//! have a word that nobody else knows. The ids are known to all. A new endpoint is attacked as soon as it is described. What a
+//! role may do with what others have is read from the table of `docs/access.md`: it has to work, and must not for the others.
 //!
 //! The seed is fixed, so a failure comes again; it is named with the input in the failure's message.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,23 +15,25 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::mutated::{header, mutate_text, mutate_value, odd_value};
+use crate::roles::{ROLES, rows};
 use crate::support::http::{Connection, Response};
 use crate::support::process::PATIENCE;
 use crate::support::socket::{BINARY, Client, FIN, PING, PONG, TEXT};
+use crate::support::stand_in::{StandIn, ok, refused};
 use crate::support::{Bridge, JSON, Random, asking};
 
 const SEED: u64 = 0x05ee_d0fd_0040;
-/// What each user sends before memory is measured for the first time, and after that.
-static ROUNDS: [Inputs; 2] = [
-    Inputs {
-        requests: 300,
-        frames: 100,
-    },
-    Inputs {
-        requests: 1_200,
-        frames: 400,
-    },
-];
+/// What each user sends before memory is measured. A process takes some once, however little it does: the stacks and heaps of
+/// its threads, the caches of its connections to the database, the code that it has run.
+static WARM_UP: Inputs = Inputs {
+    requests: 100,
+    frames: 50,
+};
+/// What each user sends after that.
+static INPUTS: Inputs = Inputs {
+    requests: 1_500,
+    frames: 500,
+};
 const FRAMES_PER_SOCKET: usize = 25;
 /// How much more memory there may be at the end.
 const GROWTH: f64 = 1.1;
@@ -43,34 +47,34 @@ struct Inputs {
 /// Somebody who attacks the others.
 struct User {
     name: &'static str,
-    /// More of the entry in the configuration that gives the key, such as roles.
-    entry: &'static str,
-    /// Operations that this user may rightly use on what others have, which are not tried.
-    may: &'static [&'static str],
+    role: &'static str,
 }
 
 static USERS: [User; 4] = [
     User {
         name: "alice",
-        entry: "",
-        may: &[],
+        role: "user",
     },
     User {
         name: "bob",
-        entry: "",
-        may: &[],
+        role: "approver",
     },
     User {
         name: "carol",
-        entry: "",
-        may: &[],
+        role: "auditor",
     },
     User {
         name: "dave",
-        entry: "",
-        may: &[],
+        role: "admin",
     },
 ];
+
+/// Sends what deletes all that its user has, for each of them.
+static NOBODY: User = User {
+    name: "erin",
+    role: "user",
+};
+const DELETES_OWN: &str = "clearSessions";
 
 impl User {
     fn key(&self) -> String {
@@ -89,22 +93,70 @@ impl User {
     fn chat(&self) -> String {
         format!("{}-private", self.name)
     }
+
+    /// What the table says of an operation for this role, which may have several rows.
+    fn cells(&self, operation: &Operation) -> BTreeSet<&'static str> {
+        let column = ROLES.iter().position(|role| *role == self.role).unwrap();
+        let path = operation.path.trim_end_matches('/');
+        let of_operation = rows().into_iter().filter(|(method, row, _)| {
+            let row = row.split('?').next().unwrap_or_default().replace('*', "");
+            *method == operation.method && row.trim_end_matches('/') == path
+        });
+        of_operation.map(|(_, _, cells)| cells[column]).collect()
+    }
+
+    /// Whether this user may use an operation on what others have.
+    fn may(&self, operation: &Operation) -> bool {
+        self.cells(operation).contains("all")
+    }
+
+    fn is_refused(&self, operation: &Operation) -> bool {
+        self.cells(operation) == BTreeSet::from(["–"])
+    }
 }
 
-fn configuration() -> String {
+fn configuration(issuer: SocketAddr) -> String {
     // A question that expires in the middle of the test would change what its user has.
-    let mut toml = "[approval]\ntimeout = \"1h\"\n".to_owned();
-    for user in &USERS {
-        let (key, name, entry) = (user.key(), user.name, user.entry);
-        toml += &format!("[[auth.api_keys]]\nkey = \"{key}\"\nuser = \"{name}\"\n{entry}\n");
+    let mut toml =
+        "[approval]\ntimeout = \"1h\"\n[server]\ncompat = [\"adk-stream-protocol\"]\n".to_owned();
+    // All of them come from one address, and send tokens that are none.
+    toml += "[limits]\nwrong_keys_per_minute = 1000000\n";
+    toml += &format!(
+        "[[auth.oidc]]\nname = \"corp\"\nissuer = \"http://{issuer}\"\naudience = \"bridge\"\nclient_id = \"bridge\"\n"
+    );
+    for user in USERS.iter().chain([&NOBODY]) {
+        let (key, name, role) = (user.key(), user.name, user.role);
+        toml += &format!(
+            "[[auth.api_keys]]\nkey = \"{key}\"\nuser = \"{name}\"\nroles = [\"{role}\"]\n"
+        );
     }
     toml
+}
+
+/// A provider that sends its users nowhere, and takes no code.
+async fn issuer() -> StandIn {
+    StandIn::start(|asked| {
+        let host = asked.head.lines().find_map(|it| it.strip_prefix("host: "));
+        let own = format!("http://{}", host.unwrap());
+        match asked.path.as_str() {
+            "/.well-known/openid-configuration" => ok(&json!({
+                "issuer": own,
+                "jwks_uri": format!("{own}/jwks"),
+                "authorization_endpoint": format!("{own}/auth"),
+                "token_endpoint": format!("{own}/token"),
+            })),
+            "/jwks" => ok(&json!({"keys": []})),
+            _ => refused(400, "application/json", r#"{"error":"invalid_grant"}"#),
+        }
+    })
+    .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_hostile_inputs_reach_nothing_of_others() {
     eprintln!("seed {SEED:#x}");
-    let mut bridge = Bridge::configured(&configuration());
+    let issuer = issuer().await;
+    let mut bridge = Bridge::configured(&configuration(issuer.address));
     let mut before = Vec::new();
     let mut ids = Vec::new();
     for user in &USERS {
@@ -114,52 +166,37 @@ async fn ten_thousand_hostile_inputs_reach_nothing_of_others() {
     let description = bridge.get("/api/openapi.json").await.json();
     let operations = Arc::new(Operation::all(&description));
     let ids = Arc::new(ids);
-    let mut tally = Tally::default();
-    let mut settled = 0;
-    for (round, inputs) in ROUNDS.iter().enumerate() {
-        let attacks: Vec<_> = (0..USERS.len())
-            .map(|user| {
-                let seed = SEED + (round * USERS.len() + user) as u64;
-                let attack = Attack {
-                    address: bridge.address,
-                    user,
-                    operations: operations.clone(),
-                    ids: ids.clone(),
-                    random: Random::new(seed),
-                    tally: Tally::default(),
-                };
-                tokio::spawn(attack.run(inputs))
-            })
-            .collect();
-        for attack in attacks {
-            let done = attack.await;
-            assert!(!bridge.log().contains("panicked"), "{}", bridge.log());
-            tally.add(done.unwrap());
-        }
-        if round == 0 {
-            settled = settled_memory(&bridge, None).await;
-        }
-    }
+    attack(&bridge, &WARM_UP, SEED + 100, &operations, &ids).await;
+    let settled = settled_memory(&bridge, None).await;
+    let tally = attack(&bridge, &INPUTS, SEED, &operations, &ids).await;
     eprintln!(
         "answers: {:?}; closed sockets: {}",
         tally.statuses, tally.closed
     );
     assert_eq!(tally.inputs, 10_000);
     // A generator that only ever reaches one kind of answer shows nothing.
-    for status in [200, 201, 204, 400, 401, 404, 409, 415, 422, 426] {
+    for status in [200, 201, 204, 303, 400, 401, 403, 404, 409, 415, 422, 426] {
         assert!(
             tally.statuses.contains_key(&status),
             "{status}: {:?}",
             tally.statuses
         );
     }
-    for operation in &*operations {
-        assert!(
-            tally.operations.contains_key(&operation.id),
-            "{} was never tried",
-            operation.id
-        );
+    for (number, user) in USERS.iter().enumerate() {
+        for operation in &*operations {
+            let answers = tally.answers.get(&(number, operation.id.clone()));
+            let answers = answers.unwrap_or_else(|| panic!("{} was never tried", operation.id));
+            // What is refused is judged one by one.
+            assert!(
+                !user.may(operation) || answers.contains(&200),
+                "{} may use {}: {answers:?}",
+                user.name,
+                operation.id
+            );
+        }
     }
+    let refused = operations.iter().filter(|it| USERS[0].is_refused(it));
+    assert!(refused.count() >= 2, "the table refuses a user something");
     assert!(bridge.is_alive());
     for (number, user) in USERS.iter().enumerate() {
         let after = belongings(&bridge, user, &ids[number]).await;
@@ -179,6 +216,36 @@ async fn ten_thousand_hostile_inputs_reach_nothing_of_others() {
         );
     }
     settled_memory(&bridge, Some(settled)).await;
+}
+
+/// Has all of them attack at once.
+async fn attack(
+    bridge: &Bridge,
+    inputs: &'static Inputs,
+    seed: u64,
+    operations: &Arc<Vec<Operation>>,
+    ids: &Arc<Vec<Ids>>,
+) -> Tally {
+    let attacks: Vec<_> = (0..USERS.len())
+        .map(|user| {
+            let attack = Attack {
+                address: bridge.address,
+                user,
+                operations: operations.clone(),
+                ids: ids.clone(),
+                random: Random::new(seed + user as u64),
+                tally: Tally::default(),
+            };
+            tokio::spawn(attack.run(inputs))
+        })
+        .collect();
+    let mut tally = Tally::default();
+    for attack in attacks {
+        let done = attack.await;
+        assert!(!bridge.log().contains("panicked"), "{}", bridge.log());
+        tally.add(done.unwrap());
+    }
+    tally
 }
 
 /// Waits until memory is back, or, the first time, until it does not fall any more.
@@ -204,6 +271,7 @@ async fn settled_memory(bridge: &Bridge, before: Option<usize>) -> usize {
 /// Names of what a user has.
 #[derive(Debug, Default, Clone)]
 struct Ids {
+    user: String,
     chat: String,
     file: String,
     message: String,
@@ -245,6 +313,7 @@ async fn plant(bridge: &Bridge, user: &User) -> Ids {
         .unwrap();
     let word = |value: &Value| value.as_str().unwrap().to_owned();
     Ids {
+        user: user.name.to_owned(),
         chat,
         file: word(&file.json()["id"]),
         message: word(&message["id"]),
@@ -290,7 +359,8 @@ async fn belongings(bridge: &Bridge, user: &User, ids: &Ids) -> Vec<Value> {
 struct Tally {
     inputs: usize,
     statuses: BTreeMap<u16, usize>,
-    operations: BTreeMap<String, usize>,
+    /// With which statuses each operation was answered for each user.
+    answers: BTreeMap<(usize, String), BTreeSet<u16>>,
     closed: usize,
 }
 
@@ -301,8 +371,8 @@ impl Tally {
         for (status, count) in other.statuses {
             *self.statuses.entry(status).or_default() += count;
         }
-        for (operation, count) in other.operations {
-            *self.operations.entry(operation).or_default() += count;
+        for (operation, statuses) in other.answers {
+            self.answers.entry(operation).or_default().extend(statuses);
         }
     }
 }
@@ -381,35 +451,37 @@ impl Attack {
     /// Sends a request and judges the answer. Returns a connection for the next one.
     async fn request(&mut self, mut connection: Connection) -> Connection {
         let operations = self.operations.clone();
-        let operation = loop {
-            let tried = &operations[self.random.below(operations.len())];
-            if !USERS[self.user].may.contains(&tried.id.as_str()) {
-                break tried;
-            }
-        };
+        let operation = &operations[self.random.below(operations.len())];
         let (method, bytes) = self.bytes_of(operation);
         connection.write(&bytes).await;
         self.tally.inputs += 1;
-        *self
-            .tally
-            .operations
-            .entry(operation.id.clone())
-            .or_default() += 1;
         let shown = || String::from_utf8_lossy(&bytes).into_owned();
         let Some(answer) = connection.try_answer(&method).await else {
             panic!("no answer to {}", shown());
         };
+        *self.tally.statuses.entry(answer.status).or_default() += 1;
+        if method == operation.method {
+            let own = (self.user, operation.id.clone());
+            let statuses = self.tally.answers.entry(own).or_default();
+            statuses.insert(answer.status);
+            let is_refused = USERS[self.user].is_refused(operation);
+            assert!(
+                !is_refused || answer.status >= 400,
+                "{} to {}",
+                answer.status,
+                shown()
+            );
+        }
         if answer.status == 101 {
-            *self.tally.statuses.entry(101).or_default() += 1;
             return Connection::open(self.address).await;
         }
         let (response, back) = answer.whole_and_connection().await;
         assert!(response.status < 500, "{response:?} to {}", shown());
         self.check_unseen(&response.body, &shown());
+        self.check_rows(operation, &response.body, &shown());
         for (_, value) in &response.headers {
             self.check_unseen(value.as_bytes(), &shown());
         }
-        *self.tally.statuses.entry(response.status).or_default() += 1;
         match closes(&response) {
             true => Connection::open(self.address).await,
             false => back,
@@ -428,6 +500,18 @@ impl Attack {
         }
     }
 
+    /// Rows of the audit are of this user, unless the role says otherwise.
+    fn check_rows(&self, operation: &Operation, body: &[u8], input: &str) {
+        if !operation.id.contains("Audit") || USERS[self.user].may(operation) {
+            return;
+        }
+        let text = String::from_utf8_lossy(body);
+        for user in USERS.iter().filter(|it| it.name != USERS[self.user].name) {
+            let of_other = format!("\"user\":\"{}\"", user.name);
+            assert!(!text.contains(&of_other), "{text} to {input}");
+        }
+    }
+
     /// A name of something: of another user's, of one's own, or of nothing.
     fn name(&mut self, kind: &str) -> String {
         let own = &USERS[self.user];
@@ -443,6 +527,7 @@ impl Attack {
                 "file" => victim.file,
                 "message" => victim.message,
                 "approval" => victim.approval,
+                "user" => victim.user,
                 "agent" => "demo".to_owned(),
                 _ => victim.chat,
             },
@@ -474,6 +559,12 @@ impl Attack {
                 ("chat" | "before", _) => self.name("chat"),
                 ("dialect", _) => self.random.pick(&["native", "adk", "held", "x"]).to_owned(),
                 ("agent", _) => self.name("agent"),
+                ("user", _) => self.name("user"),
+                ("users", _) => "all".to_owned(),
+                ("to", _) => self
+                    .random
+                    .pick(&["/#x", "//evil.example", "/\\evil"])
+                    .to_owned(),
                 _ => self.random.below(9).to_string(),
             };
             path += &format!("{separator}{name}={}", encoded(&value));
@@ -492,8 +583,21 @@ impl Attack {
             self.address,
             body.len()
         );
-        if !self.random.one_in(12) {
-            head += &format!("authorization: {}\r\n", USERS[self.user].authorization());
+        let user = match operation.id == DELETES_OWN {
+            true => &NOBODY,
+            false => &USERS[self.user],
+        };
+        match self.random.below(24) {
+            0 => {}
+            1 => head += "authorization: Bearer eyJhbGciOiJFZERTQSJ9.e30.AAAA\r\n",
+            _ => head += &format!("authorization: {}\r\n", user.authorization()),
+        }
+        if self.random.one_in(12) {
+            let name = self.random.pick(&["login", "attempt"]);
+            head += &format!(
+                "cookie: adk-bridge-{name}={}\r\n",
+                encoded(&self.odd_text())
+            );
         }
         if let Some(kind) = kind.filter(|_| !self.random.one_in(8)) {
             let boundary = if kind.starts_with("multipart") {
@@ -536,6 +640,13 @@ impl Attack {
                     None => part.to_owned(),
                     Some("id") if operation.path.starts_with("/api/files/") => {
                         encoded(&self.name("file"))
+                    }
+                    // What may rightly be done to others is done to nobody.
+                    Some("id") if operation.path.starts_with("/api/users/") => {
+                        match USERS[self.user].may(operation) {
+                            true => format!("nobody-{}", self.random.below(6)),
+                            false => encoded(&self.name("user")),
+                        }
                     }
                     Some("id") => encoded(&self.name("chat")),
                     Some(name) => encoded(&self.name(name)),

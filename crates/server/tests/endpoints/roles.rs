@@ -29,10 +29,10 @@ user = \"admin\"
 roles = [\"admin\"]
 ";
 
-const ROLES: [&str; 5] = ["nobody", "user", "approver", "auditor", "admin"];
+pub(crate) const ROLES: [&str; 5] = ["nobody", "user", "approver", "auditor", "admin"];
 
 /// A row: method, path, and what each role gets.
-fn rows() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
+pub(crate) fn rows() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
     let lines = TABLE.lines().filter(|line| line.starts_with("| `"));
     let cells = lines.map(|line| line.trim_matches('|').split('|').map(str::trim));
     let rows = cells.filter_map(|mut cells| {

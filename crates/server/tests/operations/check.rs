@@ -4,6 +4,8 @@ use std::process::{Command, Stdio};
 
 use adk_bridge_testkit::process::{Process, binary};
 use adk_bridge_testkit::refused_in;
+use adk_bridge_testkit::stand_in::{ReceivedRequest, StandIn, ok, refused};
+use serde_json::json;
 use tempfile::TempDir;
 
 use super::{printed, run};
@@ -183,6 +185,100 @@ fn what_is_named_is_reached_for() {
     }
     // Looking makes nothing.
     assert!(!directory.path().join("data").exists());
+}
+
+/// Providers as they should be are tried with a real one, in `web/chat/login.test.mjs`.
+#[tokio::test]
+async fn providers_of_logins_are_reached_for() {
+    // The first part of the path says what is wrong with it.
+    let server = StandIn::start(|asked: &ReceivedRequest| {
+        let host = asked.head.lines().find_map(|it| it.strip_prefix("host: "));
+        let host = host.unwrap();
+        let mut parts = asked.path.trim_start_matches('/').splitn(2, '/');
+        let (kind, file) = (parts.next().unwrap(), parts.next().unwrap());
+        let own = format!("http://{host}/{kind}");
+        match (kind, file) {
+            ("away", _) | ("no-key-file", "jwks") => refused(503, "text/plain", "PLANTED-KEY"),
+            ("mute", ".well-known/openid-configuration") => {
+                ok(&json!({"issuer": own, "jwks_uri": format!("{own}/jwks")}))
+            }
+            ("another", ".well-known/openid-configuration") => {
+                ok(&json!({"issuer": "https://another.example", "jwks_uri": format!("{own}/jwks")}))
+            }
+            (_, ".well-known/openid-configuration") => ok(&json!({
+                "issuer": own,
+                "jwks_uri": format!("{own}/jwks"),
+                "authorization_endpoint": format!("{own}/auth"),
+                "token_endpoint": format!("{own}/token"),
+            })),
+            ("without-keys", "jwks") => ok(&json!({"keys": [{"kty": "oct", "k": "AAAA"}]})),
+            ("no-list", "jwks") => ok(&json!({"key": "PLANTED-KEY"})),
+            _ => ok(&json!({"keys": [{
+                "kty": "OKP", "crv": "Ed25519", "kid": "1", "alg": "EdDSA", "use": "sig",
+                "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
+            }]})),
+        }
+    })
+    .await;
+    let url = |kind: &str| format!("http://{}/{kind}", server.address);
+    let provider = |kind: &str, more: &str| {
+        let issuer = url(kind);
+        format!("[[auth.oidc]]\nname = \"corp\"\nissuer = \"{issuer}\"\n{more}\n")
+    };
+    let proxy = |kind: &str| {
+        let keys = url(&format!("{kind}/jwks"));
+        format!("[auth.proxy]\nheader = \"x-who\"\njwks_url = \"{keys}\"\naudience = \"a\"\n")
+    };
+    let (tokens, page) = ("audience = \"a\"", "client_id = \"bridge\"");
+    let directory = TempDir::new().unwrap();
+
+    for toml in [
+        provider("good", page) + &proxy("good"),
+        // Programs need no more of it than its keys.
+        provider("mute", tokens),
+    ] {
+        let (code, printed) = check(&directory, &toml, &["--reach"]);
+        assert_eq!(code, Some(0), "{printed}");
+        for subject in ["auth.oidc corp", "auth.proxy"] {
+            let line = format!("ok       {subject}: it publishes 1 keys");
+            let is_named = subject == "auth.oidc corp" || toml.contains("[auth.proxy]");
+            assert_eq!(printed.contains(&line), is_named, "{printed}");
+        }
+    }
+    for (toml, subject, says) in [
+        (provider("away", tokens), "auth.oidc corp:", "answers 503"),
+        (provider("no-key-file", tokens), "auth.oidc corp:", "answers 503"),
+        (provider("no-list", tokens), "auth.oidc corp:", "JSON Web Key Set"),
+        (provider("without-keys", tokens), "auth.oidc corp:", "no key for RS256"),
+        (provider("another", tokens), "auth.oidc corp:", "https://another.example"),
+        (provider("mute", page), "auth.oidc corp:", "authorization_endpoint"),
+        (proxy("away"), "auth.proxy:", "jwks_url"),
+        (proxy("without-keys"), "auth.proxy:", "no key for RS256"),
+        (
+            "[auth.proxy]\nheader = \"x-who\"\njwks_url = \"http://127.0.0.1:9/jwks\"\naudience = \"a\"\n".to_owned(),
+            "auth.proxy:",
+            "127.0.0.1:9 cannot be reached",
+        ),
+    ] {
+        let (code, printed) = check(&directory, &toml, &["--reach"]);
+        assert_eq!(code, Some(2), "{printed}");
+        let problem = printed.lines().find(|line| line.starts_with("problem"));
+        let problem = problem.unwrap();
+        assert!(problem.contains(subject) && problem.contains(says), "{printed}");
+    }
+    // Without `--reach` nobody is asked.
+    let before = server.asked("").len();
+    let (code, printed) = check(&directory, &provider("away", tokens), &[]);
+    assert_eq!(
+        (code, server.asked("").len()),
+        (Some(0), before),
+        "{printed}"
+    );
+    // A doctor asks, too.
+    let arguments = ["doctor", "--config", "a.toml", "--listen", "127.0.0.1:0"];
+    let looked = run(directory.path(), &arguments, &[]);
+    assert_eq!(looked.status.code(), Some(2));
+    assert!(super::printed(&looked).contains("problem  auth.oidc corp: "));
 }
 
 #[test]

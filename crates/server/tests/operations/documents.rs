@@ -13,14 +13,18 @@ const ALERTS: &str = include_str!("../../../../deploy/alerts.yaml");
 const REFERENCE: &str = include_str!("../../../../docs/configuration.md");
 const PROTOCOL: &str = include_str!("../../../../PROTOCOL.md");
 
-/// The files whose errors keep a bridge from starting or its store from working.
-const ERRORS: [&str; 5] = [
+/// The files whose errors keep a bridge from starting, its store from working, or a store from being moved.
+const ERRORS: [&str; 7] = [
     "server.rs",
     "config.rs",
     "store/error.rs",
+    "store/transfer/mod.rs",
+    "telemetry/tracer.rs",
     "cluster.rs",
     "chat/toolbox.rs",
 ];
+/// The commands whose failures somebody reads who has just run them.
+const COMMANDS: [&str; 3] = ["backup.rs", "migrate_store.rs", "audit/command.rs"];
 /// Errors of these files that no operator meets.
 const OF_CLIENTS: [&str; 5] = [
     "this replica is not one of the cluster at the moment",
@@ -130,12 +134,14 @@ fn the_runbook_explains_every_error_of_the_start_and_of_the_store() {
     assert!(looked_at > 30, "{looked_at}");
 }
 
+/// What the log says above the level of information: an error, or what an operator may have to act on.
 #[test]
-fn the_runbook_explains_every_line_that_is_logged_as_an_error() {
+fn the_runbook_explains_every_line_that_is_logged_as_an_error_or_a_warning() {
     let phrases = phrases();
     let mut missing = Vec::new();
-    let mut looked_at = 0;
-    let mut directories = vec![sources()];
+    let mut looked_at = [0, 0];
+    // Agents are clients of the models and servers that a line is about.
+    let mut directories = vec![sources(), sources().join("../../agents/src")];
     while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
@@ -144,10 +150,12 @@ fn the_runbook_explains_every_line_that_is_logged_as_an_error() {
                 continue;
             }
             let source = std::fs::read_to_string(&path).unwrap();
-            for message in literals_after(&source, "tracing::error!(") {
-                looked_at += 1;
-                if !is_explained(&message, &phrases) {
-                    missing.push(format!("{message:?} ({})", path.display()));
+            for (level, word) in ["tracing::error!(", "tracing::warn!("].iter().enumerate() {
+                for message in literals_after(&source, word) {
+                    looked_at[level] += 1;
+                    if !is_explained(&message, &phrases) {
+                        missing.push(format!("{message:?} ({})", path.display()));
+                    }
                 }
             }
         }
@@ -156,7 +164,30 @@ fn the_runbook_explains_every_line_that_is_logged_as_an_error() {
         missing.is_empty(),
         "docs/operations.md has no part of {missing:#?}"
     );
-    assert!(looked_at > 15, "{looked_at}");
+    assert!(looked_at[0] > 15 && looked_at[1] > 100, "{looked_at:?}");
+}
+
+#[test]
+fn the_runbook_explains_every_failure_of_a_command() {
+    let phrases = phrases();
+    let mut missing = Vec::new();
+    let mut looked_at = 0;
+    for file in COMMANDS {
+        let source = std::fs::read_to_string(sources().join(file)).unwrap();
+        for word in ["bail!(", "context("] {
+            for message in literals_after(&source, word) {
+                looked_at += 1;
+                if !is_explained(&message, &phrases) {
+                    missing.push(format!("{message:?} ({file})"));
+                }
+            }
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "docs/operations.md has no part of {missing:#?}"
+    );
+    assert!(looked_at > 25, "{looked_at}");
 }
 
 #[test]

@@ -19,6 +19,23 @@ const SECRET_BYTES: usize = 32;
 const ATTEMPTS: &str = "adk-bridge: attempts to log in, 1";
 const SECRETS: &[u8] = b"adk-bridge: secrets of logins, 1";
 
+/// Whether cookies are for encrypted connections only: where the bridge has such an address.
+pub(super) fn are_secure(public_url: Option<&str>) -> bool {
+    public_url.is_some_and(|url| url.starts_with("https://"))
+}
+
+/// The name of the cookie of a login, at a bridge with this address.
+pub(crate) fn login_cookie(public_url: Option<&str>) -> &'static str {
+    name(are_secure(public_url))
+}
+
+fn name(is_secure: bool) -> &'static str {
+    match is_secure {
+        true => "__Host-adk-bridge-login",
+        false => "adk-bridge-login",
+    }
+}
+
 /// Writes and reads cookies.
 pub(super) struct Cookies {
     seal: Seal,
@@ -88,10 +105,7 @@ impl Cookies {
 
     /// With this prefix, browsers take a cookie from this host over an encrypted connection only.
     fn name(&self) -> &'static str {
-        match self.is_secure {
-            true => "__Host-adk-bridge-login",
-            false => "adk-bridge-login",
-        }
+        name(self.is_secure)
     }
 
     fn attempt_name(&self) -> &'static str {

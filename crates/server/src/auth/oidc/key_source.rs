@@ -10,7 +10,7 @@
 //! A key that was withdrawn serves for `keys_max_age` and no longer, unless its provider cannot be asked: then the known ones
 //! serve for [`LONGEST_USE`]. Whoever sends tokens with made-up keys makes the bridge ask at most every [`PAUSE`].
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use reqwest::Client;
@@ -21,6 +21,7 @@ use url::Url;
 
 use super::remote::{self, RemoteError, fetch, host_of, is_safe};
 use crate::auth::jwt::KeySet;
+use crate::metrics::{Background, Metrics};
 
 /// How often a provider is asked at most, whatever tokens come: those that rotate publish a key before they use it.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -43,6 +44,7 @@ pub(crate) struct KeySource {
     state: Mutex<State>,
     /// Held while the provider is asked.
     asking: tokio::sync::Mutex<()>,
+    metrics: OnceLock<Arc<Metrics>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -128,11 +130,17 @@ impl KeySource {
             max_age,
             state: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
+            metrics: OnceLock::new(),
         }))
     }
 
     pub(crate) fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Counts failures from here on, unless they are counted already.
+    pub(crate) fn count(&self, metrics: &Arc<Metrics>) {
+        let _ = self.metrics.set(metrics.clone());
     }
 
     /// Asks the provider, so that the first user does not wait for it.
@@ -240,10 +248,19 @@ impl KeySource {
                     self.name()
                 );
                 state.asked = Some(Instant::now());
+                if let Some(metrics) = self.metrics.get() {
+                    metrics.background_failed(Background::ProviderKeys);
+                }
                 state.problem = Some(problem.clone());
                 Err(problem)
             }
         }
+    }
+
+    /// What the provider publishes now, which is not kept.
+    pub(crate) async fn look(&self) -> Result<(usize, Option<Description>), RemoteError> {
+        let (keys, description) = self.look_up().await?;
+        Ok((keys.len(), description))
     }
 
     async fn look_up(&self) -> Result<(KeySet, Option<Description>), RemoteError> {

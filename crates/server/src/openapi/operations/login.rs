@@ -1,11 +1,11 @@
 //! How users log in with the page, and out again.
 
 use schemars::JsonSchema;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::openapi::operation::{Content, Group, Operation};
 use crate::openapi::refusals::{INTERNAL, READS, Refusal, WRITES, only};
-use crate::transport::login::{Beginning, Ending};
+use crate::transport::login::{Beginning, Ending, LoggedOut, LoginsEnded, Session};
 
 const NO_LOGIN: [Refusal; 1] = only(
     404,
@@ -88,7 +88,7 @@ pub fn end() -> Operation {
         .answers(
             200,
             "The user is logged out.",
-            vec![Content::json::<Value>(json!({"redirect": null}))],
+            vec![Content::json::<LoggedOut>(json!({"redirect": null}))],
         )
         .with_header("set-cookie", "Removes the login from the browser.")
         .refuses(&[&NO_LOGIN, REFUSED, WRITES, INTERNAL])
@@ -104,7 +104,7 @@ pub fn session() -> Operation {
         "Read who asks, and how to log in",
     )
     .says("It needs no key: without one, `user` is null.")
-    .answers(200, "Who asks.", vec![Content::json::<Value>(example)])
+    .answers(200, "Who asks.", vec![Content::json::<Session>(example)])
     .refuses(&[
         &only(401, "unauthorized", "the credentials are not accepted"),
         &only(429, "too_many", "too many wrong credentials"),
@@ -120,7 +120,7 @@ pub fn end_all_of() -> Operation {
         .answers(
             200,
             "How many logins there were.",
-            vec![Content::json::<Value>(json!({"ended": 2}))],
+            vec![Content::json::<LoginsEnded>(json!({"ended": 2}))],
         )
         .refuses(&[&ROLE, WRITES, INTERNAL])
 }
