@@ -73,6 +73,7 @@ fn genuine() -> Vec<Line> {
         at: Timestamp::from_millis(1),
         user: None,
         after: 0,
+        written: 0,
         removed: 0,
         unchained: 0,
     })];

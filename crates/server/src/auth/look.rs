@@ -24,7 +24,7 @@ pub(crate) async fn look(config: &Config) -> Vec<Finding> {
 async fn look_at_provider(oidc: &Oidc) -> Finding {
     let subject = format!("auth.oidc {}", oidc.name());
     let looked = async {
-        let provider = Provider::new(oidc, &BTreeSet::new()).map_err(|error| error.to_string())?;
+        let provider = Provider::new(oidc, &BTreeSet::new(), &[]).map_err(|error| error.to_string())?;
         let (keys, description) = provider.keys.look().await.map_err(|error| {
             format!("{error}; look whether the provider runs, and whether issuer is right")
         })?;
@@ -53,7 +53,7 @@ async fn look_at_provider(oidc: &Oidc) -> Finding {
 async fn look_at_proxy(proxy: &Proxy) -> Finding {
     let looked = async {
         let text = |error: ConfigError| error.to_string();
-        let keys = KeySource::of_keys(proxy.keys().map_err(text)?, proxy.keys_max_age.0);
+        let keys = KeySource::of_keys(proxy.keys().map_err(text)?, proxy.keys_max_age.0, &[]);
         let keys = keys.map_err(|error| format!("no connection can be set up: {error}"))?;
         match keys.look().await {
             Ok((0, _)) => Err(NO_KEYS.to_owned()),
