@@ -413,7 +413,8 @@ async fn fill(dir: &Path) {
             store.grow_replies(&[grown]).await.unwrap();
         }
         for day in [7, 8] {
-            let used = used(&running("pay").message.id, day, 100 * day);
+            let running = running("pay");
+            let used = used(&running.message.id, day, 100 * day);
             store.count_usage(waits, used).await.unwrap();
         }
 
