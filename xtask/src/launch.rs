@@ -198,14 +198,14 @@ pub(crate) fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitC
         Some("protocol") => process::become_program(&mut protocol_bench(workspace, rest)),
         Some("server") => server_bench(workspace, rest),
         Some("guard") => guard::run(workspace, rest),
-        Some("profile" | "crowd") => server_bench(workspace, arguments),
+        Some("profile" | "crowd" | "overload") => server_bench(workspace, arguments),
         Some("fleet") => with_fleet(workspace, "web/fleet/bench.mjs", rest),
         None => {
             process::finish(&mut protocol_bench(workspace, &[]))?;
             server_bench(workspace, &[])
         }
         Some(other) => Err(format!(
-            "unknown bench `{other}`: use `protocol`, `server`, `profile`, `guard`, `crowd` or `fleet`"
+            "unknown bench `{other}`: use `protocol`, `server`, `profile`, `guard`, `crowd`, `overload` or `fleet`"
         )),
     }
 }

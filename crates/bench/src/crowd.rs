@@ -275,7 +275,7 @@ fn line(name: &str, seen: &mut Seen) -> String {
 }
 
 /// The value below which this share of the others lies.
-fn at(sorted: &[Duration], share: f64) -> Option<Duration> {
+pub(crate) fn at(sorted: &[Duration], share: f64) -> Option<Duration> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

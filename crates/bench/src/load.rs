@@ -26,6 +26,8 @@ const PACED_TURNS: usize = 10;
 /// and several times what a replica does all the time. Chats leave the memory of the bridge two seconds after their last turn,
 /// which belongs to the cost of the turn, and not to that of what is measured next.
 const REST_MICROS: f64 = 2_500.0;
+/// How long a server is looked at that has nothing to do: several of the heartbeats of a replica.
+const IDLE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(500);
 const LOOKS: u32 = 5;
 /// The lengths of histories, in messages before the question.
@@ -72,6 +74,8 @@ pub(crate) struct Measured {
     pub(crate) short_turn: f64,
     /// Per delta, for each of the histories.
     pub(crate) history: [f64; 2],
+    /// Per second, of a server that has nothing to do.
+    pub(crate) idle_cpu: f64,
     pub(crate) idle: f64,
     pub(crate) peak: f64,
     pub(crate) large: Option<Large>,
@@ -132,6 +136,8 @@ impl Load {
         for (cost, length) in history.iter_mut().zip(HISTORIES) {
             *cost = self.per_delta(&server, length).await?;
         }
+        say("nothing to do");
+        let idle_cpu = idle_cpu(&server).await?;
         let peak = server.peak()?;
         drop(server);
         let large = if self.size.large {
@@ -149,6 +155,7 @@ impl Load {
             paced,
             short_turn,
             history,
+            idle_cpu,
             idle,
             peak,
             large,
@@ -311,6 +318,14 @@ impl Load {
     pub(crate) fn id(&self) -> String {
         format!("bench{:011}", self.ids.fetch_add(1, Ordering::Relaxed))
     }
+}
+
+/// The CPU time of each second of a server that has nothing to do.
+async fn idle_cpu(server: &Server) -> anyhow::Result<f64> {
+    rest(server).await?;
+    let (before, began) = (server.cpu()?, Instant::now());
+    tokio::time::sleep(IDLE).await;
+    Ok((server.cpu()? - before) / began.elapsed().as_secs_f64())
 }
 
 /// Waits until a server has nothing more to do.

@@ -2,8 +2,8 @@
 //! translator and nginx.
 //!
 //! `cargo xtask bench server [--quick] [--rounds N] [--also PATH] [SERVER]...`, or `cargo xtask bench server voice` for
-//! the cost of speech. `--also` measures another build of the bridge as well. `profile`, `guard` and `crowd` are commands of
-//! their own, described in their files. The load, the stand-in for Gemini and all
+//! the cost of speech. `--also` measures another build of the bridge as well. `profile`, `guard`, `crowd` and `overload` are
+//! commands of their own, described in their files. The load, the stand-in for Gemini and all
 //! readers run in this process on one core; the server under test has the other. Only its CPU time counts, so a busy
 //! machine makes the run longer but not the numbers larger.
 
@@ -17,6 +17,7 @@ mod counter;
 mod crowd;
 mod guard;
 mod load;
+mod overload;
 mod plan;
 mod profile;
 mod reader;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         ["voice"] => on_load_core(voice::measure()),
         ["crowd", words @ ..] => on_load_core(crowd::run(words)),
         ["guard", words @ ..] => on_load_core(guard::run(words)),
+        ["overload", words @ ..] => on_load_core(overload::run(words)),
         ["profile", words @ ..] => on_load_core(profile::run(words)),
         chosen => measure(chosen),
     };

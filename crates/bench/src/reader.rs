@@ -42,6 +42,21 @@ pub(crate) struct Reader {
     progress: Option<Box<dyn FnMut(usize)>>,
 }
 
+/// What became of a request for a turn.
+pub(crate) enum Attempt {
+    Answered(Tally),
+    Refused(Refused),
+}
+
+/// What a client gets that is not answered now.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) status: u16,
+    /// In seconds.
+    pub(crate) retry_after: Option<u64>,
+    pub(crate) text: String,
+}
+
 #[derive(Deserialize)]
 struct Chunk<'c> {
     #[serde(borrow)]
@@ -100,11 +115,19 @@ impl Reader {
     }
 
     /// Posts a chat and reads its answer.
-    pub(crate) async fn turn(
+    pub(crate) async fn turn(&mut self, body: &str, stall: Option<Stall>) -> anyhow::Result<Tally> {
+        match self.attempt(body, stall).await? {
+            Attempt::Answered(tally) => Ok(tally),
+            Attempt::Refused(refused) => bail!("the server refused a chat: {refused:?}"),
+        }
+    }
+
+    /// Posts a chat, and reads its answer if it gets one.
+    pub(crate) async fn attempt(
         &mut self,
         body: &str,
         mut stall: Option<Stall>,
-    ) -> anyhow::Result<Tally> {
+    ) -> anyhow::Result<Attempt> {
         let head = format!(
             "POST /api/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
@@ -113,7 +136,9 @@ impl Reader {
         request.extend_from_slice(body.as_bytes());
         self.tell(&Tally::new());
         self.stream.write_all(&request).await?;
-        self.head().await?;
+        if let Some(refused) = self.head().await? {
+            return Ok(Attempt::Refused(refused));
+        }
         let mut tally = Tally::new();
         let (mut pieces, mut input) = (Pieces::Size, std::mem::take(&mut self.input));
         loop {
@@ -134,7 +159,7 @@ impl Reader {
             );
         }
         self.input = input;
-        Ok(tally)
+        Ok(Attempt::Answered(tally))
     }
 
     fn tell(&mut self, tally: &Tally) {
@@ -143,7 +168,8 @@ impl Reader {
         }
     }
 
-    async fn head(&mut self) -> anyhow::Result<()> {
+    /// Reads the head of an answer, and the rest if it is a refusal.
+    async fn head(&mut self) -> anyhow::Result<Option<Refused>> {
         let end = loop {
             if let Some(end) = memmem::find(&self.input, b"\r\n\r\n") {
                 break end + 4;
@@ -155,13 +181,27 @@ impl Reader {
             );
         };
         let head = String::from_utf8_lossy(&self.input[..end]).to_ascii_lowercase();
-        ensure!(
-            head.starts_with("http/1.1 200") && head.contains("transfer-encoding: chunked"),
-            "the server refused a chat: {}",
-            String::from_utf8_lossy(&self.input)
-        );
         self.input.drain(..end);
-        Ok(())
+        if head.starts_with("http/1.1 200") && head.contains("transfer-encoding: chunked") {
+            return Ok(None);
+        }
+        let field = |name: &str| {
+            let mut lines = head.lines();
+            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": ")?.parse().ok())
+        };
+        let length = field("content-length").unwrap_or(0);
+        while (self.input.len() as u64) < length {
+            let got = self.stream.read_buf(&mut self.input).await?;
+            ensure!(got > 0, "the server cut a refusal: {head}");
+        }
+        let text = String::from_utf8_lossy(&self.input).into_owned();
+        self.input.clear();
+        let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+        Ok(Some(Refused {
+            status: status.with_context(|| head.clone())?,
+            retry_after: field("retry-after"),
+            text,
+        }))
     }
 
     /// Takes a piece of the body, which may end in the middle of a line.

@@ -115,18 +115,28 @@ pub(crate) type Socket = WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>;
 impl Server {
     /// Starts a fresh server in front of the stand-in.
     pub(crate) fn start(kind: &Kind, stand_in: SocketAddr) -> anyhow::Result<Self> {
-        Self::start_with(kind, stand_in, None)
+        Self::start_with(kind, stand_in, None, &[])
+    }
+
+    /// The same, with some limits of its own.
+    pub(crate) fn start_limited(
+        kind: &Kind,
+        stand_in: SocketAddr,
+        limits: &[(&str, String)],
+    ) -> anyhow::Result<Self> {
+        Self::start_with(kind, stand_in, None, limits)
     }
 
     /// The same, with its instructions counted, which makes it some fifty times slower.
     pub(crate) fn start_counted(kind: &Kind, stand_in: SocketAddr) -> anyhow::Result<Self> {
-        Self::start_with(kind, stand_in, Some(Counter::new()?))
+        Self::start_with(kind, stand_in, Some(Counter::new()?), &[])
     }
 
     fn start_with(
         kind: &Kind,
         stand_in: SocketAddr,
         counter: Option<Counter>,
+        limits: &[(&str, String)],
     ) -> anyhow::Result<Self> {
         let pinned = |program: &Path| pinned(program, counter.as_ref());
         let directory = tempfile::tempdir()?;
@@ -172,6 +182,9 @@ impl Server {
                 (command, Some(address))
             }
         };
+        for (name, value) in limits {
+            command.env(format!("ADK_BRIDGE__LIMITS__{name}"), value);
+        }
         let process = Process::launch(command.stdin(Stdio::null()));
         let (process, address) = match fixed {
             Some(address) => (process, wait_for(address)?),

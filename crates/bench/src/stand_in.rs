@@ -25,6 +25,8 @@ pub(crate) enum Pace {
     Flood,
     /// This long after the one before.
     Every(Duration),
+    /// The same, but the first one at once: what a reader waits for is the server alone.
+    AtOnceThen(Duration),
     /// The first ones at once, and each of the others when the reader has the one before: every delta is a wake-up of its
     /// own, however slow the server is.
     InStep { at_once: usize },
@@ -132,9 +134,13 @@ async fn converse(mut stream: TcpStream, script: &Script, body: &Body) -> std::i
                 }
                 stream.write_all(body.first(deltas % CYCLE)).await?;
             }
-            Pace::Every(pause) => {
+            Pace::Every(pause) | Pace::AtOnceThen(pause) => {
                 stream.write_all(HEAD).await?;
-                let mut ticks = interval_at(Instant::now() + pause, pause);
+                let first = match pace {
+                    Pace::Every(pause) => Instant::now() + pause,
+                    _ => Instant::now(),
+                };
+                let mut ticks = interval_at(first, pause);
                 ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
                 for index in 0..deltas {
                     ticks.tick().await;

@@ -42,13 +42,13 @@ pub(crate) fn render(rows: &[Row<'_>]) -> String {
         let _ = writeln!(text, "Each number is the median of {rounds} rounds.");
     }
     text += "\n\
-        | server | flood µs/delta | paced µs/delta | µs/short turn | µs/delta, history 2 | history 400 | idle RSS | \
-        peak RSS | 200,000 deltas + | stalled reader + |\n\
-        |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
+        | server | flood µs/delta | paced µs/delta | µs/short turn | µs/delta, history 2 | history 400 | idle µs/s | \
+        idle RSS | peak RSS | 200,000 deltas + | stalled reader + |\n\
+        |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
     for row in rows {
         let _ = write!(text, "| {} |", row.kind.name());
         if let Some(reason) = &row.obstacle {
-            let _ = writeln!(text, " not run: {reason} |||||||||");
+            let _ = writeln!(text, " not run: {reason} ||||||||||");
             continue;
         }
         for (digits, number) in columns(row) {
@@ -63,13 +63,14 @@ pub(crate) fn render(rows: &[Row<'_>]) -> String {
 }
 
 /// The numbers of a row, each with its significant decimals.
-fn columns(row: &Row<'_>) -> [(usize, Option<f64>); 9] {
+fn columns(row: &Row<'_>) -> [(usize, Option<f64>); 10] {
     [
         (2, row.median(|it| Some(it.flood))),
         (1, row.median(|it| Some(it.paced))),
         (0, row.median(|it| Some(it.short_turn))),
         (2, row.median(|it| Some(it.history[0]))),
         (2, row.median(|it| Some(it.history[1]))),
+        (0, row.median(|it| Some(it.idle_cpu))),
         (1, row.median(|it| Some(it.idle))),
         (1, row.median(|it| Some(it.peak))),
         (1, row.median(|it| Some(it.large?.steady))),
@@ -87,6 +88,7 @@ mod tests {
             paced: 0.0,
             short_turn: 0.0,
             history: [0.0; 2],
+            idle_cpu: 0.0,
             idle: 0.0,
             peak: 0.0,
             large: None,

@@ -54,8 +54,7 @@ const TOOL_RUNS: [&str; 4] = ["started", "finished", "failed", "unknown"];
 /// The counters of one server since its start.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    turns_started: AtomicU64,
-    turns_ended: [AtomicU64; RESULTS.len()],
+    turns: Turns,
     chunks: AtomicU64,
     bytes: AtomicU64,
     approvals: [AtomicU64; APPROVALS.len()],
@@ -63,12 +62,24 @@ pub struct Metrics {
     tool_runs: [AtomicU64; TOOL_RUNS.len()],
     agent_failures: AtomicU64,
     clients: Clients,
-    removed: [AtomicU64; REMOVED.len()],
+    upkeep: Upkeep,
     over_budget: [AtomicU64; BUDGETS.len()],
-    background: [AtomicU64; BACKGROUND.len()],
     admission: Arc<AdmissionMetrics>,
     work: WorkMetrics,
     cluster: ClusterMetrics,
+}
+
+#[derive(Debug, Default)]
+struct Turns {
+    started: AtomicU64,
+    ended: [AtomicU64; RESULTS.len()],
+}
+
+/// What is done while nobody waits.
+#[derive(Debug, Default)]
+struct Upkeep {
+    removed: [AtomicU64; REMOVED.len()],
+    failed: [AtomicU64; BACKGROUND.len()],
 }
 
 /// How many there are at the moment, how many were not let in, and how many have logged in.
@@ -142,11 +153,11 @@ impl Metrics {
     }
 
     pub fn turn_started(&self) {
-        self.turns_started.fetch_add(1, Relaxed);
+        self.turns.started.fetch_add(1, Relaxed);
     }
 
     pub fn turn_ended(&self, ended: Option<EndReason>) {
-        self.turns_ended[result_index(ended)].fetch_add(1, Relaxed);
+        self.turns.ended[result_index(ended)].fetch_add(1, Relaxed);
     }
 
     pub fn chunks(&self, count: usize) {
@@ -219,7 +230,7 @@ impl Metrics {
 
     /// Counts what was too old.
     pub fn removed(&self, what: Removed, how_many: u64) {
-        self.removed[what as usize].fetch_add(how_many, Relaxed);
+        self.upkeep.removed[what as usize].fetch_add(how_many, Relaxed);
     }
 
     /// Counts a turn that was refused because a budget is used up: of tokens, or of cost.
@@ -231,7 +242,7 @@ impl Metrics {
 
     /// Counts what has failed and is tried again.
     pub fn background_failed(&self, what: Background) {
-        self.background[what as usize].fetch_add(1, Relaxed);
+        self.upkeep.failed[what as usize].fetch_add(1, Relaxed);
     }
 
     /// What is counted of turns that do not begin.
@@ -270,14 +281,14 @@ impl Metrics {
         page.counter(
             "turns_started_total",
             "Turns that were started.",
-            &self.turns_started,
+            &self.turns.started,
         );
         page.counters(
             "turns_ended_total",
             "Turns that ended, by result; a waiting one continues when the client answers.",
             "result",
             &RESULTS,
-            &self.turns_ended,
+            &self.turns.ended,
         );
         page.counter("chunks_total", "Chunks of all turns.", &self.chunks);
         page.counter(
@@ -330,7 +341,7 @@ impl Metrics {
             "What was deleted because of its age.",
             "what",
             &REMOVED,
-            &self.removed,
+            &self.upkeep.removed,
         );
         page.counters(
             "refused_credentials_total",
@@ -358,7 +369,7 @@ impl Metrics {
             "Failures of what is done in the background and tried again.",
             "task",
             &BACKGROUND,
-            &self.background,
+            &self.upkeep.failed,
         );
         self.admission.write(&mut page);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

@@ -24,7 +24,8 @@ pub(crate) async fn look(config: &Config) -> Vec<Finding> {
 async fn look_at_provider(oidc: &Oidc) -> Finding {
     let subject = format!("auth.oidc {}", oidc.name());
     let looked = async {
-        let provider = Provider::new(oidc, &BTreeSet::new(), &[]).map_err(|error| error.to_string())?;
+        let provider =
+            Provider::new(oidc, &BTreeSet::new(), &[]).map_err(|error| error.to_string())?;
         let (keys, description) = provider.keys.look().await.map_err(|error| {
             format!("{error}; look whether the provider runs, and whether issuer is right")
         })?;

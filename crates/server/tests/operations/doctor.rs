@@ -12,7 +12,8 @@ const ROOM: (&str, &str) = ("ADK_BRIDGE__LIMITS__STORED_BYTES", "1000000");
 
 #[tokio::test]
 async fn a_bridge_that_runs_is_healthy() {
-    let bridge = Bridge::configured("[limits]\nconnections = 100\nturns = 50");
+    let bridge =
+        Bridge::configured("[limits]\nconnections = 100\nturns = 50\nmemory_bytes = 524288000");
     let asked = bridge.ask("a", "say hi").await.whole().await;
     assert_eq!(asked.status, 200);
     let listen = bridge.address.to_string();
@@ -31,6 +32,7 @@ async fn a_bridge_that_runs_is_healthy() {
         "ok       version: adk-bridge ",
         "ok       configuration: ",
         "ok       open files: ",
+        "no turn begins beyond 500 MiB (limits.memory_bytes)",
         "ok       clock: ",
         "is sound",
         "its schema is up to date",
