@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 /// Folders with documents of others, or with what is built.
-const FOREIGN: &[&str] = &["node_modules", "target", "dist", "venv", ".git"];
+const FOREIGN: &[&str] = &["node_modules", "target", "dist", "venv", ".pages", ".git"];
 
 #[test]
 fn every_link_leads_somewhere() {

@@ -89,7 +89,7 @@ const SOURCES: &[&str] = &[
 const MORE_CODE: &[&str] = &["crates/conformance/src", "crates/testkit/src"];
 
 /// Folders with code and documents of others.
-const FOREIGN: &[&str] = &["node_modules", "target", "dist", "venv"];
+const FOREIGN: &[&str] = &["node_modules", "target", "dist", "venv", ".pages"];
 
 #[test]
 fn what_people_read_is_in_plain_words() {
