@@ -17,7 +17,9 @@ use crate::transport::access::Privacy;
 use crate::transport::error_body::ErrorForm;
 use crate::transport::{
     App, access, adk_stream_protocol, agents, ai_sdk_ws, chat, chats, credentials, files, forward,
-    handshake, live, login, page, users,
+    handshake, live, login,
+    page::{self, documents},
+    users,
 };
 
 /// The endpoints that report the state of the server: they are answered however many connections are in use.
@@ -171,6 +173,15 @@ pub fn router(app: App) -> Router {
         .route(
             "/app-frame.html",
             get(page::app_frame, does::page::app_frame()),
+        )
+        .route(
+            "/docs",
+            get(documents::enter, does::page::enter_documents()),
+        )
+        .route("/docs/", get(documents::open, does::page::documents()))
+        .route(
+            "/docs/{*path}",
+            get(documents::open, does::page::document()),
         )
         .route(
             "/api/docs",

@@ -1,5 +1,6 @@
 //! Public endpoints: the page with its assets, and whether the server is alive.
 
+pub mod documents;
 mod embedded;
 
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::chat::{Chats, Ready};
 use crate::cluster::{ClusterState, PROBE};
 use crate::config::Config;
 
-pub use embedded::is_built;
+use embedded::Build;
 
 /// Shown if the page was not built.
 const UNBUILT: &str = include_str!("page.html");
@@ -40,7 +41,9 @@ const REVALIDATED: &str = "no-cache";
 pub async fn index(State(config): State<Arc<Config>>, mut request: Request) -> Response {
     let mut response = if is_built() {
         *request.uri_mut() = Uri::from_static("/index.html");
-        file(request, REVALIDATED).await.into_response()
+        file(Build::Page, request, REVALIDATED)
+            .await
+            .into_response()
     } else {
         Html(UNBUILT).into_response()
     };
@@ -59,7 +62,7 @@ pub async fn index(State(config): State<Arc<Config>>, mut request: Request) -> R
 
 /// The frame in which the page shows apps of MCP servers.
 pub async fn app_frame(request: Request) -> Result<Response, AppError> {
-    let mut response = file(request, REVALIDATED).await?;
+    let mut response = file(Build::Page, request, REVALIDATED).await?;
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, APP_FRAME_POLICY),
         (header::REFERRER_POLICY, "no-referrer"),
@@ -72,7 +75,12 @@ pub async fn app_frame(request: Request) -> Result<Response, AppError> {
 
 /// A script, style or picture of the page.
 pub async fn asset(request: Request) -> Result<Response, AppError> {
-    file(request, IMMUTABLE).await
+    file(Build::Page, request, IMMUTABLE).await
+}
+
+/// Whether the page is part of this program.
+pub fn is_built() -> bool {
+    Build::Page.is_there()
 }
 
 /// Whether the process answers; other replicas look whether it is the one that they mean.
@@ -159,11 +167,11 @@ fn content_policy(public_url: Option<&str>) -> HeaderValue {
 }
 
 /// A file of the build, encoded as the client accepts it, or a 304 if the client has it already.
-async fn file(request: Request, cache: &'static str) -> Result<Response, AppError> {
+async fn file(build: Build, request: Request, cache: &'static str) -> Result<Response, AppError> {
     let Some(kind) = media_type(request.uri().path()) else {
         return Err(not_found().await);
     };
-    let mut response = embedded::serve(request).await;
+    let mut response = build.serve(request).await;
     if !(response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED) {
         return Ok(response);
     }
@@ -187,6 +195,8 @@ fn media_type(path: &str) -> Option<&'static str> {
         "css" => "text/css; charset=utf-8",
         "svg" => "image/svg+xml",
         "png" => "image/png",
+        // By it, an open page of the documents finds the scripts of a newer build.
+        "json" if path == "/hashmap.json" => "application/json",
         "webmanifest" => "application/manifest+json",
         "woff2" => "font/woff2",
         "wasm" => "application/wasm",

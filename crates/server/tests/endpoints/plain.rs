@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::users::KEYS;
 use crate::support::{Bridge, folded, text_of, types};
 
 #[tokio::test]
@@ -321,6 +322,44 @@ async fn the_page_and_the_signs_of_life() {
         bridge.get("/ready").await.json(),
         json!({"status": "ready"})
     );
+}
+
+/// They are shown if they were built; otherwise a page says how to build them.
+#[tokio::test]
+async fn the_documents_are_open_and_nothing_else_is() {
+    let bridge = Bridge::configured(KEYS);
+    let enter = bridge.get("/docs").await;
+    assert_eq!(
+        (enter.status, enter.header("location")),
+        (308, Some("docs/"))
+    );
+    let first = bridge.get("/docs/").await;
+    let text = String::from_utf8(first.body.clone()).unwrap();
+    let says = match first.status {
+        200 => "assets/start.",
+        _ => "running without its documents",
+    };
+    assert!(text.contains(says), "{} {text}", first.status);
+    for path in [
+        "nothing",
+        "nothing/at/all",
+        "assets/none.js",
+        "index.html",
+        "../Cargo.toml",
+        "%2e%2e/package.json",
+        "..%2fpackage.json",
+    ] {
+        let page = bridge.get(&format!("/docs/{path}")).await;
+        assert_eq!(page.status, 404, "{path}");
+        let kind = page.header("content-type");
+        assert_eq!(kind, Some("text/html; charset=utf-8"), "{path}");
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'; "),
+            "{policy}"
+        );
+        assert!(!policy.contains("script-src 'self' '"), "{policy}");
+    }
 }
 
 #[tokio::test]

@@ -103,6 +103,31 @@ pub fn description() -> Operation {
     )
 }
 
+pub fn enter_documents() -> Operation {
+    Operation::new("findDocuments", Group::Page, "Find the documents")
+        .answers(308, "They are below it.", vec![])
+        .with_header("location", "`docs/`, relative to the request")
+}
+
+pub fn document() -> Operation {
+    let content = Content::text("*/*", "The page or file.", "");
+    Operation::new("readDocument", Group::Page, "Read a document")
+        .says("If the program was built without its documents, the refusal says so.")
+        .headers::<Kept>()
+        .answers(200, "The page, or a file that it needs.", vec![content])
+        .answers(304, "The client has it.", vec![])
+        .refuses(&[NO_PAGE])
+        .refuses_with_pages()
+}
+
+pub fn documents() -> Operation {
+    Operation {
+        id: "openDocuments",
+        summary: "Open the documents",
+        ..document()
+    }
+}
+
 pub fn docs() -> Operation {
     Operation::new(
         "openDescription",

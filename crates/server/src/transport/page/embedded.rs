@@ -1,5 +1,5 @@
-//! The page's files as part of the binary, in the form that tower-http serves: it chooses the encoding, and tells clients
-//! that have a file already.
+//! The files of the page and of the documents as part of the binary, in the form that tower-http serves: it chooses the
+//! encoding, and tells clients that have a file already.
 
 use std::borrow::Cow;
 use std::future::{Ready, ready};
@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::extract::Request;
+use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use rust_embed::{EmbeddedFile, RustEmbed};
 use tokio::io::{AsyncRead, AsyncSeek, ReadBuf};
@@ -20,24 +21,61 @@ use tower_http::services::fs::{Backend, File, Metadata, ServeDir};
 #[derive(RustEmbed)]
 #[folder = "$CARGO_MANIFEST_DIR/../../web/ui/dist"]
 #[allow_missing = true]
-struct Built;
+struct Page;
 
-/// Whether the page is part of this build.
-pub fn is_built() -> bool {
-    Built::get("index.html").is_some()
+/// The same of `web/docs`.
+#[derive(RustEmbed)]
+#[folder = "$CARGO_MANIFEST_DIR/../../web/docs/dist"]
+#[allow_missing = true]
+struct Documents;
+
+/// Something that is built before the program and is part of it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Build {
+    Page,
+    Documents,
 }
 
-/// Answers with the file of the build that a request names.
-pub(super) async fn serve(request: Request) -> Response {
-    serve_from(Embedded(Built::get), request).await
+impl Build {
+    /// Whether it is part of this program.
+    pub(super) fn is_there(self) -> bool {
+        self.files().find(Path::new("index.html")).is_ok()
+    }
+
+    /// Answers with the file that a request names.
+    pub(super) async fn serve(self, request: Request) -> Response {
+        serve_from(self.files(), request).await
+    }
+
+    /// A text of it.
+    pub(super) fn text(self, name: &str) -> Option<String> {
+        let Embedded(get) = self.files();
+        String::from_utf8(get(name)?.data.into_owned()).ok()
+    }
+
+    fn files(self) -> Embedded {
+        Embedded(match self {
+            Self::Page => Page::get,
+            Self::Documents => Documents::get,
+        })
+    }
 }
 
-async fn serve_from(files: Embedded, request: Request) -> Response {
+/// What would be answered with a part, or refused as a change: files are read, and whole.
+const NOT_FOR_READERS: [header::HeaderName; 3] =
+    [header::RANGE, header::IF_MATCH, header::IF_UNMODIFIED_SINCE];
+
+async fn serve_from(files: Embedded, mut request: Request) -> Response {
+    for name in NOT_FOR_READERS {
+        request.headers_mut().remove(name);
+    }
     let files = ServeDir::with_backend("", files)
         .precompressed_br()
         .precompressed_gzip();
     let Ok(response) = files.oneshot(request).await;
-    response.into_response()
+    let mut response = response.into_response();
+    response.headers_mut().remove(header::ACCEPT_RANGES);
+    response
 }
 
 /// Finds files by their names.
@@ -138,7 +176,7 @@ impl AsyncSeek for Opened {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use axum::body::{Body, to_bytes};
-    use axum::http::{Response, StatusCode, header};
+    use axum::http::{Response, StatusCode};
 
     use super::*;
 
@@ -205,6 +243,21 @@ mod tests {
         let sent = [(header::IF_NONE_MATCH, tags[0].as_str())];
         let plain = get("/assets/app.js", &sent).await;
         assert_eq!(plain.status(), StatusCode::OK);
+    }
+
+    #[tokio::test]
+    async fn files_are_served_whole() {
+        for asked in [
+            [(header::RANGE, "bytes=0-1")],
+            [(header::RANGE, "bytes=900-")],
+            [(header::IF_MATCH, "\"other\"")],
+            [(header::IF_UNMODIFIED_SINCE, "Thu, 01 Jan 1970 00:00:00 GMT")],
+        ] {
+            let response = get("/assets/app.js", &asked).await;
+            assert_eq!(response.status(), StatusCode::OK, "{asked:?}");
+            assert!(!response.headers().contains_key(header::ACCEPT_RANGES));
+            assert_eq!(text(response).await, "plain");
+        }
     }
 
     #[tokio::test]
