@@ -10,16 +10,39 @@ use crate::setup;
 use crate::steps::{BIOME, FLEET_NEEDS};
 use crate::workspace::Workspace;
 
-/// Builds the page and the server, and becomes `adk-bridge serve`.
+/// Folders of what was installed or built.
+const WITHOUT_SOURCES: [&str; 5] = ["node_modules", "dist", ".pages", ".temp", "cache"];
+
+/// Builds the page with the documents and the server, and becomes `adk-bridge serve`.
 ///
 /// Without `--release` it is the build that the tests use, too: it is there much sooner, and fast enough for trying out.
 pub(crate) fn run(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
-    build_page(workspace)?;
     let (profile, arguments) = match arguments.split_first() {
         Some((first, rest)) if first == "--release" => (Some("--release"), rest),
         _ => (None, arguments),
     };
+    let old = old_builds(workspace)?;
+    if profile.is_some() {
+        build_for_run(&old, workspace)?;
+    }
     println!("building the server: minutes the first time, seconds after that");
+    if profile.is_none() && !old.is_empty() {
+        // This server reads them when it runs, from folders that it has to know: they are built while it is compiled.
+        for shown in &old {
+            let built = workspace.root.join(shown.place()).join("dist");
+            std::fs::create_dir_all(&built)
+                .map_err(|e| format!("cannot create {}: {e}", built.display()))?;
+        }
+        let mut build = process::cargo();
+        build.args(["build", "--package=adk-bridge"]);
+        std::thread::scope(|scope| {
+            let pages = scope.spawn(|| build_for_run(&old, workspace));
+            process::finish(&mut build)?;
+            pages
+                .join()
+                .map_err(|_| "the page cannot be built".to_owned())?
+        })?;
+    }
     let mut cargo = process::cargo();
     cargo
         .arg("run")
@@ -48,7 +71,9 @@ pub(crate) fn format(workspace: &Workspace) -> Result<ExitCode, String> {
 
 /// Builds what a release consists of, for the platform of this machine.
 pub(crate) fn release(workspace: &Workspace) -> Result<ExitCode, String> {
-    build_page(workspace)?;
+    for old in old_builds(workspace)? {
+        old.build(workspace)?;
+    }
     let client = workspace.root.join("web/client");
     let mut log = Log::create(workspace.log("release"))?;
     setup::npm_packages(&client, &mut log)?;
@@ -149,30 +174,90 @@ fn server_bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode,
     process::become_program(&mut bench)
 }
 
-/// Builds the page when a source is newer than the last build.
-fn build_page(workspace: &Workspace) -> Result<(), String> {
-    let ui = workspace.root.join("web/ui");
-    let built = modified(&ui.join("dist/index.html"));
-    let sources = [ui.as_path(), &workspace.root.join("web/client")]
-        .into_iter()
-        .filter_map(newest)
-        .max();
-    if built.is_some() && built >= sources {
-        return Ok(());
+/// Something that the server shows, and that npm builds into `dist`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Page,
+    Documents,
+}
+
+impl Shown {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Page => "page",
+            Self::Documents => "documents",
+        }
     }
-    setup::require_node().map_err(|problem| {
-        format!(
-            "the page cannot be built: {problem}\n\
-             (`cargo run -p adk-bridge -- serve` starts the server without it)"
-        )
-    })?;
-    let mut log = Log::create(workspace.log("page"))?;
-    println!("building the page in web/ui");
-    let mut npm = process::script("npm");
-    npm.args(["run", "build"]).current_dir(&ui);
-    setup::npm_packages(&ui, &mut log)
-        .and_then(|()| log.run(&mut npm))
-        .map_err(|problem| format!("{}the page cannot be built: {problem}", log.text()))
+
+    fn place(self) -> &'static str {
+        match self {
+            Self::Page => "web/ui",
+            Self::Documents => "web/docs",
+        }
+    }
+
+    /// Whether a source is newer than the last build.
+    fn is_old(self, workspace: &Workspace) -> bool {
+        let place = workspace.root.join(self.place());
+        let built = modified(&place.join("dist/index.html"));
+        let more = match self {
+            Self::Page => newest(&workspace.root.join("web/client")),
+            Self::Documents => newest_document(workspace),
+        };
+        // Without its sources, nobody knows whether it is new.
+        built.is_none() || more.is_none() || built < newest(&place).max(more)
+    }
+
+    fn build(self, workspace: &Workspace) -> Result<(), String> {
+        let place = workspace.root.join(self.place());
+        let mut log = Log::create(workspace.log(self.name()))?.in_background();
+        println!("building the {} in {}", self.name(), self.place());
+        let mut npm = process::script("npm");
+        npm.args(["run", "build"]).current_dir(&place);
+        setup::npm_packages(&place, &mut log)
+            .and_then(|()| log.run(&mut npm))
+            .map_err(|problem| {
+                let name = self.name();
+                format!("{}the {name} cannot be built: {problem}", log.text())
+            })
+    }
+}
+
+/// What has to be built before the server shows it as it is.
+fn old_builds(workspace: &Workspace) -> Result<Vec<Shown>, String> {
+    let all = [Shown::Page, Shown::Documents].into_iter();
+    let old: Vec<Shown> = all.filter(|shown| shown.is_old(workspace)).collect();
+    if !old.is_empty() {
+        setup::require_node().map_err(|problem| {
+            format!(
+                "the page cannot be built: {problem}\n\
+                 (`cargo run -p adk-bridge -- serve` starts the server without it)"
+            )
+        })?;
+    }
+    Ok(old)
+}
+
+/// Builds them for somebody who wants to see the page: without its documents, the server says so itself.
+fn build_for_run(old: &[Shown], workspace: &Workspace) -> Result<(), String> {
+    for shown in old {
+        match shown.build(workspace) {
+            Err(problem) if *shown == Shown::Documents => eprintln!("{problem}"),
+            outcome => outcome?,
+        }
+    }
+    Ok(())
+}
+
+/// When the newest of the documents was written, as far as the last build has listed them.
+fn newest_document(workspace: &Workspace) -> Option<SystemTime> {
+    let list = std::fs::read_to_string(workspace.root.join("web/docs/.pages/sources.txt")).ok()?;
+    // One that is gone makes a difference, too.
+    let written: Option<Vec<SystemTime>> = list
+        .lines()
+        .map(|source| modified(&workspace.root.join(source)))
+        .collect();
+    written?.into_iter().max()
 }
 
 /// When the newest source file in this directory was written.
@@ -180,7 +265,11 @@ fn newest(directory: &Path) -> Option<SystemTime> {
     let entries = std::fs::read_dir(directory).ok()?;
     entries
         .flatten()
-        .filter(|entry| entry.file_name() != "node_modules" && entry.file_name() != "dist")
+        .filter(|entry| {
+            !WITHOUT_SOURCES
+                .iter()
+                .any(|name| entry.file_name() == *name)
+        })
         .filter_map(|entry| match entry.file_type() {
             Ok(kind) if kind.is_dir() => newest(&entry.path()),
             _ => modified(&entry.path()),

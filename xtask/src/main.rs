@@ -25,7 +25,7 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   run [--release] [ARGUMENTS]
-                       build the page and the server, then start `adk-bridge serve ARGUMENTS`; --release makes a fast one
+                       build the page, the documents and the server, then start `adk-bridge serve ARGUMENTS`; --release makes a fast one
   test [STEP]...       set up what the checks need, then run them all, or only the named ones
   test --list          name the steps
   format               format the code in every language, and mend what linters can

@@ -28,6 +28,7 @@ const GLANCE_WIDTH: usize = 90;
 pub(crate) struct Log {
     path: PathBuf,
     file: File,
+    is_watched: bool,
 }
 
 impl Log {
@@ -43,7 +44,19 @@ impl Log {
             .append(true)
             .open(&path)
             .map_err(describe)?;
-        Ok(Self { path, file })
+        Ok(Self {
+            path,
+            file,
+            is_watched: true,
+        })
+    }
+
+    /// Shows no sign of life, which another program may write over.
+    pub(crate) fn in_background(self) -> Self {
+        Self {
+            is_watched: false,
+            ..self
+        }
     }
 
     /// Adds a line of our own.
@@ -96,7 +109,9 @@ impl Log {
                     ));
                 }
                 Ok(None) => {
-                    watch.tick();
+                    if self.is_watched {
+                        watch.tick();
+                    }
                     std::thread::sleep(POLL);
                 }
                 Err(e) => return Err(format!("cannot wait for `{shown}`: {e}")),
