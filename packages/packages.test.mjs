@@ -66,6 +66,8 @@ describe('packages', () => {
         body: JSON.stringify({ id: 'first', messages: [message] }),
       });
       assert.match(await answer.text(), /"delta":"Tokyo\."[\s\S]*\[DONE\]/);
+      const shown = await Promise.all(['/', '/docs/getting-started'].map((path) => fetch(url + path)));
+      for (const { status, headers } of shown) assert.deepEqual([status, headers.has('etag')], [200, true]);
       server.kill('SIGTERM');
       await within(closed, 'it to stop');
     } finally {
@@ -140,7 +142,7 @@ describe('packages', () => {
     run('tar', ['-xzf', sources()], { cwd: path });
     const inside = join(path, `adk-bridge-${version()}`);
     run('cargo', ['metadata', '--locked', '--offline', '--format-version=1'], { cwd: inside, maxBuffer: Infinity });
-    for (const needed of ['web/ui/package-lock.json', 'deploy/Dockerfile', 'LICENSE'])
+    for (const needed of ['web/ui/package-lock.json', 'web/docs/package-lock.json', 'deploy/Dockerfile', 'LICENSE'])
       assert.ok(existsSync(join(inside, needed)), needed);
   });
 

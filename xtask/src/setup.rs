@@ -46,11 +46,12 @@ pub(crate) const NEEDS: &[Need] = &[
 ];
 
 /// Where npm packages are asked for: the checks that are written in JavaScript, the library and the page.
-const NODE_PACKAGES: [&str; 12] = [
+const NODE_PACKAGES: [&str; 13] = [
     "web/conformance",
     "web/chat",
     "web/client",
     "web/ui",
+    "web/docs",
     "web/e2e",
     "web/proxies",
     "web/assistant-ui",

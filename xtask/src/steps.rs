@@ -390,6 +390,18 @@ pub(crate) const CHECKS: &[Check] = &[
         tally: Tally::Report,
     },
     Check {
+        name: "docs-site",
+        what: "the documents as a site in a real browser, against the real binary: links, search, colours, a phone",
+        needs: &[Need::Node, Need::Chromium],
+        writes: &[],
+        programs: &[
+            &["npm", "run", "build", "--prefix", "web/docs"],
+            &["cargo", "build", "--package=adk-bridge"],
+            &["node-test", "web/docs/site.test.mjs"],
+        ],
+        tally: Tally::Report,
+    },
+    Check {
         name: "assistant-ui",
         what: "assistant-ui in a real browser, from another origin and with a key",
         needs: &[Need::Node, Need::Chromium],
