@@ -69,6 +69,21 @@ export const lookTests = [
     },
   ],
   [
+    'look: the settings lead to the documents and to the description of the API',
+    async (open) => {
+      const visit = await open({ viewport: PHONE });
+      await visit.get('open-sidebar').click();
+      await visit.get('settings').click();
+      const documents = visit.page.getByRole('menuitem', { name: 'Documents' });
+      assert.equal(await documents.evaluate((link) => link.href), new URL('docs/', visit.page.url()).href);
+      const opened = visit.context.waitForEvent('page');
+      await visit.page.getByRole('menuitem', { name: 'API' }).click();
+      const api = await opened;
+      await api.getByRole('heading', { name: /adk-bridge/ }).waitFor();
+      await visit.page.getByTestId('composer').waitFor();
+    },
+  ],
+  [
     'look: a Japanese browser is spoken to in Japanese',
     async (open) => {
       const visit = await open({ locale: 'ja-JP' });

@@ -38,6 +38,8 @@ export const en = {
   themeDark: 'Dark',
   language: 'Language',
   languageBrowser: 'Browser',
+  help: 'Help',
+  documents: 'Documents',
   close: 'Close',
   cancel: 'Cancel',
   save: 'Save',

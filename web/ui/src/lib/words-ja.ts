@@ -39,6 +39,8 @@ export const ja: Words = {
   themeDark: 'ダーク',
   language: '言語',
   languageBrowser: 'ブラウザー',
+  help: 'ヘルプ',
+  documents: 'ドキュメント',
   close: '閉じる',
   cancel: 'キャンセル',
   save: '保存',

@@ -1,10 +1,10 @@
-/** Colours and language. */
+/** Colours, language, and where to read more. */
 import { Settings } from 'lucide-react';
 
 import { useTranslate } from '../lib/i18n';
 import { changeSettings, type Language, type Theme, useSettings } from '../lib/settings';
 import { IconButton } from '../ui/button';
-import { Menu, MenuChoice } from '../ui/menu';
+import { Menu, MenuChoice, MenuLinks } from '../ui/menu';
 
 export function SettingsMenu() {
   const t = useTranslate();
@@ -38,6 +38,13 @@ export function SettingsMenu() {
           ['ja', '日本語'],
         ]}
         onChange={(next) => changeSettings({ language: next === 'browser' ? null : next })}
+      />
+      <MenuLinks
+        label={t('help')}
+        links={[
+          ['docs/', t('documents')],
+          ['api/docs', 'API'],
+        ]}
       />
     </Menu>
   );

@@ -1,4 +1,5 @@
 /** A small menu under a button. */
+import { ExternalLink } from 'lucide-react';
 import { DropdownMenu as Radix } from 'radix-ui';
 import type { ReactNode } from 'react';
 
@@ -38,6 +39,23 @@ export function MenuItem({
       {icon}
       {children}
     </Radix.Item>
+  );
+}
+
+/** Links that open beside the page, which goes on meanwhile. */
+export function MenuLinks({ label, links }: { label: string; links: readonly (readonly [string, string])[] }) {
+  return (
+    <Radix.Group>
+      <Radix.Label className="px-2.5 pt-2 pb-1 text-xs font-medium text-muted-foreground">{label}</Radix.Label>
+      {links.map(([href, text]) => (
+        <Radix.Item key={href} asChild className={`${ITEM} justify-between`}>
+          <a href={href} target="_blank" rel="noopener">
+            {text}
+            <ExternalLink className="text-muted-foreground" />
+          </a>
+        </Radix.Item>
+      ))}
+    </Radix.Group>
   );
 }
 
