@@ -248,12 +248,12 @@ mod tests {
     #[tokio::test]
     async fn files_are_served_whole() {
         for asked in [
-            (header::RANGE, "bytes=0-1"),
-            (header::RANGE, "bytes=900-"),
-            (header::IF_MATCH, "\"other\""),
-            (header::IF_UNMODIFIED_SINCE, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            [(header::RANGE, "bytes=0-1")],
+            [(header::RANGE, "bytes=900-")],
+            [(header::IF_MATCH, "\"other\"")],
+            [(header::IF_UNMODIFIED_SINCE, "Thu, 01 Jan 1970 00:00:00 GMT")],
         ] {
-            let response = get("/assets/app.js", &[asked.clone()]).await;
+            let response = get("/assets/app.js", &asked).await;
             assert_eq!(response.status(), StatusCode::OK, "{asked:?}");
             assert!(!response.headers().contains_key(header::ACCEPT_RANGES));
             assert_eq!(text(response).await, "plain");
