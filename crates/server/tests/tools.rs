@@ -24,6 +24,7 @@ use adk_bridge::credentials::Credentials;
 use adk_bridge::files::Files;
 use adk_bridge::files::address::Addresses;
 use adk_bridge::known_users::KnownUsers;
+use adk_bridge::spending::Spending;
 use adk_bridge::store::DataDir;
 use adk_bridge::store::sqlite::SqliteStore;
 use adk_bridge::telemetry::Tracer;
@@ -161,6 +162,7 @@ async fn chats(directory: &std::path::Path, fault: Fault, tool_timeout: Duration
         cluster: None,
         credentials: Arc::new(credentials),
         checkpoints: Checkpoints::storing_in(store.clone()),
+        spending: Spending::new(store.clone(), Arc::default(), &config.budget),
         store,
         agents,
         files: Arc::new(files),
