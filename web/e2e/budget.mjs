@@ -21,13 +21,18 @@ export const budgetTests = [
           await visit.get('budget').waitFor();
           await visit.say('say hi');
           await visit.answered();
-          await visit.get('budget').getByText(/Today: [1-9]\d* of 600 tokens · 0\.0\d* of 5\.00 USD\. Begins again /).waitFor();
+          await visit
+            .get('budget')
+            .getByText(/Today: [1-9]\d* of 600 tokens · 0\.0\d* of 5\.00 USD\. Begins again /)
+            .waitFor();
           await accessible(visit, 'budget');
           await visit.picture(`budget-${name}`);
           await visit.say(`say ${'word '.repeat(700)}`);
           await visit.answered();
           const notice = visit.get('budget-used-up');
-          await notice.getByText(/Today’s budget is used up \(.* of 600 tokens\)\. New messages can be sent from .*\d:\d\d/).waitFor();
+          await notice
+            .getByText(/Today’s budget is used up \(.* of 600 tokens\)\. New messages can be sent from .*\d:\d\d/)
+            .waitFor();
           assert.equal(await visit.get('budget').count(), 0);
           // It is refused, and nothing of it is lost: the message stays until it can be sent.
           await visit.say('say more');

@@ -664,9 +664,13 @@ mod tests {
         world
             .use_up("a", tokens(10_100_000, 4_000_000, 350_000), TODAY)
             .await;
-        assert_eq!(world.check("a", TODAY).await, None);
+        let refused = world.check("a", TODAY).await.unwrap();
+        assert!(
+            refused.contains(": 3.065 of 2.00 EUR (budget.cost_per_day);"),
+            "{refused}"
+        );
         world.spending.follow(&budget(
-            "[budget]\ncost_per_day = 3.065\nprice = { input = 1, output = 1 }\nday_begins = \"04:00+09:00\"",
+            "[budget]\ncost_per_day = 3.07\nprice = { input = 1, output = 1 }\nday_begins = \"04:00+09:00\"",
         ));
         assert_eq!(world.check("a", TODAY).await, None);
         world.spending.follow(&Budget::default());

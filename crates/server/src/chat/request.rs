@@ -42,8 +42,6 @@ pub struct ChatRequest {
     pub list: MessageList,
     pub seen: SeenMessages,
     pub handed_in: HandedInFields,
-    /// Whether its user's budget has been looked at: it may wait for a tool since then.
-    pub(super) within_budget: bool,
     /// Answers in older messages of the user, as copies of the messages that they answer.
     pub(super) answered: Vec<Message>,
     pub(super) size: RequestSize,
@@ -77,13 +75,15 @@ pub struct HandedInFields {
     pub tools: Option<Json>,
 }
 
-/// What a request takes of the memory.
+/// What a request takes of the memory, and of its user's budget.
 #[derive(Debug, Default)]
 pub(super) struct RequestSize {
     /// Roughly how many bytes of JSON it was.
     pub(super) bytes: usize,
     /// Counts those bytes until the chat does.
     pub(super) hold: Option<Hold>,
+    /// Whether the budget has been looked at: the request may wait for a tool since then.
+    pub(super) within_budget: bool,
 }
 
 /// What the messages of a request are to its client.
@@ -169,7 +169,6 @@ impl ChatRequest {
             list,
             seen: SeenMessages::default(),
             handed_in: asked.handed_in.clone(),
-            within_budget: false,
             answered: Vec::new(),
             size: RequestSize::default(),
         })

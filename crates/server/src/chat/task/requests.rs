@@ -142,9 +142,9 @@ impl Task {
             attachments::check_count(messages, self.context.settings.get().files_per_request)?;
             attachments::check_files(files, self.context.chat(), last).await?;
         }
-        if matches!(plan, Plan::Submit { .. }) && !request.within_budget {
+        if matches!(plan, Plan::Submit { .. }) && !request.size.within_budget {
             self.context.check_budget().await?;
-            request.within_budget = true;
+            request.size.within_budget = true;
         }
         // From here on the chat counts it, unless it has to wait.
         if let Some(hold) = &mut request.size.hold {
