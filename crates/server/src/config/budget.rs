@@ -15,7 +15,7 @@ const MINUTE: i64 = 60_000;
 /// No place of the earth is further from UTC.
 const MAX_OFFSET_HOURS: i64 = 14;
 
-/// Nothing is counted unless a limit is set, or `count` is.
+/// What users may use of agents in one day. Nothing is counted unless a limit is set, or `count` is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Budget {
@@ -23,6 +23,7 @@ pub struct Budget {
     pub count: bool,
     /// How many tokens, in and out, a user may use in one day with all agents together.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub tokens_per_day: Option<u64>,
     /// How much a user may spend in one day on all agents together, in the currency of the prices.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,7 +34,7 @@ pub struct Budget {
     /// What the currency of prices and costs is called. It is only shown.
     pub currency: String,
     /// When a day begins, such as "00:00" for midnight in UTC, or "04:00+09:00" with the offset of a time zone.
-    #[schemars(with = "String")]
+    #[schemars(with = "String", extend("format" = "time"))]
     pub day_begins: DayBegins,
     /// Limits and prices of single agents. Their limits count in addition to those of all agents.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -48,6 +49,7 @@ pub struct AgentBudget {
     pub id: String,
     /// How many tokens, in and out, a user may use in one day with this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
     pub tokens_per_day: Option<u64>,
     /// How much a user may spend in one day on this agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -64,6 +64,11 @@ name = "a"
 [[tools.mcp]]
 name = "a"
 command = "a"
+[budget]
+price = { input = 1.0, output = 1.0 }
+[[budget.agents]]
+id = "gemini"
+price = { input = 1.0, output = 1.0 }
 [store]
 url = "postgres://localhost/a"
 [cluster]
@@ -236,6 +241,8 @@ impl Types {
         match schema["type"].as_str().unwrap() {
             "boolean" => json!(default != &json!(true)),
             "integer" => json!(default.as_u64().unwrap_or_default() + 1),
+            "number" => json!(default.as_f64().unwrap_or_default() + 1.5),
+            "string" if schema["format"] == "time" => json!("07:00+01:00"),
             "string" if schema["format"] == "duration" => json!("7s"),
             // An address, as the most special of texts.
             "string" => json!("127.0.0.1:7"),
@@ -314,6 +321,7 @@ fn is_list(path: &str) -> bool {
         "auth.oidc",
         "agent.client_tools",
         "tools.mcp",
+        "budget.agents",
     ];
     lists.contains(&path)
 }
@@ -428,8 +436,9 @@ fn kind(key: &Key, schema: &Value) -> String {
         Some("boolean") => "`true` or `false`".to_owned(),
         Some("integer") if name.ends_with("bytes_per_second") => "bytes per second".to_owned(),
         Some("integer") if name.contains("bytes") => "bytes".to_owned(),
-        Some("integer") => "number".to_owned(),
+        Some("integer" | "number") => "number".to_owned(),
         Some("string") if schema["format"] == "duration" => "duration".to_owned(),
+        Some("string") if schema["format"] == "time" => "time of day".to_owned(),
         Some("string") => "text".to_owned(),
         Some("array") if key.is_section => {
             format!(
