@@ -155,7 +155,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     process.exit(2);
   }
   if (!isInChangelog(version())) {
-    console.error(`CHANGELOG.md has no heading "## ${version()} (DATE)": say there what this version brings`);
+    console.error(`CHANGELOG.md has no heading "## [${version()}] - DATE": say there what this version brings`);
     process.exit(1);
   }
   build(binary, directory);

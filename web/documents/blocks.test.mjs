@@ -15,15 +15,16 @@ import { World } from './world.mjs';
 // Documents whose blocks are run by a test of their own, which has to name them.
 const FIRST_HOUR = 'docs/getting-started.md';
 const EXAMPLES = 'examples/tests/examples.test.mjs';
+const PROTOCOL = 'PROTOCOL.md';
 /** Blocks of text that nothing can run, each by its document and its first line. */
 const PICTURES = [
   { path: 'ARCHITECTURE.md', begins: ' AI SDK front end', why: 'a drawing of the parts' },
-  { path: 'PROTOCOL.md', begins: 'turn     =', why: 'a grammar; the tests of the stream hold it' },
+  { path: PROTOCOL, begins: 'turn     =', why: 'a grammar; the tests of the stream hold it' },
 ];
 
 const isShell = ({ language }) => language === 'sh' || language === 'bash';
 const isTranslation = ({ path, language, text }) =>
-  path === 'docs/adk.md' && (['jsonl', 'sse'].includes(language) || text.startsWith('adk-bridge translate'));
+  path === 'docs/adk.md' && (['jsonl', 'sse'].includes(language) || text.startsWith('adk-bridge translate events'));
 const isExample = ({ path, language }) => path.startsWith('examples/') && language !== 'toml';
 const isFirstHour = ({ path, language }) => path === FIRST_HOUR && language !== 'tsx';
 
@@ -34,7 +35,7 @@ const RUNNERS = {
   'web/client/tests/package.test.ts': { claims: ({ language }) => language === 'tsx' || language === 'ts' },
   'web/proxies/proxies.test.mjs': { claims: (block) => SNIPPETS.some((comment) => isSnippet(block, comment)) },
   'crates/protocol/tests/protocol_doc.rs': {
-    claims: ({ path, language }) => path === 'PROTOCOL.md' && ['sse', 'jsonl'].includes(language),
+    claims: ({ path, language }) => path === PROTOCOL && ['sse', 'jsonl'].includes(language),
   },
   'documentation tests of the crate': { claims: ({ path, language }) => language === 'rust' && isIncluded(path) },
   [EXAMPLES]: { claims: isExample, run: example },
@@ -45,6 +46,7 @@ const RUNNERS = {
   translate: { claims: isTranslation, run: translation },
   usage: { claims: ({ language, text }) => language === 'text' && text.startsWith('adk-bridge '), run: usage },
   answer: { claims: ({ path, language }) => path === 'docs/approvals.md' && language === 'json', run: answer },
+  tour: { claims: ({ path, language }) => path === PROTOCOL && language === 'json', run: tour },
   picture: {
     claims: ({ path, language, text }) =>
       language === 'text' && PICTURES.some((it) => it.path === path && text.startsWith(it.begins)),
@@ -209,6 +211,50 @@ async function answer({ text }, world) {
     .replace('ITS-CALL', field('toolCallId'))
     .replace('ITS-APPROVAL', field('approvalId'));
   assert.match(await world.post(filled), /tool-output-available/);
+}
+
+/** A step of the tour is what a bridge says; all of it is asked for once. */
+async function tour({ line }, world) {
+  world.tour ??= takeTour(world);
+  const [documented, said] = (await world.tour).get(line);
+  assert.deepEqual(said, documented);
+}
+
+/** The tour with a bridge: for the line of each of its blocks of JSON what the document has, and what the bridge says. */
+async function takeTour(world) {
+  const blocks = blocksOf(PROTOCOL);
+  const [question, list, decision, chat] = blocks.filter(RUNNERS.tour.claims);
+  const [asked, paid] = blocks.filter(({ language }) => language === 'sse');
+  const { id } = JSON.parse(question.text);
+  const load = async (path) => (await fetch(`${world.url}${path}`)).json();
+
+  const saidAsked = await world.post(question.text);
+  const mine = (await load('/api/chats')).filter((it) => it.id === id);
+  const resumed = await fetch(`${world.url}/api/chat/${id}/stream`);
+  assert.equal(resumed.status, 204, 'nothing runs while a question waits');
+  const [real] = /\bmsg_\w+/.exec(saidAsked);
+  const [call] = /\bcall_\w+/.exec(saidAsked);
+  const [approval] = /\bapproval_\w+/.exec(saidAsked);
+  const filled = decision.text.replace('msg_1', real).replace('call_1', call).replace('approval_1', approval);
+  const saidPaid = await world.post(filled);
+  const loaded = await load(`/api/chats/${id}`);
+
+  const text = (value) => JSON.parse(plain(typeof value === 'string' ? value : JSON.stringify(value)));
+  const lines = (stream) => plain(stream).split('\n').filter(Boolean);
+  return new Map([
+    [question.line, [lines(asked.text), lines(saidAsked)]],
+    [list.line, [text(list.text), text(mine)]],
+    [decision.line, [lines(paid.text), lines(saidPaid)]],
+    [chat.line, [text(chat.text), text(loaded)]],
+  ]);
+}
+
+/** Without what differs each time: ids, signatures, and times, which are milliseconds. */
+function plain(text) {
+  return text
+    .replaceAll(/\b(msg|call|approval)_\w+/g, '$1_1')
+    .replaceAll(/("thoughtSignature": ?)"[^"]+"/g, '$1"c2ln"')
+    .replaceAll(/("(createdAt|updatedAt)": ?)\d{13}\b/g, '$1"a time"');
 }
 
 /** Whether a crate shows this page as its documentation. */

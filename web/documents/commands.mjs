@@ -14,6 +14,7 @@ export const COMMANDS = [
   { is: /^((\w+=\S+) )*cargo xtask run/, as: (line) => line.replace('cargo xtask run', CHECKED), apart: true, seen: IN_ORDER },
   { is: /^cargo xtask test( |$)/, xtask: 'test' },
   { is: /^cargo xtask (release|fleet)\b/, xtask: 'usage', why: 'takes very long' },
+  { is: /^cargo xtask format$/, xtask: 'usage', why: 'changes the sources' },
   { is: /^cargo test -p /, why: 'builds the tests; `cargo xtask test test` runs them' },
   { is: /^node --test /, why: 'the step `chat` runs it' },
   { is: /^target\/venv\/bin\/python -m pytest /, why: 'the step `live` runs it' },

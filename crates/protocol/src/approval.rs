@@ -34,7 +34,7 @@ pub struct Approval {
     /// The id under which a remote ADK server asked, and under which it is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_id: Option<String>,
-    /// What the user is told about the question.
+    /// What is shown to the user about the question.
     pub hint: String,
     /// The payload that a remote agent's tool wants filled in, with its suggestions. It is sent back with the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]

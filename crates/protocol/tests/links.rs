@@ -1,4 +1,4 @@
-//! Every link in the documents leads somewhere: to a file or folder of the project, and to a heading where it names one.
+//! What the documents name is there: files, folders and headings that they link to, paths that they write as code, and records.
 
 #![expect(
     clippy::disallowed_methods,
@@ -34,6 +34,91 @@ fn every_link_leads_somewhere() {
     }
     assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
     assert!(looked_at > 150, "only {looked_at} links");
+}
+
+/// The folders whose paths are written from the root of the project.
+const FOLDERS: &[&str] = &[
+    "crates", "deploy", "docs", "examples", "fixtures", "packages", "python", "web", "xtask",
+];
+
+#[test]
+fn every_path_that_is_written_as_code_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root.canonicalize().unwrap();
+    let mut looked_at = 0;
+    let mut absent = Vec::new();
+    for path in documents(&root) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let shown = path.strip_prefix(&root).unwrap().display();
+        for (line, named) in paths(&text) {
+            looked_at += 1;
+            if !root.join(&named).exists() {
+                absent.push(format!("{shown}:{line}: `{named}`"));
+            }
+        }
+    }
+    assert!(absent.is_empty(), "not there:\n{}", absent.join("\n"));
+    assert!(looked_at > 50, "only {looked_at} paths");
+}
+
+/// The paths from the root of the project that a document writes as code, each with its line; patterns are left out.
+fn paths(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (index, line) in prose(text) {
+        for code in line.split('`').skip(1).step_by(2) {
+            let is_below = |folder: &&str| {
+                let rest = code.strip_prefix(*folder);
+                rest.is_some_and(|rest| rest.starts_with('/'))
+            };
+            let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-".contains(char);
+            if FOLDERS.iter().any(is_below) && code.chars().all(is_plain) {
+                found.push((index + 1, code.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn paths_are_told_from_other_code() {
+    let text = "`web/ui`, `crates/a_b/src/lib.rs` and `docs/`\n```sh\n`web/x`\n```\n`web/*` `docs` `webs/a` `docs/a b` `python/{x}`";
+    let expected = ["web/ui", "crates/a_b/src/lib.rs", "docs/"];
+    let found: Vec<String> = paths(text).into_iter().map(|(_, path)| path).collect();
+    assert_eq!(found, expected);
+}
+
+/// The index of the decisions has each record once, in their order, with its title and its status.
+#[test]
+fn the_index_of_the_decisions_has_every_record() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/adr");
+    let index = std::fs::read_to_string(folder.join("README.md")).unwrap();
+    let rows: Vec<&str> = index
+        .lines()
+        .filter(|line| line.starts_with("| ["))
+        .collect();
+    let mut records = documents(&folder);
+    records.retain(|path| !path.ends_with("README.md"));
+    records.sort();
+    assert!(records.len() > 40, "only {} records", records.len());
+    let expected: Vec<String> = records
+        .iter()
+        .map(|path| {
+            let file = path.file_name().unwrap().to_str().unwrap();
+            let text = std::fs::read_to_string(path).unwrap();
+            let mut lines = text.lines();
+            let heading = lines.next().unwrap_or_default();
+            let (number, title) = heading
+                .strip_prefix("# ")
+                .and_then(|heading| heading.split_once(": "))
+                .unwrap_or_else(|| panic!("{file} has no number and title"));
+            assert!(file.starts_with(&format!("{number}-")), "{file}: {heading}");
+            let status = lines
+                .find_map(|line| line.strip_prefix("Status: "))
+                .unwrap_or_else(|| panic!("{file} has no status"));
+            format!("| [{number}]({file}) | {title} | {status} |")
+        })
+        .collect();
+    assert_eq!(rows, expected, "docs/adr/README.md");
 }
 
 /// What is wrong with a link in a document.

@@ -351,13 +351,11 @@ fn every_frame_of_the_stock_transport() {
 
 #[test]
 fn every_limit() {
-    macro_rules! limits {
-        ($written:path; $($name:expr),* $(,)?) => {
-            [$((stringify!($name).replace(' ', ""), $written(&$name))),*]
-        };
+    fn millis(duration: Duration) -> usize {
+        usize::try_from(duration.as_millis()).unwrap()
     }
-    fn millis(duration: &Duration) -> String {
-        duration.as_millis().to_string()
+    fn hertz(rate: u32) -> usize {
+        usize::try_from(rate).unwrap()
     }
     let Limits {
         approval_timeout,
@@ -365,41 +363,42 @@ fn every_limit() {
         max_steps,
         max_answer_bytes,
     } = Limits::default();
-    let durations = limits![
-        millis;
-        approval_timeout,
-        client_timeout,
-        reply::FIRST_HOLD,
-        reply::LONGEST_HOLD,
-    ];
-    let numbers = limits![
-        ToString::to_string;
-        max_steps,
-        max_answer_bytes,
-        event::MAX_EVENT_BYTES,
-        message::parse::MAX_MESSAGES,
-        message::parse::MAX_PARTS,
-        sse::MAX_EVENT_BYTES,
-        sse::MAX_NAME_BYTES,
-        json::MAX_VALUES,
-        wire::MAX_TEXT_FRAME_BYTES,
-        wire::recording::MAX_RECORDING_BYTES,
-        live::HEADER_BYTES,
-        live::MAX_AUDIO_BYTES,
-        live::MAX_VIDEO_FRAME_BYTES,
-        audio::MICROPHONE_SAMPLE_RATE,
-        audio::MODEL_SAMPLE_RATE,
-        audio::MIN_SAMPLE_RATE,
-        audio::MAX_SAMPLE_RATE,
-        audio::MAX_CHANNELS,
-        audio::WAV_HEADER_BYTES,
-    ];
-    let known: BTreeSet<(String, String)> = durations.into_iter().chain(numbers).collect();
-    let documented = rows("Limits")
+    let known = [
+        ("`approval.timeout`", millis(approval_timeout)),
+        ("`tools.client_timeout`", millis(client_timeout)),
+        ("`agent.max_steps`", usize::try_from(max_steps).unwrap()),
+        ("`server.max_answer_bytes`", max_answer_bytes),
+        ("first hold", millis(reply::FIRST_HOLD)),
+        ("longest hold", millis(reply::LONGEST_HOLD)),
+        ("event of an agent", event::MAX_EVENT_BYTES),
+        ("messages in a request", message::parse::MAX_MESSAGES),
+        ("parts of a message", message::parse::MAX_PARTS),
+        (
+            "event of a stream that the bridge reads",
+            sse::MAX_EVENT_BYTES,
+        ),
+        ("name of such an event", sse::MAX_NAME_BYTES),
+        ("JSON values", json::MAX_VALUES),
+        ("WebSocket text frame", wire::MAX_TEXT_FRAME_BYTES),
+        ("header of a binary frame", live::HEADER_BYTES),
+        ("piece of speech", live::MAX_AUDIO_BYTES),
+        ("picture in a frame", live::MAX_VIDEO_FRAME_BYTES),
+        (
+            "sample rate of a microphone",
+            hertz(audio::MICROPHONE_SAMPLE_RATE),
+        ),
+        ("sample rate of a model", hertz(audio::MODEL_SAMPLE_RATE)),
+        ("lowest sample rate", hertz(audio::MIN_SAMPLE_RATE)),
+        ("highest sample rate", hertz(audio::MAX_SAMPLE_RATE)),
+        ("channels", usize::from(audio::MAX_CHANNELS)),
+        ("header of a WAV file", audio::WAV_HEADER_BYTES),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_string()));
+    let documented: BTreeSet<(String, String)> = rows("Limits")
         .iter()
-        .map(|row| (code_words(&row[0]).remove(0), row[1].replace(' ', "")))
+        .map(|row| (row[0].clone(), row[1].replace(' ', "")))
         .collect();
-    assert_eq!(known, documented);
+    assert_eq!(BTreeSet::from(known), documented);
 }
 
 #[test]

@@ -435,13 +435,13 @@ async fn an_owner_of_before_stores_nothing() {
     };
     zombie.grow_replies(&[grown(epoch)]).await.unwrap();
     assert_eq!(owner.open_replies_of(CHAT).await.unwrap(), open);
-    owner.grow_replies(&[grown(next)]).await.unwrap();
-    assert_ne!(owner.open_replies_of(CHAT).await.unwrap(), open);
     let after = (
         owner.messages(CHAT).await.unwrap(),
         owner.overview(CHAT).await.unwrap(),
     );
     assert_eq!(after, before);
+    owner.grow_replies(&[grown(next)]).await.unwrap();
+    assert_ne!(owner.open_replies_of(CHAT).await.unwrap(), open);
     assert_eq!(owner.audit(CHAT, AuditPage::default()).await.unwrap(), []);
     // Another chat is not its business, and reading is free.
     let other = ChatRef {
@@ -460,17 +460,18 @@ async fn an_owner_of_before_stores_nothing() {
     ));
 }
 
-/// A gathered checkpoint of an owner that is one no more, and of a chat that is deleted, is still to come: nothing of those
-/// two is there afterwards, and all of the others.
+/// What a gathered checkpoint has for chats that are being deleted, taken over or stored whole is left out without waiting, and
+/// the caller learns of it. What an owner of before brings later belongs to nobody.
 #[tokio::test]
-async fn growth_that_comes_late_belongs_to_nobody() {
+async fn growth_is_stored_for_the_owner_of_an_open_reply_only() {
     let home = Shared::new();
     let store = open(&home.url).await.unwrap();
     let (a, b) = (joined(&store, "a").await, joined(&store, "b").await);
-    let (deleted, other) = (ChatId::literal("deleted"), ChatId::literal("other"));
-    let [deleted, other] = [&deleted, &other].map(|id| ChatRef { id, ..CHAT });
+    let names = ["deleted", "taken", "ending", "other"].map(ChatId::literal);
+    let chats = names.each_ref().map(|id| ChatRef { id, ..CHAT });
+    let [_, _, _, other] = chats;
     let mut pieces = Vec::new();
-    for chat in [CHAT, deleted, other] {
+    for chat in [CHAT].into_iter().chain(chats) {
         let Claim::Mine { epoch, .. } = store.take(chat, &a).await.unwrap() else {
             panic!("it has an owner");
         };
@@ -490,20 +491,29 @@ async fn growth_that_comes_late_belongs_to_nobody() {
             texts,
         });
     }
-    let mut deleting = PgConnection::connect(&home.url).await.unwrap();
-    let mut deleting = deleting.begin().await.unwrap();
-    let delete = "DELETE FROM adk_bridge.chats WHERE id = 'deleted'";
-    deleting.execute(delete).await.unwrap();
-    let growing = tokio::spawn({
-        let (store, pieces) = (store.clone(), pieces.clone());
-        async move { store.grow_replies(&pieces).await }
-    });
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%grow_replies%'
-                   AND datname = current_database()";
-    while Postgres::shared().sql(database_of(&home.url), waiting) != "1\n" {
-        assert!(!growing.is_finished(), "it has not waited");
-        tokio::task::yield_now().await;
+    let late = pieces.remove(0);
+    let mut others = PgConnection::connect(&home.url).await.unwrap();
+    let mut others = others.begin().await.unwrap();
+    for change in [
+        "DELETE FROM adk_bridge.chats WHERE id = 'deleted'",
+        "UPDATE adk_bridge.ownership SET epoch = epoch + 1 WHERE chat_id = 'taken'",
+        "UPDATE adk_bridge.messages SET open = false WHERE chat = (SELECT key FROM adk_bridge.chats WHERE id = 'ending')",
+    ] {
+        others.execute(change).await.unwrap();
     }
+    let result = store.grow_replies(&pieces).await;
+    assert!(matches!(result, Err(StoreError::Busy)), "{result:?}");
+    others.commit().await.unwrap();
+    let rows = "SELECT string_agg(c.id, ' ') FROM adk_bridge.grown_texts g
+                JOIN adk_bridge.messages m ON m.seq = g.message JOIN adk_bridge.chats c ON c.key = m.chat";
+    let database = database_of(&home.url);
+    assert_eq!(Postgres::shared().sql(database, rows), "other\n");
+    let open = store.open_replies_of(other).await.unwrap();
+    assert_eq!(open, [reply("m1", "so far")]);
+    // Nothing is being written now, so that nobody has to store more than that.
+    store.grow_replies(&pieces).await.unwrap();
+    assert_eq!(Postgres::shared().sql(database, rows), "other\n");
+
     bury(&home.url, &a);
     let Claim::Mine { epoch: next, .. } = store.take(CHAT, &b).await.unwrap() else {
         panic!("a dead one has it");
@@ -511,32 +521,28 @@ async fn growth_that_comes_late_belongs_to_nobody() {
     let owner = store.clone().fenced(CHAT, next);
     // As an owner writes that asks for the step again, and has got the same words so far.
     owner.checkpoint(CHAT, &reply("m1", "so")).await.unwrap();
-    deleting.commit().await.unwrap();
-    growing.await.unwrap().unwrap();
-
+    store
+        .grow_replies(std::slice::from_ref(&late))
+        .await
+        .unwrap();
     let open = owner.open_replies_of(CHAT).await.unwrap();
     assert_eq!(open, [reply("m1", "so")]);
-    let open = store.open_replies_of(other).await.unwrap();
-    assert_eq!(open, [reply("m1", "so far")]);
-    // What the owner adds takes the place.
     let mut extent = Extent::of(&reply("m1", "so").message);
     let mine = GrownReply {
         epoch: Some(next),
         texts: extent.grow(&reply("m1", "so what").message).unwrap(),
-        ..pieces[0].clone()
+        ..late
     };
     store.grow_replies(&[mine]).await.unwrap();
     let open = owner.open_replies_of(CHAT).await.unwrap();
     assert_eq!(open, [reply("m1", "so what")]);
-    let rows = "SELECT count(*) FROM adk_bridge.grown_texts g JOIN adk_bridge.messages m ON m.seq = g.message
-                JOIN adk_bridge.chats c ON c.key = m.chat AND c.id = 'chat-1'";
     owner
         .checkpoint(CHAT, &reply("m1", "so what"))
         .await
         .unwrap();
     assert_eq!(
-        Postgres::shared().sql(database_of(&home.url), rows),
-        "0\n",
+        Postgres::shared().sql(database, rows),
+        "other\n",
         "pieces of a message that is stored whole"
     );
 }

@@ -418,7 +418,7 @@ impl Question<'_> {
 }
 
 impl Outcome {
-    /// A failure, as the model and the user are told.
+    /// A failure, as it is reported to the model and the user.
     pub fn error(text: impl Into<String>) -> Self {
         Self::Error { text: text.into() }
     }

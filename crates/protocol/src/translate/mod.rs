@@ -58,7 +58,7 @@ pub enum Fact<'e> {
         remote_id: &'e str,
         /// The call that is asked about.
         original: Original,
-        /// What the user is told.
+        /// What is shown to the user.
         hint: String,
         /// What the human may fill in, as the tool suggests it.
         payload: Option<Json>,

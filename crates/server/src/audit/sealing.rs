@@ -59,7 +59,7 @@ impl Sealing {
         }
     }
 
-    /// `cluster`: who is told that another replica has another key.
+    /// `cluster`: who is informed that another replica has another key.
     pub fn begin(self, cluster: Option<Arc<Cluster>>, metrics: Arc<Metrics>) -> SealTask {
         let sealing = self.clone();
         let task = tokio::spawn(async move {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::context::ChatContext;
 use crate::failpoint::failpoint;
-use crate::store::{GrownReply, Store};
+use crate::store::{GrownReply, Store, StoreError};
 
 /// How long to wait for more before writing: one transaction costs as much as all that is in it.
 const GATHER: Duration = Duration::from_millis(200);
@@ -74,8 +74,14 @@ impl Checkpoints {
             Ok(()) => failpoint("after", "checkpoint"),
             Err(error) => {
                 self.losses.fetch_add(1, Relaxed);
-                // The chats try again, and say so if that fails.
-                tracing::debug!(%error, "a checkpoint of {} answers failed", waiting.replies.len());
+                let answers = waiting.replies.len();
+                match error {
+                    // Somebody else was writing one of them.
+                    StoreError::Busy => tracing::debug!(answers, "a checkpoint is incomplete"),
+                    error => {
+                        tracing::warn!(answers, %error, "what answers have grown by was not stored; they are stored whole next");
+                    }
+                }
             }
         }
     }

@@ -297,13 +297,13 @@ impl Chats {
     async fn tell_all(&self, command: impl Fn(oneshot::Sender<()>) -> Command) {
         let tasks: Vec<mpsc::Sender<Command>> = self.lock().values().cloned().collect();
         let command = &command;
-        let told = tasks.into_iter().map(|task| async move {
+        let informed = tasks.into_iter().map(|task| async move {
             let (answer, end) = oneshot::channel();
             if task.send(command(answer)).await.is_ok() {
                 let _ = end.await;
             }
         });
-        join_all(told).await;
+        join_all(informed).await;
     }
 
     /// Whether a chat is in use, so that it need not be loaded.

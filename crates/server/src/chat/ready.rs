@@ -161,6 +161,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_bucket_that_never_answers_holds_nobody_up() {
+        // As the program does before it makes a client.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let directory = tempfile::tempdir().unwrap();
         let data = Arc::new(DataDir::open(directory.path()).unwrap());
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(data.clone(), None).await.unwrap());

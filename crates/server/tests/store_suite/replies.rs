@@ -420,6 +420,7 @@ pub(crate) async fn grow_between_checkpoints(home: &impl Home) {
         .commit(CHAT, &reply("m1", "once"), &[], at(1))
         .await
         .unwrap();
+    let whole = store.history_size(CHAT).await.unwrap();
     let mut extent = Extent::of(&reply("m1", "once").message);
     let mut all = Vec::new();
     for text in [
@@ -439,6 +440,14 @@ pub(crate) async fn grow_between_checkpoints(home: &impl Home) {
         assert_eq!(open_reply(&*store).await, Some(reply("m1", text)));
     }
     store.grow_replies(&all).await.unwrap();
+    // Memory is reserved for a reply as it is loaded.
+    let grown_size = store.history_size(CHAT).await.unwrap();
+    let added = " upon \"a\" \0 time ü\u{10FFFE}".len();
+    assert!(grown_size.bytes >= whole.bytes + added, "{grown_size:?}");
+    assert!(
+        grown_size.largest >= whole.largest + added,
+        "{grown_size:?}"
+    );
     drop(store);
     let store = home.open().await.unwrap();
     let last = reply("m1", "once upon \"a\" \0 time ü\u{10FFFE}");

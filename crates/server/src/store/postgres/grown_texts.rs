@@ -21,7 +21,7 @@ struct Columns {
     texts: Vec<String>,
 }
 
-/// One statement for all of them.
+/// One statement for all of them. Some are left out if their rows are being written by somebody else.
 pub(super) async fn insert(
     store: &PostgresStore,
     replies: &[GrownReply],
@@ -54,7 +54,10 @@ pub(super) async fn insert(
             .bind(&rows.checksums)
             .bind(&rows.texts)
     });
-    done.await.map(|_| ())
+    match done.await?.first() {
+        Some(row) if row.try_get(0)? => Err(StoreError::Busy),
+        _ => Ok(()),
+    }
 }
 
 /// The pieces that belong to a message, but for those of owners before the one whose writes the chat has.

@@ -63,14 +63,16 @@ pub(super) async fn overview(
     store: &PostgresStore,
     chat: ChatRef<'_>,
 ) -> Result<ChatOverview, StoreError> {
-    // The length is in the head of a row: no content is read for it.
+    // The length is in the head of a row: no content is read for it. An open reply is loaded with what it has grown by.
     let rows = store.read(|| {
         sqlx::query(
-            "SELECT count(m.seq), coalesce(sum(octet_length(m.body)), 0)::bigint,
-                    coalesce(max(octet_length(m.body)), 0)::bigint, coalesce(max(c.bytes), 0),
-                    count(m.seq) FILTER (WHERE m.open), max(c.agent)
+            "SELECT count(m.seq), coalesce(sum(size.bytes), 0)::bigint, coalesce(max(size.bytes), 0)::bigint,
+                    coalesce(max(c.bytes), 0), count(m.seq) FILTER (WHERE m.open), max(c.agent)
              FROM adk_bridge.chats c
              LEFT JOIN adk_bridge.messages m ON m.chat = c.key AND m.cut_in IS NULL
+             CROSS JOIN LATERAL (SELECT octet_length(m.body) + CASE WHEN m.open
+                 THEN (SELECT coalesce(sum(octet_length(g.text)), 0) FROM adk_bridge.grown_texts g WHERE g.message = m.seq)
+                 ELSE 0 END AS bytes) AS size
              WHERE c.user_id = $1 AND c.id = $2",
         )
         .bind(stored(chat.user.as_str()))

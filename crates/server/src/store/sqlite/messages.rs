@@ -37,12 +37,15 @@ pub(super) async fn overview(
     connection: &mut SqliteConnection,
     chat: ChatRef<'_>,
 ) -> Result<ChatOverview, StoreError> {
-    // The length in bytes is in the head of a row: no content is read for it.
+    // The length in bytes is in the head of a row: no content is read for it. An open reply is loaded with what it has grown by.
     let row = sqlx::query(
-        "SELECT count(seq), coalesce(sum(octet_length(body)), 0), coalesce(max(octet_length(body)), 0),
-                coalesce(max(chats.bytes), 0), count(seq) FILTER (WHERE open = 1), max(agent)
-         FROM chats LEFT JOIN messages ON messages.chat = chats.key AND cut_in IS NULL
-         WHERE user = ?1 AND chats.id = ?2",
+        "SELECT count(seq), coalesce(sum(size), 0), coalesce(max(size), 0), coalesce(max(kept), 0),
+                count(seq) FILTER (WHERE open = 1), max(agent)
+         FROM (SELECT seq, open, agent, chats.bytes AS kept, octet_length(body) + CASE WHEN open = 1
+                   THEN (SELECT coalesce(sum(octet_length(text)), 0) FROM grown_texts WHERE message = seq)
+                   ELSE 0 END AS size
+               FROM chats LEFT JOIN messages ON messages.chat = chats.key AND cut_in IS NULL
+               WHERE user = ?1 AND chats.id = ?2)",
     )
     .bind(chat.user.as_str())
     .bind(chat.id.as_str())
