@@ -63,7 +63,6 @@ pub struct Metrics {
     agent_failures: AtomicU64,
     clients: Clients,
     upkeep: Upkeep,
-    over_budget: [AtomicU64; BUDGETS.len()],
     admission: Arc<AdmissionMetrics>,
     work: WorkMetrics,
     cluster: ClusterMetrics,
@@ -73,6 +72,7 @@ pub struct Metrics {
 struct Turns {
     started: AtomicU64,
     ended: [AtomicU64; RESULTS.len()],
+    over_budget: [AtomicU64; BUDGETS.len()],
 }
 
 /// What is done while nobody waits.
@@ -236,7 +236,7 @@ impl Metrics {
     /// Counts a turn that was refused because a budget is used up: of tokens, or of cost.
     pub fn over_budget(&self, unit: &str) {
         if let Some(index) = BUDGETS.iter().position(|known| *known == unit) {
-            self.over_budget[index].fetch_add(1, Relaxed);
+            self.turns.over_budget[index].fetch_add(1, Relaxed);
         }
     }
 
@@ -362,7 +362,7 @@ impl Metrics {
             "Turns that were refused because the budget of their user is used up, by what it limits.",
             "limit",
             &BUDGETS,
-            &self.over_budget,
+            &self.turns.over_budget,
         );
         page.counters(
             "background_failures_total",

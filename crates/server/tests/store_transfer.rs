@@ -43,6 +43,7 @@ async fn a_store_arrives_whole() {
     let server = Postgres::start();
     let url = server.database();
     fill(source.path()).await;
+    seal(source.path()).await;
     let before = everything(&*sqlite(source.path()).await).await;
     let grown = r#"paying\t\0 \\ \"now\""#;
     assert!(before.iter().any(|line| line.contains(grown)), "{before:?}");
@@ -123,11 +124,7 @@ async fn the_audit_can_be_verified_where_it_arrives() {
     let server = Postgres::start();
     let url = server.database();
     fill(source.path()).await;
-    let from = sqlite(source.path()).await;
-    let sealing = Sealing::new(from.clone(), None);
-    seal_all(&sealing, at(1)).await.unwrap();
-    from.close().await.unwrap();
-    drop((from, sealing));
+    seal(source.path()).await;
     assert!(migrate(source.path(), &url, None).status.success());
     let store = postgres(&url).await.unwrap();
     let user_id = UserId::from(USERS[2]);
@@ -319,6 +316,14 @@ fn running(id: &str) -> adk_bridge_protocol::reply::Record {
         Some(json!({"state": "approved", "reason": "yes\0"})),
     );
     record("reply", "paying", json!([call]), json!({}))
+}
+
+/// Seals the audit, as a bridge does while it runs.
+async fn seal(dir: &Path) {
+    let store = sqlite(dir).await;
+    let sealing = Sealing::new(store.clone(), None);
+    seal_all(&sealing, at(1)).await.unwrap();
+    store.close().await.unwrap();
 }
 
 /// Some of everything that a store can hold.

@@ -142,7 +142,7 @@ async fn another_configuration_counts_from_the_next_request_on() {
         "server.allowed_origins",
         "agent three added",
         "agent two removed",
-        "only a restart changes these keys: retention.chats, server.max_body_bytes, store.connections",
+        "only a restart changes these keys: server.max_body_bytes, store.connections",
     ] {
         assert!(log.contains(word), "{word} in {log}");
     }
