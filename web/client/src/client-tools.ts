@@ -26,8 +26,11 @@ export interface ClientToolContext {
 }
 
 /** A tool of the front end; what it returns is the output, what it throws the error. The input is the model's. */
-// biome-ignore lint/suspicious/noExplicitAny: whoever writes the tool knows the type that its schema asks for
-export type ClientToolFunction = (input: any, context: ClientToolContext) => unknown;
+export type ClientToolFunction = (
+  // biome-ignore lint/suspicious/noExplicitAny: whoever writes the tool knows the type that its schema asks for
+  input: any,
+  context: ClientToolContext,
+) => unknown;
 
 /** A tool with settings of its own. */
 export interface ClientToolDefinition {
