@@ -104,8 +104,14 @@ const WRITTEN = {
   counted_usage: '(SELECT m.chat FROM adk_bridge.messages m WHERE m.seq = it.message)',
 };
 
-/** Everything that an owner writes notes its epoch in the chat, whose title users change at whichever replica. */
-const CHANGES = { chats: 'INSERT OR UPDATE OF write_epoch, generation' };
+/**
+ * Where not every change is for the owner: users change titles at whichever replica, and one that lists a chat notes what was
+ * seen. Whatever an owner writes notes its epoch in the chat.
+ */
+const CHANGES = {
+  chats: 'INSERT OR UPDATE OF write_epoch, generation',
+  messages: 'INSERT OR DELETE OR UPDATE OF id, cut_in, state, open, owed, reply, body',
+};
 
 /**
  * Has the database itself keep a record of everything of a chat that was written by another replica than the chat's owner.
