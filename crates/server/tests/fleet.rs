@@ -223,6 +223,50 @@ async fn a_chat_that_its_own_replica_has_taken_from_it_goes_on() {
     assert_eq!(fleet.metric(0, "takeover_seconds_count").await, 0.0);
 }
 
+/// The same while the chat is loaded, which begins with a write if the owner before has left text that grows.
+#[tokio::test]
+async fn a_chat_that_was_taken_while_it_was_loaded_goes_on() {
+    let mut fleet = Fleet::start_with(2, "", |index, command| {
+        slowly(index, command);
+        if index == 0 {
+            command.env(FAILPOINT, "after-checkpoint");
+        }
+    });
+    // Whoever takes the chat has lost it again before it knows.
+    fleet.sql(
+        "CREATE TABLE public.taken (once boolean PRIMARY KEY);
+         CREATE FUNCTION public.take_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             INSERT INTO public.taken VALUES (true) ON CONFLICT DO NOTHING;
+             IF FOUND THEN
+                 UPDATE adk_bridge.ownership SET epoch = nextval('adk_bridge.epochs');
+             END IF;
+             RETURN NULL;
+         END $$",
+    );
+    let mut answer = fleet.at(0).ask(CHAT, "long 200").await;
+    answer.events_until("word5 ").await;
+    fleet.sql(
+        "CREATE TRIGGER take_once AFTER INSERT OR UPDATE ON adk_bridge.ownership
+         FOR EACH ROW EXECUTE FUNCTION public.take_once()",
+    );
+    assert!(!answer.to_the_end().await.1);
+    within(async {
+        while fleet.at_mut(0).is_alive() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    let mut rest = fleet.resumed(1, CHAT).await;
+    assert_eq!(text_of(&folded(&rest.events().await)), words(200));
+    let let_go = fleet.metric(1, "chats_let_go_total{by=\"store\"}").await;
+    assert_eq!(let_go, 1.0);
+    assert!(
+        !fleet.at(1).log().contains(" ERROR "),
+        "{}",
+        fleet.at(1).log()
+    );
+}
+
 #[tokio::test]
 async fn what_was_acknowledged_outlives_a_crash_of_the_database() {
     let server = Postgres::start().forgetful();
