@@ -346,6 +346,13 @@ async fn a_replica_without_its_database_stops_in_time() {
     let mut answer = bridge.ask(CHAT, "long 2000").await;
     answer.events_until("word20").await;
     server.stop(true);
+    // Whoever only wants to read does not wait as long as a write is tried.
+    let listed = tokio::time::timeout(Duration::from_secs(15), bridge.get("/api/chats")).await;
+    let listed = listed.unwrap();
+    let said = String::from_utf8_lossy(&listed.body).into_owned();
+    assert_eq!(listed.status, 503, "{said}");
+    assert!(said.contains("the database cannot be reached"), "{said}");
+    assert!(listed.header("retry-after").is_some(), "{listed:?}");
     bridge.signal("-TERM");
     let stopped = tokio::time::timeout(BOUND, async {
         while bridge.is_alive() {

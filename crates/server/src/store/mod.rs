@@ -21,6 +21,7 @@ mod data_dir;
 mod encoded;
 mod error;
 mod page;
+mod patience;
 pub mod postgres;
 pub mod sqlite;
 mod title;
@@ -54,6 +55,7 @@ pub use chat_state::StoreChatState;
 pub use data_dir::DataDir;
 pub(crate) use data_dir::make_private;
 pub use error::{Conflict, Entity, StoreError, WriteProblem};
+pub(crate) use patience::in_request;
 pub use title::{MAX_TITLE, title_from, title_of};
 pub use usage::{ReplyUsage, Spent, TokenPrice, Tokens, UsageRow};
 

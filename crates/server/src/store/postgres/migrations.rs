@@ -5,10 +5,10 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, Row as _};
 use tokio::time::timeout;
 
-use super::connection::PATIENCE;
 use super::error::{self, Failure};
 use crate::failpoint::failpoint;
 use crate::store::StoreError;
+use crate::store::patience::PATIENCE;
 
 /// In order. One that was released is never changed.
 const MIGRATIONS: [&str; 7] = [
