@@ -473,12 +473,20 @@ async fn what_cannot_be_a_cluster_is_refused_or_reported_by_name() {
             "[server]\nadvertise = \"http://10.0.0.5:8080\"\n",
             "server.advertise",
         ),
-        ("[cluster]\nname = \"bridge-1\"\n", "cluster"),
-        ("[cluster]\nkey = \"0123456789abcdef\"\n", "cluster"),
+        ("[cluster]\nname = \"bridge-1\"\n", "cluster.name"),
+        ("[cluster]\nkey = \"0123456789abcdef\"\n", "cluster.key"),
+        ("[cluster]\nkey_env = \"PATH\"\n", "cluster.key_env"),
+        ("[cluster]\nlease = \"7s\"\n", "cluster.lease"),
     ] {
         let said = adk_bridge_testkit::refused(toml, |_| {});
         assert!(said.contains(key) && said.contains("SQLite"), "{said}");
     }
+    // The others do not believe it.
+    let toml = format!(
+        "{}key = \"another-secret-0123\"\n",
+        fleet.toml_of("stranger")
+    );
+    let _stranger = Bridge::configured(&toml);
     // Nothing listens there.
     let elsewhere = "[server]\nadvertise = \"http://127.0.0.1:9\"\n";
     let toml = format!(
@@ -498,6 +506,34 @@ async fn what_cannot_be_a_cluster_is_refused_or_reported_by_name() {
     };
     within(wait).await;
     assert!(lost.log().contains("server.advertise"), "{}", lost.log());
+    let ready = fleet.until_ready_says(0, "another cluster.key").await;
+    assert!(ready.contains("the replica \\\"stranger\\\""), "{ready}");
+}
+
+/// Whoever has lost its lease may find its name taken when it joins the others again.
+#[tokio::test]
+async fn a_name_that_was_taken_meanwhile_is_reported_until_it_is_free() {
+    let fleet = Fleet::start(1, "");
+    let until_log_says = async |words: &str| {
+        within(async {
+            while !fleet.at(0).log().contains(words) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+    };
+    fleet.sql(
+        "UPDATE adk_bridge.replicas SET instance = 'another', heartbeat = heartbeat + interval '1 hour'",
+    );
+    let words = "another replica is called \"bridge-1\" (cluster.name)";
+    until_log_says(words).await;
+    fleet.sql("DELETE FROM adk_bridge.replicas");
+    until_log_says(&format!("this is over: {words}")).await;
+    let ready = fleet.until_ready_says(0, "\"replica\":\"bridge-1\"").await;
+    assert!(!ready.contains("problems"), "{ready}");
+    assert_eq!(fleet.metric(0, "leases_lost_total").await, 1.0);
+    let said = folded(&fleet.at(0).ask(CHAT, "hello").await.events().await);
+    assert!(!text_of(&said).is_empty());
 }
 
 /// Seen from a replica, a wrong clock of its machine is one of the database that differs.
