@@ -164,10 +164,14 @@ function faultsOf(replica, wasCutOff) {
   return lines.filter((line) => !isExpected(line)).map((line) => `${replica.name}: ${line}`);
 }
 
-/** Calls an endpoint as a user, at a balancer or at one replica. */
-export function endpoints(url, { key }) {
+/** Calls an endpoint as a user, at a balancer or at one replica; `answered(status)` hears of every answer. */
+export function endpoints(url, { key }, answered = () => {}) {
   const headers = { authorization: `Bearer ${key}` };
-  const get = (path) => fetch(url + path, { headers });
+  const get = async (path) => {
+    const response = await fetch(url + path, { headers });
+    answered(response.status);
+    return response;
+  };
   const json = async (path) => {
     const response = await get(path);
     if (!response.ok) throw new Error(`GET ${path}: ${response.status} ${(await response.text()).slice(0, 300)}`);

@@ -75,11 +75,14 @@ describe('fleet', () => {
         chat_state: `(chat, key, value) VALUES (${chat}, 'k', '1')`,
         files: `(id, chat, media_type, bytes, created_at) VALUES ('f', ${chat}, 'text/plain', 1, 0)`,
         grown_texts: `(message, part, at, checksum, text) VALUES (${message}, 0, 0, 0, '""')`,
+        counted_usage: `(message, input, cached, output) VALUES (${message}, 1, 0, 1)
+                        ON CONFLICT (message) DO UPDATE SET input = 1`,
       };
       assert.deepEqual(Object.keys(rows).sort(), tables.map(({ name }) => name).sort());
       for (const [table, row] of Object.entries(rows)) await query(`INSERT INTO adk_bridge.${table} ${row}`);
+      for (const column of ['write_epoch', 'generation']) await query(`UPDATE adk_bridge.chats SET ${column} = 1`);
       const noticed = (await fleet.strangers()).map(({ kind }) => kind);
-      assert.deepEqual(noticed.sort(), Object.keys(rows).sort());
+      assert.deepEqual(noticed.sort(), [...Object.keys(rows), 'chats', 'chats'].sort());
     });
   });
 

@@ -41,6 +41,7 @@ export async function judge(person, expected) {
   const calls = native.flatMap(toolsOf);
   once(calls, audit, journal);
   decidedOnce(person, calls, audit);
+  keptOutputs(person, calls);
   const unknown = calls.filter((part) => UNKNOWN.test(part.errorText ?? ''));
   const late = calls.filter((part) => EXPIRED.test(part.errorText ?? ''));
   const meant = person.conversation.turns.some(({ ignore }) => ignore);
@@ -107,6 +108,15 @@ function decidedOnce(person, calls, audit) {
   const asked = new Set(audit.filter(({ kind }) => kind === 'approval.requested').map(({ approvalId }) => approvalId));
   const lost = calls.filter((part) => part.approval && !asked.has(part.approval.id));
   assert.deepEqual(lost, [], 'an approval that the audit does not know');
+}
+
+/** An output of the page that the server has taken is stored. One that came too late was refused, which the answer says. */
+function keptOutputs(person, calls) {
+  for (const { toolCallId, output, errorText } of calls) {
+    const sent = person.acknowledged.outputs.get(toolCallId);
+    if (sent === undefined || EXPIRED.test(errorText ?? '')) continue;
+    assert.deepEqual(output, sent, `the output of ${toolCallId} was acknowledged and is lost`);
+  }
 }
 
 /** Every model call of a conversation is counted; calls that were lost with their replica may be counted beside them. */

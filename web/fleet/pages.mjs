@@ -63,6 +63,7 @@ async function keptFetch(person, url, options) {
   try {
     const response = await fetch(url, options);
     request.status = response.status;
+    person.statuses.push(response.status);
     if (response.body === null) return response;
     const decoder = new TextDecoder();
     const keep = new TransformStream({

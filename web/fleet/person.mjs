@@ -42,7 +42,8 @@ export class Person {
     this.random = random;
     this.tell = happened;
     this.id = `${conversation.name.replaceAll(/[^a-z]+/g, '-')}-${randomUUID().slice(0, 8)}`;
-    this.api = endpoints(fleet.url, user);
+    this.statuses = [];
+    this.api = endpoints(fleet.url, user, (status) => this.statuses.push(status));
     const own = { ...(dialect && { dialect }), ...(page.sdk === 7 && { sdk: 7 }) };
     this.body = own;
     this.query = Object.keys(own).length > 0 ? `?${new URLSearchParams(own)}` : '';
@@ -347,6 +348,8 @@ export class Person {
     if (last.role === 'user') this.acknowledged.messages.add(last.id);
     for (const part of last.role === 'assistant' ? toolsOf(last) : []) {
       if (part.approval?.approved !== undefined) this.acknowledged.decisions.set(part.approval.id, part.approval.approved);
+      const isOurs = CLIENT_TOOLS.includes(nameOf(part)) && part.state === 'output-available';
+      if (isOurs) this.acknowledged.outputs.set(part.toolCallId, part.output);
     }
   }
 
@@ -391,16 +394,20 @@ export class Person {
     let seen = 0;
     let moved = Date.now();
     let before = '';
-    await this.pending;
+    // What a chat sends automatically belongs to what it was told to do; it sends it again and again while it lacks an output.
+    const sendsAgain = () => this.requests.length > this.#seen + 1;
+    let isPending = true;
+    void Promise.resolve(this.pending).then(() => (isPending = false));
     for (;;) {
       const { status } = this.chat;
       const live = this.#page.live?.connection.get().status;
       // A chat over /live is at rest when its connection is.
-      seen = (status === 'ready' || status === 'error') && (live === undefined || live === 'open') ? seen + 1 : 0;
+      const rests = !isPending && (status === 'ready' || status === 'error') && (live === undefined || live === 'open');
+      seen = rests ? seen + 1 : 0;
       if (seen >= REST_CHECKS && (live === undefined || Date.now() - moved > 100)) return;
       const now = this.#picture();
       if (now !== before) [before, moved] = [now, Date.now()];
-      this.#supplyOwed();
+      if (!isPending || sendsAgain()) this.#supplyOwed();
       if (this.loops) throw this.violation('the page goes round in circles');
       if (Date.now() - moved > PATIENCE_MS) {
         this.note(`nothing moves: ${status} ${live ?? ''}`);

@@ -91,8 +91,9 @@ export async function startPostgres(directory) {
   };
 }
 
-/** What belongs to a chat, besides rows of the audit, and how a row says to which. */
+/** A chat and what belongs to it, besides rows of the audit, and how a row says to which chat. */
 const WRITTEN = {
+  chats: 'it.key',
   messages: 'it.chat',
   approvals: 'it.chat',
   tool_runs: 'it.chat',
@@ -100,6 +101,16 @@ const WRITTEN = {
   chat_state: 'it.chat',
   files: 'it.chat',
   grown_texts: '(SELECT m.chat FROM adk_bridge.messages m WHERE m.seq = it.message)',
+  counted_usage: '(SELECT m.chat FROM adk_bridge.messages m WHERE m.seq = it.message)',
+};
+
+/**
+ * Where not every change is for the owner: users change titles at whichever replica, and one that lists a chat notes what was
+ * seen. Whatever an owner writes notes its epoch in the chat.
+ */
+const CHANGES = {
+  chats: 'INSERT OR UPDATE OF write_epoch, generation',
+  messages: 'INSERT OR DELETE OR UPDATE OF id, cut_in, state, open, owed, reply, body',
 };
 
 /**
@@ -147,7 +158,7 @@ export async function watchWriters({ query }) {
         PERFORM public.note_strange_change('${table}', ${chat});
         RETURN NULL;
       END $$;
-      CREATE TRIGGER note_stranger AFTER INSERT OR UPDATE OR DELETE ON adk_bridge.${table}
+      CREATE TRIGGER note_stranger AFTER ${CHANGES[table] ?? 'INSERT OR UPDATE OR DELETE'} ON adk_bridge.${table}
         FOR EACH ROW EXECUTE FUNCTION public.note_stranger_in_${table}();
     `);
   }

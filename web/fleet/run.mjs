@@ -15,6 +15,16 @@ const AT_ONCE = 10;
 const JOURNAL_LOOK_MS = 10;
 /** How much must have happened during a conversation to excuse it. A step that was lost five times is not asked again. */
 const HITS_FOR = { unknown: 1, late: 1, unasked: 1, regenerated: 5 };
+/** What a page may show when a connection breaks or its chat moves: whoever reads it knows what has happened, or what to do. */
+const CLEAR = [
+  /^(fetch failed|terminated|network error|other side closed)$/,
+  /^(WebSocket chat )?network connection (lost|closed)\b/,
+  // Of the balancer itself.
+  /\b(Bad Gateway|Service Unavailable|Gateway Time-?out)\b/,
+  /\b(try again|load the chat again|send it again|resume it)\b/,
+];
+/** A chat of which nothing has arrived, one that has moved, one whose message is being stored. No server error but 502 to 504. */
+const EXPECTED_REFUSALS = [404, 409, 502, 503, 504];
 // Conversations take a few seconds; the failure of one that does not end is its own.
 const MORE_LIMIT_MS = 60_000;
 
@@ -80,7 +90,7 @@ export async function underLoad(fleet, options, act) {
   );
   let isOver = false;
   const failures = [];
-  const counts = { conversations: 0, breaks: 0, remarks: {}, errors: {} };
+  const counts = { conversations: 0, breaks: 0, remarks: {}, errors: {}, refusals: {} };
   const count = (table, key) => (table[key] = (table[key] ?? 0) + 1);
   const talk = async (own) => {
     const happened = (moment, who) => disturber.happened(moment, who);
@@ -103,6 +113,7 @@ export async function underLoad(fleet, options, act) {
     counts.conversations += 1;
     counts.breaks += person.breaks;
     for (const error of person.errors) count(counts.errors, error);
+    for (const status of person.statuses.filter((status) => status >= 400)) count(counts.refusals, status);
   };
   const someMore = async () => {
     const enough = counts.conversations + people;
@@ -120,6 +131,12 @@ export async function underLoad(fleet, options, act) {
   }
   for (const replica of fleet.replicas.filter(({ hasDied }) => hasDied)) {
     failures.push({ name: replica.name, problem: new Error(`${replica.name} died on its own:\n${replica.log().slice(-4_000)}`) });
+  }
+  for (const error of Object.keys(counts.errors).filter((text) => !CLEAR.some((words) => words.test(text)))) {
+    failures.push({ name: 'a page', problem: new Error(`an error that tells nobody what to do: ${error}`) });
+  }
+  for (const status of Object.keys(counts.refusals).filter((status) => !EXPECTED_REFUSALS.includes(Number(status)))) {
+    failures.push({ name: 'a page', problem: new Error(`the status ${status}`) });
   }
   for (const row of await fleet.strangers()) {
     const text = `${row.replica} wrote ${row.kind} of ${row.chat}, which ${row.owner ?? 'nobody'} owned`;

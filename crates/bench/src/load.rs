@@ -22,6 +22,8 @@ const LONG_DELTAS: usize = 4_000;
 /// 30 deltas per second, a typical rate in production.
 const PACE: Duration = Duration::from_micros(33_333);
 const PACED_TURNS: usize = 10;
+/// Of all paced turns together.
+pub(crate) const PACED_PER_SECOND: f64 = 300.0;
 /// A server is at rest if it uses less CPU time than this in one look, as often as that in a row: half a percent of a core,
 /// and several times what a replica does all the time. Chats leave the memory of the bridge two seconds after their last turn,
 /// which belongs to the cost of the turn, and not to that of what is measured next.
@@ -67,7 +69,7 @@ impl Size {
 }
 
 /// The costs of a server: CPU in microseconds, memory in megabytes.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Measured {
     pub(crate) flood: f64,
     pub(crate) paced: f64,

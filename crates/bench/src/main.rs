@@ -2,7 +2,8 @@
 //! translator and nginx.
 //!
 //! `cargo xtask bench server [--quick] [--rounds N] [--also PATH] [SERVER]...`, or `cargo xtask bench server voice` for
-//! the cost of speech. `--also` measures another build of the bridge as well. `profile`, `guard`, `crowd` and `overload` are
+//! the cost of speech. `--also` measures another build of the bridge as well. From five rounds on it fails if PostgreSQL costs more
+//! than it may (`compare.rs`). `profile`, `guard`, `crowd` and `overload` are
 //! commands of their own, described in their files. The load, the stand-in for Gemini and all
 //! readers run in this process on one core; the server under test has the other. Only its CPU time counts, so a busy
 //! machine makes the run longer but not the numbers larger.
@@ -12,6 +13,7 @@
     reason = "a command line tool talks to its user on standard output"
 )]
 
+mod compare;
 mod component;
 mod counter;
 mod crowd;
@@ -74,7 +76,9 @@ fn measure(words: &[&str]) -> anyhow::Result<()> {
                 row.rounds.push(load.measure(row.kind).await?);
             }
         }
-        print!("{}", table::render(&rows));
+        print!("{}{}", table::render(&rows), compare::forwarding(&rows));
+        let too_expensive = compare::too_expensive(&rows);
+        anyhow::ensure!(too_expensive.is_empty(), too_expensive.join("; "));
         Ok(())
     })
 }

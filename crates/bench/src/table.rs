@@ -21,6 +21,11 @@ impl<'p> Row<'p> {
         }
     }
 
+    /// The median of a cost that every round measures; 0 without rounds.
+    pub(crate) fn median_of(&self, cost: impl Fn(&Measured) -> f64) -> f64 {
+        self.median(|it| Some(cost(it))).unwrap_or_default()
+    }
+
     /// The median of one number over all rounds; `None` if it was not measured.
     fn median(&self, number: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
         let mut numbers: Vec<f64> = self.rounds.iter().filter_map(number).collect();

@@ -12,6 +12,7 @@ use crate::openapi::{
     self, Check, Description, Endpoint, Routes, delete, get, hold_to_description,
     operations as does, post,
 };
+use crate::store;
 use crate::telemetry::{RequestLine, in_trace};
 use crate::transport::access::Privacy;
 use crate::transport::error_body::ErrorForm;
@@ -233,7 +234,7 @@ async fn answer(app: App, mut request: Request, next: Next, line: RequestLine) -
     let privacy = Privacy::of_answer_to(&request);
     let checked = access::require_one_host(&request);
     let response = match checked.and_then(|()| forward::recognise(&app, &mut request)) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => store::in_request(next.run(request)).await,
         Err(refusal) => refusal.into_response(),
     };
     let mut response = form.apply(response).await;

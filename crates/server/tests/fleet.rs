@@ -223,6 +223,50 @@ async fn a_chat_that_its_own_replica_has_taken_from_it_goes_on() {
     assert_eq!(fleet.metric(0, "takeover_seconds_count").await, 0.0);
 }
 
+/// The same while the chat is loaded, which begins with a write if the owner before has left text that grows.
+#[tokio::test]
+async fn a_chat_that_was_taken_while_it_was_loaded_goes_on() {
+    let mut fleet = Fleet::start_with(2, "", |index, command| {
+        slowly(index, command);
+        if index == 0 {
+            command.env(FAILPOINT, "after-checkpoint");
+        }
+    });
+    // Whoever takes the chat has lost it again before it knows.
+    fleet.sql(
+        "CREATE TABLE public.taken (once boolean PRIMARY KEY);
+         CREATE FUNCTION public.take_once() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             INSERT INTO public.taken VALUES (true) ON CONFLICT DO NOTHING;
+             IF FOUND THEN
+                 UPDATE adk_bridge.ownership SET epoch = nextval('adk_bridge.epochs');
+             END IF;
+             RETURN NULL;
+         END $$",
+    );
+    let mut answer = fleet.at(0).ask(CHAT, "long 200").await;
+    answer.events_until("word5 ").await;
+    fleet.sql(
+        "CREATE TRIGGER take_once AFTER INSERT OR UPDATE ON adk_bridge.ownership
+         FOR EACH ROW EXECUTE FUNCTION public.take_once()",
+    );
+    assert!(!answer.to_the_end().await.1);
+    within(async {
+        while fleet.at_mut(0).is_alive() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    let mut rest = fleet.resumed(1, CHAT).await;
+    assert_eq!(text_of(&folded(&rest.events().await)), words(200));
+    let let_go = fleet.metric(1, "chats_let_go_total{by=\"store\"}").await;
+    assert_eq!(let_go, 1.0);
+    assert!(
+        !fleet.at(1).log().contains(" ERROR "),
+        "{}",
+        fleet.at(1).log()
+    );
+}
+
 #[tokio::test]
 async fn what_was_acknowledged_outlives_a_crash_of_the_database() {
     let server = Postgres::start().forgetful();
@@ -302,6 +346,13 @@ async fn a_replica_without_its_database_stops_in_time() {
     let mut answer = bridge.ask(CHAT, "long 2000").await;
     answer.events_until("word20").await;
     server.stop(true);
+    // Whoever only wants to read does not wait as long as a write is tried.
+    let listed = tokio::time::timeout(Duration::from_secs(15), bridge.get("/api/chats")).await;
+    let listed = listed.unwrap();
+    let said = String::from_utf8_lossy(&listed.body).into_owned();
+    assert_eq!(listed.status, 503, "{said}");
+    assert!(said.contains("the database cannot be reached"), "{said}");
+    assert!(listed.header("retry-after").is_some(), "{listed:?}");
     bridge.signal("-TERM");
     let stopped = tokio::time::timeout(BOUND, async {
         while bridge.is_alive() {
@@ -422,12 +473,20 @@ async fn what_cannot_be_a_cluster_is_refused_or_reported_by_name() {
             "[server]\nadvertise = \"http://10.0.0.5:8080\"\n",
             "server.advertise",
         ),
-        ("[cluster]\nname = \"bridge-1\"\n", "cluster"),
-        ("[cluster]\nkey = \"0123456789abcdef\"\n", "cluster"),
+        ("[cluster]\nname = \"bridge-1\"\n", "cluster.name"),
+        ("[cluster]\nkey = \"0123456789abcdef\"\n", "cluster.key"),
+        ("[cluster]\nkey_env = \"PATH\"\n", "cluster.key_env"),
+        ("[cluster]\nlease = \"7s\"\n", "cluster.lease"),
     ] {
         let said = adk_bridge_testkit::refused(toml, |_| {});
         assert!(said.contains(key) && said.contains("SQLite"), "{said}");
     }
+    // The others do not believe it.
+    let toml = format!(
+        "{}key = \"another-secret-0123\"\n",
+        fleet.toml_of("stranger")
+    );
+    let _stranger = Bridge::configured(&toml);
     // Nothing listens there.
     let elsewhere = "[server]\nadvertise = \"http://127.0.0.1:9\"\n";
     let toml = format!(
@@ -447,6 +506,34 @@ async fn what_cannot_be_a_cluster_is_refused_or_reported_by_name() {
     };
     within(wait).await;
     assert!(lost.log().contains("server.advertise"), "{}", lost.log());
+    let ready = fleet.until_ready_says(0, "another cluster.key").await;
+    assert!(ready.contains("the replica \\\"stranger\\\""), "{ready}");
+}
+
+/// Whoever has lost its lease may find its name taken when it joins the others again.
+#[tokio::test]
+async fn a_name_that_was_taken_meanwhile_is_reported_until_it_is_free() {
+    let fleet = Fleet::start(1, "");
+    let until_log_says = async |words: &str| {
+        within(async {
+            while !fleet.at(0).log().contains(words) {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        })
+        .await;
+    };
+    fleet.sql(
+        "UPDATE adk_bridge.replicas SET instance = 'another', heartbeat = heartbeat + interval '1 hour'",
+    );
+    let words = "another replica is called \"bridge-1\" (cluster.name)";
+    until_log_says(words).await;
+    fleet.sql("DELETE FROM adk_bridge.replicas");
+    until_log_says(&format!("this is over: {words}")).await;
+    let ready = fleet.until_ready_says(0, "\"replica\":\"bridge-1\"").await;
+    assert!(!ready.contains("problems"), "{ready}");
+    assert_eq!(fleet.metric(0, "leases_lost_total").await, 1.0);
+    let said = folded(&fleet.at(0).ask(CHAT, "hello").await.events().await);
+    assert!(!text_of(&said).is_empty());
 }
 
 /// Seen from a replica, a wrong clock of its machine is one of the database that differs.

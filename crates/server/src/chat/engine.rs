@@ -508,7 +508,7 @@ impl ReplyEngine {
         let timed = self.context.metrics.store(StoreOperation::Checkpoint);
         store.checkpoint(chat, &record).await?;
         drop(timed);
-        self.checkpoint.note_stored(&record.message, &self.context);
+        self.checkpoint.note_stored(&record.message);
         Ok(())
     }
 
@@ -578,8 +578,7 @@ impl ReplyEngine {
         let stored = stored.map_err(|error| self.context.abandoned(&error, "the chat"))?;
         self.last.size = Some(stored);
         if commit.record.ended.is_none() {
-            self.checkpoint
-                .note_stored(&commit.record.message, &self.context);
+            self.checkpoint.note_stored(&commit.record.message);
         }
         failpoint("after", step);
         if self.context.spending.counts() {

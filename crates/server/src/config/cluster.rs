@@ -48,8 +48,15 @@ impl Cluster {
         self.key.clone().or_else(variable)
     }
 
-    fn is_set(&self) -> bool {
-        self.name.is_some() || self.key.is_some() || self.key_env.is_some()
+    /// The keys that are set to something.
+    fn set_keys(&self) -> impl Iterator<Item = &'static str> {
+        let keys = [
+            ("cluster.name", self.name.is_some()),
+            ("cluster.key", self.key.is_some()),
+            ("cluster.key_env", self.key_env.is_some()),
+            ("cluster.lease", self.lease != Self::default().lease),
+        ];
+        keys.into_iter().filter_map(|(key, set)| set.then_some(key))
     }
 }
 
@@ -128,9 +135,9 @@ pub(super) fn check(config: &Config) -> Vec<ConfigError> {
                 &format!("{alone}; set store.url = \"postgres://…\", or remove this key"),
             );
         }
-        if cluster.is_set() {
+        for key in cluster.set_keys() {
             bad(
-                "cluster",
+                key,
                 &format!("{alone}; set store.url = \"postgres://…\", or remove [cluster]"),
             );
         }

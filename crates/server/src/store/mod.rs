@@ -21,6 +21,7 @@ mod data_dir;
 mod encoded;
 mod error;
 mod page;
+mod patience;
 pub mod postgres;
 pub mod sqlite;
 mod title;
@@ -54,6 +55,7 @@ pub use chat_state::StoreChatState;
 pub use data_dir::DataDir;
 pub(crate) use data_dir::make_private;
 pub use error::{Conflict, Entity, StoreError, WriteProblem};
+pub(crate) use patience::in_request;
 pub use title::{MAX_TITLE, title_from, title_of};
 pub use usage::{ReplyUsage, Spent, TokenPrice, Tokens, UsageRow};
 
@@ -170,9 +172,9 @@ pub trait Store: AuditTrail {
     fn checkpoint<'a>(&'a self, chat: ChatRef<'a>, record: &'a Record) -> Pending<'a, ()>;
 
     /// Stores what replies have grown by since they were stored whole; those that have ended, or belong to another owner, are
-    /// left out. As durable as a checkpoint. [`Store::open_replies_of`] returns them grown. [`StoreError::Busy`] if some are missing
-    /// because somebody else was writing them.
-    fn grow_replies<'a>(&'a self, replies: &'a [GrownReply]) -> Pending<'a, ()>;
+    /// left out. As durable as a checkpoint. [`Store::open_replies_of`] returns them grown. Returns the places of those that are
+    /// missing because somebody else was writing them.
+    fn grow_replies<'a>(&'a self, replies: &'a [GrownReply]) -> Pending<'a, Vec<usize>>;
 
     /// The chats with a reply that has not ended or has a tool running.
     fn open_replies(&self) -> Pending<'_, Vec<OpenReply>>;

@@ -463,6 +463,12 @@ impl From<StoreError> for AppError {
                 tracing::error!("the store cannot be written to: {trouble}");
                 trouble.into()
             }
+            StoreError::Busy => Self::unavailable(error.to_string()),
+            // Readiness is reported once; here it would be for every request.
+            StoreError::Unreachable { why } => {
+                tracing::debug!(%why, "a request cannot be answered without the database");
+                Self::unavailable("the database cannot be reached; try again in a moment")
+            }
             other => {
                 tracing::error!(%other, "the store failed");
                 Self::unavailable("the store is not available; try again in a moment")

@@ -41,12 +41,17 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
 
 #[test]
 fn are_those_of_one_owner() {
+    for (home, cases) in [(Shared::new(), 16), (Shared::pooled(), 8)] {
+        walk_often(&home, cases);
+    }
+}
+
+fn walk_often(home: &Shared, cases: u32) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let home = Shared::new();
     let store = runtime.block_on(open(&home.url)).unwrap();
     let walks = std::cell::Cell::new(0);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
-        cases: 24,
+        cases,
         failure_persistence: None,
         ..ProptestConfig::default()
     });

@@ -125,6 +125,7 @@ impl Task {
     pub(super) async fn bring_back_wanted(&mut self) {
         if let Err(error) = self.bring_back().await
             && !error.is_temporary()
+            && self.context.still_owned().is_ok()
         {
             let chat = self.context.chat_id().as_str();
             tracing::error!(chat, %error, "what was interrupted in chat {chat} cannot go on: {error}");
@@ -243,6 +244,11 @@ impl Task {
     }
 
     fn not_loaded(&self, error: &StoreError) -> ChatError {
+        self.context.note_refused_write(error);
+        if let StoreError::Fenced = error {
+            // The loop lets go of the chat.
+            return ChatError::Fenced;
+        }
         let chat = self.context.chat_id().as_str();
         tracing::error!(chat, %error, "the chat {chat} cannot be loaded");
         match error.trouble() {

@@ -21,9 +21,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::error::{self, Failure};
 use crate::store::StoreError;
-
-/// How long a caller waits for the database. One that is away for longer is not being restarted.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+use crate::store::patience::{self, PATIENCE};
 
 /// How long one attempt may take: the longest message is stored in less.
 const ATTEMPT: Duration = Duration::from_secs(15);
@@ -101,7 +99,11 @@ impl Connections {
         intent: Intent,
         statement: impl Fn() -> Statement<'s>,
     ) -> Result<Vec<PgRow>, StoreError> {
-        let until = Instant::now() + PATIENCE;
+        let patience = match intent {
+            Intent::Read => patience::of_reads(),
+            Intent::Write => PATIENCE,
+        };
+        let until = Instant::now() + patience;
         let mut pause = PAUSE;
         loop {
             let failure = match self.attempt(intent, statement(), until).await {

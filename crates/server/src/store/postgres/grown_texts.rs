@@ -21,14 +21,16 @@ struct Columns {
     texts: Vec<String>,
 }
 
-/// One statement for all of them. Some are left out if their rows are being written by somebody else.
+/// One statement for all of them. Returns the places of those that are left out because somebody else is writing their rows.
 pub(super) async fn insert(
     store: &PostgresStore,
     replies: &[GrownReply],
-) -> Result<(), StoreError> {
+) -> Result<Vec<usize>, StoreError> {
     let mut rows = Columns::default();
-    for reply in replies {
+    let mut places = Vec::new();
+    for (place, reply) in replies.iter().enumerate() {
         for growth in &reply.texts {
+            places.push(place);
             rows.users.push(stored(reply.user.as_str()).into_owned());
             rows.chats.push(stored(reply.chat_id.as_str()).into_owned());
             rows.epochs
@@ -44,7 +46,7 @@ pub(super) async fn insert(
         }
     }
     let done = store.write(|| {
-        sqlx::query("SELECT adk_bridge.grow_replies($1, $2, $3, $4, $5, $6, $7, $8)")
+        sqlx::query("SELECT adk_bridge.grow_texts($1, $2, $3, $4, $5, $6, $7, $8)")
             .bind(&rows.users)
             .bind(&rows.chats)
             .bind(&rows.epochs)
@@ -54,10 +56,12 @@ pub(super) async fn insert(
             .bind(&rows.checksums)
             .bind(&rows.texts)
     });
-    match done.await?.first() {
-        Some(row) if row.try_get(0)? => Err(StoreError::Busy),
-        _ => Ok(()),
+    let mut left_out = Vec::new();
+    for row in done.await? {
+        let piece = count(row.try_get(0)?);
+        left_out.extend(places.get(piece.wrapping_sub(1)));
     }
+    Ok(left_out)
 }
 
 /// The pieces that belong to a message, but for those of owners before the one whose writes the chat has.

@@ -5,13 +5,13 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, Row as _};
 use tokio::time::timeout;
 
-use super::connection::PATIENCE;
 use super::error::{self, Failure};
 use crate::failpoint::failpoint;
 use crate::store::StoreError;
+use crate::store::patience::PATIENCE;
 
 /// In order. One that was released is never changed.
-const MIGRATIONS: [&str; 7] = [
+const MIGRATIONS: [&str; 8] = [
     include_str!("../../../migrations/postgres/0001_store.sql"),
     include_str!("../../../migrations/postgres/0002_functions.sql"),
     include_str!("../../../migrations/postgres/0003_grown_texts.sql"),
@@ -19,6 +19,7 @@ const MIGRATIONS: [&str; 7] = [
     include_str!("../../../migrations/postgres/0005_retention.sql"),
     include_str!("../../../migrations/postgres/0006_logins.sql"),
     include_str!("../../../migrations/postgres/0007_usage.sql"),
+    include_str!("../../../migrations/postgres/0008_left_out_growth.sql"),
 ];
 
 /// The number of the lock: "ADKB".

@@ -343,7 +343,7 @@ impl Store for PostgresStore {
         Box::pin(replies::checkpoint(self, chat, record))
     }
 
-    fn grow_replies<'a>(&'a self, replies: &'a [GrownReply]) -> Pending<'a, ()> {
+    fn grow_replies<'a>(&'a self, replies: &'a [GrownReply]) -> Pending<'a, Vec<usize>> {
         Box::pin(grown_texts::insert(self, replies))
     }
 

@@ -8,12 +8,12 @@ use sqlx::postgres::PgRow;
 use url::Url;
 
 use super::PostgresStore;
-use super::connection::PATIENCE;
 use super::text::{loaded, stored};
 use crate::cluster::{
     Claim, Epoch, Heartbeat, Joined, Orphan, OwnedChat, Ownership, Peer, Replica,
 };
 use crate::store::encoded::{from_sql, to_sql};
+use crate::store::patience::PATIENCE;
 use crate::store::{ChatRef, Pending, StoreError};
 
 impl Ownership for PostgresStore {

@@ -5,10 +5,11 @@ use sqlx::Row as _;
 use tokio::time::Instant;
 
 use super::PostgresStore;
-use super::connection::{InUse, Intent, PATIENCE, PAUSE, in_time};
+use super::connection::{InUse, Intent, PAUSE, in_time};
 use super::error::Failure;
 use super::text::stored;
 use crate::store::encoded::{decode, encode};
+use crate::store::patience::PATIENCE;
 use crate::store::{Change, ChatRef, Entity, StoreError};
 
 pub(super) async fn get(

@@ -392,12 +392,13 @@ impl Store for SqliteStore {
         })
     }
 
-    fn grow_replies<'a>(&'a self, replies: &'a [GrownReply]) -> Pending<'a, ()> {
+    fn grow_replies<'a>(&'a self, replies: &'a [GrownReply]) -> Pending<'a, Vec<usize>> {
         Box::pin(async move {
             let rows = grown_texts::encoded(replies)?;
             let mut writing = self.writer.turn(STORE, Durability::Process).await?;
             let result = grown_texts::insert(writing.connection(), rows).await;
-            writing.release_after(result)
+            writing.release_after(result)?;
+            Ok(Vec::new())
         })
     }
 
