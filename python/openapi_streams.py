@@ -1,4 +1,5 @@
-"""A check for schemathesis: every event of a stream is what the description says that the stream consists of."""
+"""For schemathesis: every event of a stream is what the description says that the stream consists of, and an answer that leads
+elsewhere is judged itself."""
 
 import json
 
@@ -31,6 +32,12 @@ def check_stream(judge, text):
     for chunk in chunks:
         problem = jsonschema.exceptions.best_match(judge.iter_errors(json.loads(chunk)))
         assert problem is None, f"{problem.message} in {chunk}"
+
+
+@schemathesis.hook
+def before_call(ctx, case, kwargs):
+    # What a provider answers is not described here.
+    kwargs["allow_redirects"] = False
 
 
 @schemathesis.check

@@ -94,6 +94,24 @@ def test_replicas_have_time_to_hand_over_and_little_to_attack():
             assert key["name"] == secret["metadata"]["name"] and key["key"] in secret["stringData"]
 
 
+def test_the_network_lets_monitoring_in_and_spans_out():
+    policy = of_kind("NetworkPolicy")["spec"]
+    monitoring = {"kubernetes.io/metadata.name": "monitoring"}
+
+    def ports(rules, side):
+        reached = [
+            port["port"]
+            for rule in rules
+            for peer in rule[side]
+            for port in rule["ports"]
+            if peer.get("namespaceSelector", {}).get("matchLabels") == monitoring
+        ]
+        return reached
+
+    assert ports(policy["ingress"], "from") == [8080]
+    assert ports(policy["egress"], "to") == [4318]
+
+
 def test_the_configuration_of_the_manifests(tmp_path):
     secret = of_kind("Secret")["stringData"]
     environment = {
@@ -112,6 +130,9 @@ def compose():
 
 
 def test_the_compose_file(tmp_path):
+    schema = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    code, said = run(*schema, DEPLOY / "compose" / "compose.yaml")
+    assert code == 0, said
     services = compose()["services"]
     volumes, networks = compose()["volumes"], compose()["networks"]
     for name, service in services.items():
@@ -120,7 +141,14 @@ def test_the_compose_file(tmp_path):
             is_file = source.startswith("./") and (DEPLOY / "compose" / source).is_file()
             assert is_file or source in volumes, f"{name}: {source}"
         assert set(service.get("networks", [])) <= set(networks), name
-        assert set(service.get("depends_on", {})) <= set(services), name
+        waits = service.get("depends_on", {})
+        assert set(waits) <= set(services), name
+        # Who uses a directory that another service prepares and leaves waits for that.
+        mounted = {volume.split(":")[0] for volume in service.get("volumes", [])} & set(volumes)
+        for other, prepared in services.items():
+            shared = mounted & {volume.split(":")[0] for volume in prepared.get("volumes", [])}
+            if shared and "command" in prepared and other != name:
+                assert waits[other]["condition"] == "service_completed_successfully", name
         assert "build" in service or not service["image"].endswith(":latest"), name
     replicas = {name: it for name, it in services.items() if name.startswith("bridge-")}
     assert len(replicas) == 2
@@ -137,8 +165,7 @@ def test_the_compose_file(tmp_path):
 
 def test_the_proxy_has_no_stickiness_and_is_what_nginx_takes(tmp_path):
     nginx = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if not nginx:
-        pytest.skip("nginx is not installed")
+    assert nginx, "install nginx"
     text = (DEPLOY / "compose" / "nginx.conf").read_text()
     assert not re.search(r"^\s*(ip_hash|hash|sticky)\b", text, re.MULTILINE)
     assert re.search(r"proxy_buffering\s+off;", text)
@@ -151,9 +178,12 @@ def test_the_proxy_has_no_stickiness_and_is_what_nginx_takes(tmp_path):
 
 
 def test_the_unit_is_valid_and_hardened(tmp_path):
-    if not shutil.which("systemd-analyze"):
-        pytest.skip("systemd is not installed")
+    assert shutil.which("systemd-analyze"), "install systemd"
     unit = (DEPLOY / "adk-bridge.service").read_text()
+    # The configuration holds keys: it is readable by the group of the unit, which has to be there before.
+    (group,) = re.findall(r"^Group=(\S+)$", unit, re.MULTILINE)
+    assert f"--user-group --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin {group}\n" in unit
+    assert f"--group={group} --mode=0640" in unit and "DynamicUser=" not in unit
     limit = int(re.search(r"^TimeoutStopSec=(\d+)s$", unit, re.MULTILINE)[1])
     assert limit >= NOTICED + DRAIN + GOING
     # The program is elsewhere here, and the documents are not installed.

@@ -1,10 +1,14 @@
 """The description of the API: that it is valid, and that a real bridge is as it says, whatever schemathesis sends."""
 
 import contextlib
+import http.client
+import http.server
 import json
 import os
 import subprocess
 import sys
+import threading
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -24,6 +28,7 @@ ROLE_KEYS = "".join(
     for role in ROLES
 )
 OF_ROLES = ["--include-operation-id-regex", "^(eraseUser|endLogins|getAudit|exportAudit|exportUser|getSession)$"]
+OF_LOGINS = ["--include-operation-id-regex", "^(logIn|completeLogin|logOut|getSession)$"]
 COMPAT = '[server]\ncompat = ["adk-stream-protocol"]\n'
 # The same requests every time, whose failures come again.
 SEED = 40
@@ -134,6 +139,65 @@ def test_the_bridge_is_as_described_to_each_role(request, tmp_path, role):
     log = judge(request, tmp_path, KEYS + ROLE_KEYS, [*header, *OF_ROLES], [])
     # What only an administrator may do is done by this one, and by nobody else.
     true((" has erased " in log) == (role == "admin"), log[-3000:])
+
+
+class Provider(http.server.BaseHTTPRequestHandler):
+    """An identity provider as far as it says where it is; it accepts nobody."""
+
+    def do_GET(self):
+        own = f"http://{self.headers['host']}"
+        described = {
+            "issuer": own,
+            "jwks_uri": f"{own}/jwks",
+            "authorization_endpoint": f"{own}/auth",
+            "token_endpoint": f"{own}/token",
+            "end_session_endpoint": f"{own}/end",
+        }
+        point = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
+        key = {"kty": "OKP", "crv": "Ed25519", "kid": "1", "alg": "EdDSA", "use": "sig", "x": point}
+        self.answer(200, {"keys": [key]} if self.path == "/jwks" else described)
+
+    def do_POST(self):
+        self.answer(400, {"error": "invalid_grant"})
+
+    def answer(self, status, said):
+        body = json.dumps(said).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def providers():
+    """Two of them, as the configuration names them."""
+    servers = [http.server.ThreadingHTTPServer(("127.0.0.1", 0), Provider) for _ in range(2)]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield [
+        f'[[auth.oidc]]\nname = "p{n}"\nissuer = "http://127.0.0.1:{it.server_port}"\nclient_id = "bridge"\n'
+        for n, it in enumerate(servers)
+    ]
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize("count, began", [(1, 303), (2, 200)], ids=["one-provider", "two-providers"])
+def test_logins_are_as_described(request, tmp_path, providers, count, began):
+    toml = KEYS + "".join(providers[:count])
+    log = judge(request, tmp_path, toml, OF_LOGINS, [])
+    # Each of them is there: the bridge has asked its provider, or the user which one.
+    true("a user cannot log in" not in log, log[-3000:])
+    with bridge(request, tmp_path, toml) as url:
+        connection = http.client.HTTPConnection(urllib.parse.urlsplit(url).netloc)
+        connection.request("GET", "/login")
+        answer = connection.getresponse()
+        true(answer.status == began, f"{answer.status}: {answer.read()[:300]}")
 
 
 def judge(request, tmp_path, toml, more, checks):

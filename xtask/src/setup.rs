@@ -1,5 +1,5 @@
 //! Sets up what the checks need: Node.js and its packages, Google's Python packages, Chromium, a voice, proxies, a database, an
-//! S3 server, valgrind.
+//! S3 server, valgrind, systemd.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,6 +26,7 @@ pub(crate) enum Need {
     Valgrind,
     OpenApi,
     Linters,
+    Systemd,
 }
 
 /// Everything that can be set up, in order.
@@ -45,6 +46,7 @@ pub(crate) const NEEDS: &[Need] = &[
     Need::Valgrind,
     Need::OpenApi,
     Need::Linters,
+    Need::Systemd,
 ];
 
 /// Where npm packages are asked for: the checks that are written in JavaScript, the library and the page.
@@ -102,6 +104,7 @@ impl Need {
             Self::Valgrind => "valgrind",
             Self::OpenApi => "schemathesis",
             Self::Linters => "linters",
+            Self::Systemd => "systemd",
         }
     }
 
@@ -122,6 +125,7 @@ impl Need {
             Self::Valgrind => "set up valgrind, which counts instructions",
             Self::OpenApi => "set up a Python environment with schemathesis",
             Self::Linters => "set up a Python environment with linters",
+            Self::Systemd => "set up systemd-analyze, which judges units",
         }
     }
 }
@@ -174,6 +178,7 @@ impl Machine {
             }
             Need::Haproxy => self.haproxy(log),
             Need::Valgrind => self.valgrind(log),
+            Need::Systemd => self.systemd(log),
             Need::Linters => {
                 let venv = workspace.linters_venv();
                 self.python(workspace, &venv, "requirements-deploy.txt", &[], log)
@@ -372,6 +377,19 @@ impl Machine {
         }
         self.install(&["valgrind"], "valgrind", log)?;
         version().ok_or_else(|| Lack::Broken("valgrind was installed but does not start".into()))
+    }
+
+    fn systemd(&mut self, log: &mut Log) -> Result<String, Lack> {
+        let version = || {
+            let said = process::answer("systemd-analyze", &["--version"])?;
+            said.lines().next().map(str::to_owned)
+        };
+        if let Some(version) = version() {
+            return Ok(version);
+        }
+        self.install(&["systemd"], "systemd-analyze", log)?;
+        let broken = "systemd was installed but has no systemd-analyze";
+        version().ok_or_else(|| Lack::Broken(broken.into()))
     }
 
     /// Installs Debian packages where this process may.

@@ -169,7 +169,7 @@ pub(crate) const CHECKS: &[Check] = &[
     Check {
         name: "deploy",
         what: "the files of deploy/ and .github/ pass the linters of those who read them, and the bridge takes their configuration",
-        needs: &[Need::Proxies, Need::Linters],
+        needs: &[Need::Proxies, Need::Linters, Need::Systemd],
         writes: &[],
         programs: &[
             &["cargo", "build", "--package=adk-bridge"],

@@ -106,6 +106,11 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Whether the request itself brought a key or a token of the bridge's, which no browser adds unasked.
+    pub(crate) fn is_by_key_or_token(&self) -> bool {
+        matches!(&*self.via, api_keys::VIA | oidc::VIA)
+    }
+
     pub fn new(user: impl Into<UserId>, via: &'static str) -> Self {
         Self {
             user: user.into(),

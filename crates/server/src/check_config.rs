@@ -69,20 +69,16 @@ pub(crate) async fn checked(
     file: Option<&Path>,
     overrides: &Overrides,
 ) -> (Config, Vec<ConfigError>) {
-    let (config, mut problems) = Config::read(file, overrides);
+    let mut reading = Config::reading(file, overrides);
+    let config = reading.config.clone();
     secrets::keep(&config);
-    // A login that could not be read is none.
-    if !problems.iter().any(|it| it.to_string().starts_with("auth")) {
-        let login = auth::configured(&config);
-        match login {
-            Ok(login) => {
-                problems.extend(config.check_address(login.requires_credentials()).err());
-            }
-            Err(problem) => problems.push(problem),
-        }
-    }
-    if config.is_shared() {
-        problems.extend(config.replica().err());
+    let login = match auth::configured(&config) {
+        Ok(login) => config.check_address(login.requires_credentials()).err(),
+        Err(problem) => Some(problem),
+    };
+    let replica = config.is_shared().then(|| config.replica().err());
+    for problem in login.into_iter().chain(replica.flatten()) {
+        reading.judge(problem);
     }
     for error in agent_list::problems(AgentKinds::built_in(), &config).await {
         let error = match error {
@@ -92,12 +88,9 @@ pub(crate) async fn checked(
                 ConfigError::value("agent", format!("{error:#}"))
             }
         };
-        let said = error.to_string();
-        if problems.iter().all(|known| known.to_string() != said) {
-            problems.push(error);
-        }
+        reading.judge(error);
     }
-    (config, problems)
+    reading.into_parts()
 }
 
 /// Looks whether everything that the configuration names is there. Nothing is changed, and nothing is asked that costs.

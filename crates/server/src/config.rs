@@ -53,7 +53,7 @@ pub use store_requests::StoreRequests;
 pub use token::{Token, TokenKind};
 pub use vertex::Vertex;
 
-use reading::Reading;
+pub(crate) use reading::Reading;
 
 /// Everything that can be set. Unknown keys are refused by name.
 ///
@@ -389,6 +389,31 @@ impl ConfigError {
         }
     }
 
+    /// The key that it is about, with those above it; the text may begin with the last of them. Ids of entries are left out.
+    pub(crate) fn key(&self) -> String {
+        let (above, problem) = match self {
+            Self::Value { key, problem } => (*key, problem.as_str()),
+            Self::OfAgent { problem, .. } => ("agents", problem.as_str()),
+            Self::TwoAgents { .. } => ("agents", "id: "),
+            Self::OfMcp { problem, .. } => ("tools.mcp", problem.as_str()),
+            Self::TwoMcp { .. } => ("tools.mcp", "name: "),
+            Self::Section { section } => (section.as_str(), ""),
+            Self::Missing(_)
+            | Self::Syntax { .. }
+            | Self::Bad(_)
+            | Self::BothForms
+            | Self::Several(_) => return String::new(),
+        };
+        let is_key = |text: &str| {
+            let is_part = |byte: u8| byte.is_ascii_lowercase() || b"_.".contains(&byte);
+            !text.is_empty() && text.bytes().all(is_part)
+        };
+        match problem.split_once(": ") {
+            Some((key, _)) if is_key(key) => format!("{above}.{key}"),
+            _ => above.to_owned(),
+        }
+    }
+
     /// Each problem on its own.
     pub fn each(self) -> Vec<Self> {
         match self {
@@ -409,11 +434,17 @@ impl Config {
     /// Reads the text of a configuration file, without the environment.
     pub(crate) fn read_text(toml: &str) -> (Self, Vec<ConfigError>) {
         let defaults = Figment::from(Serialized::defaults(Self::default()));
-        Reading::of(&defaults.merge(Toml::string(toml))).with_rules()
+        let reading = Reading::of(&defaults.merge(Toml::string(toml)));
+        reading.with_rules().into_parts()
     }
 
     /// Reads the configuration as far as that is possible, and says everything that is wrong with it.
     pub fn read(file: Option<&Path>, overrides: &Overrides) -> (Self, Vec<ConfigError>) {
+        Self::reading(file, overrides).into_parts()
+    }
+
+    /// The same, for callers that have more rules.
+    pub(crate) fn reading(file: Option<&Path>, overrides: &Overrides) -> Reading {
         let mut figment = Figment::from(Serialized::defaults(Self::default()));
         if let Some(file) = file {
             if !file.is_file() {
@@ -599,7 +630,7 @@ fn without_secrets(error: figment::Error) -> ConfigError {
     let is_index = |key: &String| key.bytes().all(|byte| byte.is_ascii_digit());
     if let Kind::InvalidType(..) | Kind::InvalidValue(..) = &error.kind
         && let Some((section, keys)) = error.path.split_first()
-        && keys.first().is_none_or(is_index)
+        && keys.iter().all(is_index)
     {
         return ConfigError::Section {
             section: section.clone(),

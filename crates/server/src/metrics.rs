@@ -48,7 +48,7 @@ const LOGINS: [&str; 5] = [
 ];
 const REMOVED: [&str; 5] = ["chats", "files", "recordings", "audit_rows", "usage_rows"];
 const BUDGETS: [&str; 2] = ["tokens", "cost"];
-const BACKGROUND: [&str; 3] = ["audit_seal", "retention", "provider_keys"];
+const BACKGROUND: [&str; 4] = ["audit_seal", "retention", "provider_keys", "audit_loss"];
 const TOOL_RUNS: [&str; 4] = ["started", "finished", "failed", "unknown"];
 
 /// The counters of one server since its start.
@@ -134,6 +134,8 @@ pub enum Background {
     Retention,
     /// The keys of an OpenID provider, or of the proxy.
     ProviderKeys,
+    /// A seal of the audit is gone that was there: somebody has taken rows back.
+    AuditLoss,
 }
 
 /// The label for how a turn ended; a turn that waits for its client has not ended its reply.

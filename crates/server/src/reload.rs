@@ -98,7 +98,7 @@ impl Reloader {
             return Ok(None);
         };
         // Providers send users back to the address of before.
-        if new.auth.check(&new.server).is_err() {
+        if !new.auth.check(&new.server).is_empty() {
             return Ok(None);
         }
         let other = login.others(new)?;

@@ -12,6 +12,7 @@ mod store_suite;
 use std::path::Path;
 use std::sync::Arc;
 
+use adk_bridge::audit::{Sealing, seal_all};
 use adk_bridge::store::sqlite::{DATABASE, SqliteStore};
 use adk_bridge::store::{AuditPage, Cut, DataDir, Pending, Store, StoreError};
 use adk_bridge_protocol::outbox::AuditKind;
@@ -83,6 +84,47 @@ async fn the_audit_cannot_be_rewritten() {
         store.audit(CHAT, AuditPage::default()).await.unwrap(),
         before
     );
+}
+
+/// Nothing in the audit shows it, but the process that made or met the seals.
+#[tokio::test]
+async fn rows_that_are_taken_back_with_their_seals_are_missed_by_who_has_seen_them() {
+    let home = Temporary::new();
+    let store = with_chat(&home).await;
+    let row = [audit(AuditKind::ApprovalDenied, "no")];
+    let (made, met) = (
+        Sealing::new(store.clone(), None),
+        Sealing::new(store.clone(), None),
+    );
+    let seal = async |by: &Sealing| {
+        store.append_audit(CHAT, &row).await.unwrap();
+        seal_all(by, at(1)).await.unwrap();
+    };
+    let past_triggers = "DROP TRIGGER IF EXISTS audit_is_not_deleted; DROP TRIGGER IF EXISTS seals_are_not_deleted;";
+    let take_back = async |what: &str| {
+        home.sql(&format!("{past_triggers} {what}")).await.unwrap();
+    };
+    for _ in 0..3 {
+        seal(&made).await;
+    }
+    seal_all(&met, at(1)).await.unwrap();
+    assert!(!made.takes_loss() && !met.takes_loss());
+    let newest = "DELETE FROM audit_seals WHERE number > 2; DELETE FROM audit WHERE id > 2";
+    take_back(newest).await;
+    seal_all(&made, at(2)).await.unwrap();
+    assert!(made.takes_loss() && !made.takes_loss());
+    // Others have sealed again, so that there are as many seals as before, and more.
+    seal(&made).await;
+    seal(&made).await;
+    seal_all(&met, at(2)).await.unwrap();
+    assert!(met.takes_loss() && !made.takes_loss());
+    // Old rows go with their seals.
+    made.remove_older(at(1_000), 100, at(1_001)).await.unwrap();
+    seal_all(&met, at(1_001)).await.unwrap();
+    assert!(!met.takes_loss() && !made.takes_loss());
+    take_back("DELETE FROM audit_seals").await;
+    seal_all(&met, at(3)).await.unwrap();
+    assert!(met.takes_loss());
 }
 
 #[tokio::test]

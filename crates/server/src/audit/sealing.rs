@@ -8,14 +8,15 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::seal::{Covered, Seal, SealContext, SealKey};
+use super::seal::{Covered, Seal, SealContext, SealKey, SealMark};
+use super::source::AuditState;
 use crate::chat::now;
 use crate::cluster::Cluster;
 use crate::metrics::{Background, Metrics};
 use crate::store::{Store, StoreError};
 
 /// How often the audit is sealed, if there is something new. What an intruder takes back within this time leaves no trace
-/// but in the chain of a chat that goes on.
+/// but in the chain of a chat that goes on, and in the ids of SQLite.
 const EVERY: Duration = Duration::from_secs(60);
 /// Replicas do not all look at the same moment.
 const SPREAD: Duration = Duration::from_secs(10);
@@ -42,6 +43,10 @@ struct Made {
     last: Option<u64>,
     /// When one of somebody else with another key came after that.
     other_key: Option<Instant>,
+    /// The newest one that was there, whoever made it, and the row through which it reaches.
+    seen: Option<(SealMark, u64)>,
+    /// Whether one that was there has gone since [`Sealing::takes_loss`].
+    is_lost: bool,
 }
 
 /// Seals the audit every now and then, until it is dropped.
@@ -67,6 +72,9 @@ impl Sealing {
                 if let Err(error) = seal_all(&sealing, now()).await {
                     tracing::warn!(%error, "the audit is not sealed; it is tried again in a minute");
                     metrics.background_failed(Background::AuditSeal);
+                }
+                if sealing.takes_loss() {
+                    metrics.background_failed(Background::AuditLoss);
                 }
                 if let Some(cluster) = &cluster {
                     cluster.note_audit_key(sealing.meets_another_key());
@@ -99,6 +107,37 @@ impl Sealing {
         made.last.is_some()
     }
 
+    /// Whether a seal that this process has seen is gone, or another one: said once.
+    pub fn takes_loss(&self) -> bool {
+        std::mem::take(&mut self.lock().is_lost)
+    }
+
+    /// Compares the store with the newest seal that this process has seen. Who takes the newest rows back together with their
+    /// seals leaves an audit that holds; only who has seen the seals can tell.
+    async fn look_for_seen(&self, state: &AuditState) -> Result<(), StoreError> {
+        let before = state.seal.as_ref();
+        let seen = self.lock().seen.clone();
+        if let Some((seen, through)) = seen {
+            let there = match before {
+                Some(before) if before.number > seen.number => {
+                    let seals = self.store.audit_seals(seen.number.saturating_sub(1), 1);
+                    seals.await?.first().map(Seal::mark)
+                }
+                before => before.map(Seal::mark),
+            };
+            // Another replica may just have given it up, with old rows.
+            if there.as_ref() != Some(&seen) && through > self.store.audit_state().await?.removed()
+            {
+                tracing::error!(
+                    "seal {seen} of the audit is not there any more: rows through {through} were taken back"
+                );
+                self.lock().is_lost = true;
+            }
+        }
+        self.lock().seen = before.map(|before| (before.mark(), before.through));
+        Ok(())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Made> {
         // Poisoning is ignored: no critical section can leave it inconsistent.
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
@@ -108,6 +147,7 @@ impl Sealing {
     /// another replica was faster. `removed`: the row through which rows are given up.
     async fn seal(&self, removed: Option<u64>, now: Timestamp) -> Result<Option<Seal>, StoreError> {
         let state = self.store.audit_state().await?;
+        self.look_for_seen(&state).await?;
         let before = state.seal.as_ref();
         let after = before.map_or(0, |before| before.through);
         let key_id = self.key.as_ref().map(SealKey::id);
@@ -151,7 +191,9 @@ impl Sealing {
         let seal = Seal::new(covered, context);
         let is_added = self.store.add_seal(&seal).await?;
         if is_added {
-            self.lock().last = Some(seal.number);
+            let mut made = self.lock();
+            made.last = Some(seal.number);
+            made.seen = Some((seal.mark(), seal.through));
         }
         Ok(is_added.then_some(seal))
     }

@@ -125,6 +125,8 @@ pub struct Verifier<'k> {
     covered: Covered,
     /// The first row that has a hash and no seal yet, and when it was written; and the newest such time.
     unsealed: Option<(u64, Timestamp, Timestamp)>,
+    /// The first row that is not there among those that no seal covers yet.
+    gap: Option<u64>,
     last_seal: Option<Seal>,
     first_seal: Option<u64>,
     end: Option<End>,
@@ -148,6 +150,7 @@ impl<'k> Verifier<'k> {
             last_row: 0,
             covered: Covered::default(),
             unsealed: None,
+            gap: None,
             last_seal: None,
             first_seal: None,
             end: None,
@@ -211,6 +214,9 @@ impl<'k> Verifier<'k> {
                 last: written,
             });
         }
+        if let Some(row) = self.gap {
+            self.note(Problem::Missing { row });
+        }
         if let Some((row, written, newest)) = self.unsealed {
             // What a bridge wrote before it was killed may wait for its next start; but it does not write on without sealing.
             let end = match self.last_seal {
@@ -271,6 +277,7 @@ impl<'k> Verifier<'k> {
             if id <= self.report.after {
                 self.note(Problem::PutIn { row: id });
             }
+            self.look_for_gap(id);
             self.last_row = id;
             self.covered.push(chained);
             if chained.link.is_some() {
@@ -300,6 +307,21 @@ impl<'k> Verifier<'k> {
         self.chats.insert(chat, ChatEnd { id, hash });
     }
 
+    /// A database that counts the ids that it gave leaves none out. Of rows from before chains some may have gone with their
+    /// chats.
+    fn look_for_gap(&mut self, id: u64) {
+        let unchained = match &self.header {
+            Some(header) if header.written > 0 => header.unchained,
+            _ => return,
+        };
+        let sealed = self.last_seal.as_ref().map_or(0, |seal| seal.through);
+        let known = [self.last_row, sealed, self.given_up(), unchained];
+        let next = known.into_iter().fold(0, u64::max).saturating_add(1);
+        if id > next {
+            self.gap.get_or_insert(next);
+        }
+    }
+
     /// Whether a row follows the one before it in its chat.
     fn follows(&self, before: Option<&ChatEnd>, row: u64, link: &Link) -> Option<Problem> {
         match (link.previous, before) {
@@ -325,6 +347,8 @@ impl<'k> Verifier<'k> {
         self.report.seals += 1;
         let covered = std::mem::take(&mut self.covered);
         self.unsealed = None;
+        // A seal says which rows there were.
+        self.gap = None;
         let Some(header) = self.header.clone() else {
             return;
         };
@@ -687,6 +711,23 @@ mod tests {
             let mut lines = audit();
             touch(&mut lines);
             assert_eq!(found(lines, &[key()], None), Some(problem), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_chat_that_was_taken_back_before_a_seal_leaves_a_gap() {
+        for first in 8..13 {
+            let mut lines = audit();
+            lines.retain(|line| !matches!(line, Line::Seal(seal) if seal.number == 3));
+            let chat = CHATS[usize::try_from(first).unwrap() - 1];
+            remove(&mut lines, |row| {
+                row.row.id >= first && row.row.chat_id.as_str() == chat
+            });
+            let problem = Problem::Missing { row: first };
+            assert_eq!(found(lines.clone(), &[], None), Some(problem), "{first}");
+            // PostgreSQL leaves ids out whenever a transaction is rolled back.
+            header(&mut lines).written = 0;
+            assert_eq!(found(lines, &[], None), None);
         }
     }
 

@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq as _;
 use super::{Authenticator, Claims, Identity, Refusal};
 use crate::config::ApiKey;
 
-const VIA: &str = "api_key";
+pub(super) const VIA: &str = "api_key";
 const HELP: &str = "a valid key is needed: Authorization: Bearer KEY";
 
 /// Recognises users by their keys.

@@ -1,7 +1,7 @@
 //! The trace of a chat: which spans its turns, its agent's runs and its tools are, and what requests to others carry.
 //!
 //! ```text
-//!   request span ──▶ invoke_agent (a turn) ──┬─ chat, or the run of an ADK server ──▶ its tools, as far as events show them
+//!   request span ──▶ invoke_agent (a turn) ──┬─ chat (also spoken), or the run of an ADK server ──▶ its tools, as far as events show
 //!        ▲                  │   ▲            ├─ execute_tool
 //!        │                  ▼   │ link       └─ approval.requested, approval.approved, … with the wait
 //!   the next request ──▶ invoke_agent (the next turn of the same reply)
@@ -35,7 +35,7 @@ use crate::metrics::result_of;
 use crate::store::StoreError;
 use crate::telemetry::{Attribute, RequestTrace, Span, SpanKind, Tracer, attribute, note_trace};
 
-use agent_run::RunSpan;
+pub(in crate::chat) use agent_run::RunSpan;
 use tool::TracedTool;
 
 /// What the state of a chat keeps of its trace, while a reply waits.
@@ -309,6 +309,16 @@ impl ChatTrace {
         }
     }
 
+    /// The span of an answer of a live agent; nothing if no spans are recorded.
+    pub(super) fn begin_live_run(&self, served: &ServedAgent, chat: &ChatId) -> Option<RunSpan> {
+        RunSpan::begin_live(self, served, chat, &self.current())
+    }
+
+    /// Whether spans are recorded.
+    pub(super) fn is_on(&self) -> bool {
+        self.tracer.is_on()
+    }
+
     /// Makes the run of a tool a part of the turn.
     pub(super) fn tool(
         &self,
@@ -339,7 +349,7 @@ impl ChatTrace {
 impl TurnSpan<'_> {
     fn described(&self) -> (String, Vec<Attribute>) {
         let info = self.served.info();
-        let mut attributes = agent_attributes(self.served);
+        let mut attributes = agent_attributes(self.served, info.model.clone());
         attributes.push(attribute("gen_ai.operation.name", "invoke_agent"));
         attributes.push(attribute(
             "gen_ai.conversation.id",
@@ -355,17 +365,14 @@ impl TurnSpan<'_> {
 }
 
 /// What spans say of the agent.
-fn agent_attributes(served: &ServedAgent) -> Vec<Attribute> {
+fn agent_attributes(served: &ServedAgent, model: Option<String>) -> Vec<Attribute> {
     let info = served.info();
     let mut attributes = vec![
         attribute("gen_ai.provider.name", provider_of(&info.kind).to_owned()),
         attribute("gen_ai.agent.id", info.id),
         attribute("gen_ai.agent.name", info.name),
     ];
-    attributes.extend(
-        info.model
-            .map(|model| attribute("gen_ai.request.model", model)),
-    );
+    attributes.extend(model.map(|model| attribute("gen_ai.request.model", model)));
     attributes
 }
 

@@ -30,22 +30,21 @@ impl Audit {
         self.key.clone().or_else(variable)
     }
 
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let bad = |key, problem: String| Err(ConfigError::value(key, problem));
+    pub(super) fn check(&self) -> Vec<ConfigError> {
+        let mut problems = Vec::new();
+        let mut bad = |key, problem: &str| problems.push(ConfigError::value(key, problem));
         if self.key.is_some() && self.key_env.is_some() {
-            let problem = "set this key or audit.key, but not both";
-            return bad("audit.key_env", problem.to_owned());
+            bad("audit.key_env", "set this key or audit.key, but not both");
         }
         let key = self.signing_key();
         if let (Some(variable), None) = (&self.key_env, &key) {
             let problem = format!("the environment variable {variable} is not set");
-            return bad("audit.key_env", problem);
+            bad("audit.key_env", &problem);
         }
         if key.is_some_and(|key| key.len() < MIN_KEY_BYTES) {
-            let problem = "a key must have at least 16 characters";
-            return bad("audit.key", problem.to_owned());
+            bad("audit.key", "a key must have at least 16 characters");
         }
-        Ok(())
+        problems
     }
 }
 

@@ -218,44 +218,50 @@ impl Oidc {
         }
     }
 
-    fn check(&self) -> Result<(), String> {
-        if !Url::parse(&self.issuer).is_ok_and(|url| {
+    fn problems(&self) -> Vec<String> {
+        let name = self.name();
+        let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
+        let is_name = |name: &str| {
+            !name.is_empty() && name.len() <= 64 && name.chars().all(is_plain) && name != PROXY
+        };
+        let is_issuer = Url::parse(&self.issuer).is_ok_and(|url| {
             is_safe(&url)
                 && url.query().is_none()
                 && url.fragment().is_none()
                 && url.password().is_none()
-        }) {
-            return Err(String::from(
+        });
+        let mut problems = Vec::new();
+        let mut bad = |problem: &str| problems.push(problem.to_owned());
+        if !is_issuer {
+            bad(
                 "issuer: write it as the provider does, such as \"https://login.example.com\"; http:// is taken on this machine \
                  only",
-            ));
+            );
         }
-        let name = self.name();
-        let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.');
-        if name.is_empty() || name.len() > 64 || !name.chars().all(is_plain) || name == PROXY {
-            return Err(format!(
+        // Without a name of its own it has that of its issuer.
+        if !is_name(&name) && (is_issuer || self.name.is_some()) {
+            bad(&format!(
                 "name {name:?}: write 1 to 64 letters, digits, '-', '_' and '.'; \"{PROXY}\" is taken"
             ));
         }
         if self.audience.is_empty() && self.client_id.is_none() {
-            return Err(
-                "set audience for tokens of programs, client_id for the page, or both".into(),
-            );
+            bad("set audience for tokens of programs, client_id for the page, or both");
         }
         if self.audience.iter().any(String::is_empty) {
-            return Err("audience: \"\" is nobody; name whom the tokens are for".into());
+            bad("audience: \"\" is nobody; name whom the tokens are for");
         }
         if self.client_id.is_none() && self.client_secret_env.is_some() {
-            return Err("client_secret_env needs client_id".into());
+            bad("client_secret_env needs client_id");
         }
         if !self.scopes.iter().any(|scope| scope == "openid") {
-            return Err("scopes must have \"openid\"".into());
+            bad("scopes must have \"openid\"");
         }
-        check_tokens(
+        problems.extend(problems_of_tokens(
             &self.algorithms,
             self.keys_max_age,
             (self.roles_claim.as_deref(), &self.roles),
-        )
+        ));
+        problems
     }
 }
 
@@ -271,18 +277,23 @@ impl Proxy {
         url.ok_or_else(|| ConfigError::value("auth.proxy", problem))
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
+    fn check(&self) -> Vec<ConfigError> {
         let bad = |problem: String| ConfigError::value("auth.proxy", problem);
-        let header = self.header()?;
-        if ["authorization", "cookie", "host", "origin"].contains(&header.as_str()) {
-            return Err(bad(format!("header: {header} holds something else")));
-        }
-        self.keys()?;
+        let header = self.header();
+        let taken = header.as_ref().ok().filter(|header| {
+            ["authorization", "cookie", "host", "origin"].contains(&header.as_str())
+        });
+        let taken = taken.map(|header| bad(format!("header: {header} holds something else")));
+        let mut problems: Vec<ConfigError> = taken.into_iter().collect();
+        problems.extend(header.err());
+        problems.extend(self.keys().err());
         if self.audience.is_empty() || self.audience.iter().any(String::is_empty) {
-            return Err(bad("audience: name whom the assertions are for".into()));
+            problems.push(bad("audience: name whom the assertions are for".into()));
         }
         let roles = (self.roles_claim.as_deref(), &self.roles);
-        check_tokens(&self.algorithms, self.keys_max_age, roles).map_err(bad)
+        let tokens = problems_of_tokens(&self.algorithms, self.keys_max_age, roles);
+        problems.extend(tokens.into_iter().map(bad));
+        problems
     }
 }
 
@@ -292,63 +303,74 @@ impl Auth {
         self.oidc.iter().any(|it| it.client_id.is_some())
     }
 
-    pub(crate) fn check(&self, server: &Server) -> Result<(), ConfigError> {
-        self.check_keys()?;
-        let mut names = BTreeSet::new();
-        for oidc in &self.oidc {
-            let bad = |problem: String| ConfigError::value("auth.oidc", problem);
-            oidc.check().map_err(bad)?;
-            if !names.insert(oidc.name()) {
-                return Err(bad(format!(
-                    "two providers have the name {:?}, with which the ids of their users begin; give each its own name",
-                    oidc.name()
-                )));
+    pub(crate) fn check(&self, server: &Server) -> Vec<ConfigError> {
+        let mut problems = self.check_keys();
+        problems.extend(self.check_providers());
+        problems.extend(self.proxy.as_ref().map_or_else(Vec::new, Proxy::check));
+        for (key, span) in [
+            ("auth.login.idle", self.login.idle),
+            ("auth.login.longest", self.login.longest),
+        ] {
+            if span.0.is_zero() {
+                problems.push(ConfigError::value(key, "must be greater than 0"));
             }
-            let same = |other: &&Oidc| other.issuer == oidc.issuer;
-            if self.oidc.iter().filter(same).count() > 1 {
-                return Err(bad(format!("the issuer {} occurs twice", oidc.issuer)));
-            }
-        }
-        if let Some(proxy) = &self.proxy {
-            proxy.check()?;
-        }
-        let bad = |key, problem: &str| Err(ConfigError::value(key, problem));
-        if self.login.idle.0.is_zero() {
-            return bad("auth.login.idle", "must be greater than 0");
-        }
-        if self.login.longest.0.is_zero() {
-            return bad("auth.login.longest", "must be greater than 0");
         }
         if self.has_login() {
-            return check_public_url(server);
+            problems.extend(check_public_url(server).err());
         }
-        Ok(())
+        problems
     }
 
-    fn check_keys(&self) -> Result<(), ConfigError> {
-        let bad = |problem: &str| Err(ConfigError::value("auth.api_keys", problem));
+    fn check_providers(&self) -> Vec<ConfigError> {
+        let bad = |problem: String| ConfigError::value("auth.oidc", problem);
+        let mut problems = Vec::new();
+        let (mut names, mut issuers) = (BTreeSet::new(), BTreeSet::new());
+        for oidc in &self.oidc {
+            let name = oidc.name();
+            // One of several says which it is.
+            let whose = match self.oidc.len() {
+                1 => String::new(),
+                _ => format!(" (provider {name:?})"),
+            };
+            let of_it = oidc.problems().into_iter();
+            problems.extend(of_it.map(|problem| bad(format!("{problem}{whose}"))));
+            problems.extend(oidc.client_secret().err());
+            if !names.insert(name.clone()) {
+                problems.push(bad(format!(
+                    "two providers have the name {name:?}, with which the ids of their users begin; give each its own name"
+                )));
+            }
+            if !issuers.insert(&oidc.issuer) {
+                let problem = "the issuer occurs twice; leave one of them out";
+                problems.push(bad(format!("{problem}{whose}")));
+            }
+        }
+        problems
+    }
+
+    fn check_keys(&self) -> Vec<ConfigError> {
+        let mut problems = BTreeSet::new();
         let mut known = BTreeSet::new();
         for key in &self.api_keys {
             if key.key.is_some() == key.key_sha256.is_some() {
-                return bad("write either key or key_sha256 for every user");
+                problems.insert("write either key or key_sha256 for every user");
+            } else if (key.key.as_ref()).is_some_and(|key| key.len() < MIN_KEY_BYTES) {
+                problems.insert("a key must have at least 16 characters");
             }
-            if key
-                .key
-                .as_ref()
-                .is_some_and(|key| key.len() < MIN_KEY_BYTES)
-            {
-                return bad("a key must have at least 16 characters");
-            }
-            let Some(digest) = key.digest() else {
-                return bad(
+            let digest = key.digest();
+            if digest.is_none() && key.key.is_none() && key.key_sha256.is_some() {
+                problems.insert(
                     "key_sha256 is the SHA-256 of the key in 64 hexadecimal digits, as `printf %s KEY | sha256sum` prints it",
                 );
-            };
-            if key.user.is_empty() || !known.insert(digest) {
-                return bad("every key needs a user, and no key may occur twice");
+            }
+            let occurs_twice = digest.is_some_and(|digest| !known.insert(digest));
+            if key.user.is_empty() || occurs_twice {
+                problems.insert("every key needs a user, and no key may occur twice");
             }
         }
-        Ok(())
+        // One line stands for all keys: what could tell them apart may be a secret.
+        let said = |problem: &str| ConfigError::value("auth.api_keys", problem);
+        problems.into_iter().map(said).collect()
     }
 }
 
@@ -421,23 +443,25 @@ fn check_public_url(server: &Server) -> Result<(), ConfigError> {
     }
 }
 
-fn check_tokens(
+fn problems_of_tokens(
     algorithms: &[Algorithm],
     keys_max_age: Span,
     (claim, roles): (Option<&str>, &RoleNames),
-) -> Result<(), String> {
+) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut bad = |problem: &str| problems.push(problem.to_owned());
     if algorithms.is_empty() {
-        return Err("algorithms: name at least one of RS256, ES256 and EdDSA".into());
+        bad("algorithms: name at least one of RS256, ES256 and EdDSA");
     }
     if keys_max_age.0 < MIN_KEYS_AGE {
-        return Err("keys_max_age must be at least 1s".into());
+        bad("keys_max_age must be at least 1s");
     }
-    match claim.is_some() != roles.is_empty() {
-        true => Ok(()),
-        false => Err(
-            "roles_claim names the claim that holds groups, and roles says what they stand for: set both or neither".into(),
-        ),
+    if claim.is_some() == roles.is_empty() {
+        bad(
+            "roles_claim names the claim that holds groups, and roles says what they stand for: set both or neither",
+        );
     }
+    problems
 }
 
 fn bytes_of(hex: &str) -> Option<[u8; 32]> {

@@ -118,16 +118,16 @@ impl Config {
         if self.live.max_video_bytes_per_second == 0 {
             bad("live.max_video_bytes_per_second", "must be greater than 0");
         }
-        problems.extend(self.files.check().err());
-        problems.extend(self.store.check().err());
-        problems.extend(self.auth.check(&self.server).err());
-        problems.extend(self.audit.check().err());
-        problems.extend(self.retention.check().err());
+        problems.extend(self.files.check());
+        problems.extend(self.store.check());
+        problems.extend(self.auth.check(&self.server));
+        problems.extend(self.audit.check());
+        problems.extend(self.retention.check());
         problems.extend(self.budget.check(self.agent_ids().as_deref()));
         problems.extend(super::cluster::check(self));
         problems.extend(super::mcp::check(&self.tools));
         problems.extend(self.check_agents());
-        problems.extend(self.check_user_tokens().err());
+        problems.extend(self.check_user_tokens());
         problems
     }
 
@@ -140,32 +140,32 @@ impl Config {
     }
 
     /// The bridge's own keys are no tokens of users, and are sent to no agent.
-    fn check_user_tokens(&self) -> Result<(), ConfigError> {
+    fn check_user_tokens(&self) -> Vec<ConfigError> {
         let holds_keys = |header: &HeaderName| {
             header == AUTHORIZATION
                 || header.as_str() == "x-api-key" && self.server.original_dialect().is_some()
         };
         // What proves who a user is here would prove it elsewhere in the bridge's name.
-        let named = |name: &'static str| ConfigError::value("agent.token", name);
+        let proxy = self.auth.proxy.as_ref().and_then(|it| it.header().ok());
+        let logs_in = |header: &HeaderName| header == COOKIE || proxy.as_ref() == Some(header);
         let agents = self.each_agent().iter();
-        for header in agents.filter_map(|agent| agent.token.as_ref()?.from()) {
-            let proxy = self.auth.proxy.as_ref().map(|it| it.header()).transpose()?;
-            if header == COOKIE || proxy == Some(header) {
-                return Err(named(
-                    "this header holds what logs users in to the bridge, which no agent may get; name another one with from",
-                ));
-            }
+        let headers: Vec<HeaderName> = agents
+            .filter_map(|agent| agent.token.as_ref()?.from())
+            .collect();
+        let mut problems = Vec::new();
+        let mut bad = |problem: &str| problems.push(ConfigError::value("agent.token", problem));
+        if headers.iter().any(logs_in) {
+            bad(
+                "this header holds what logs users in to the bridge, which no agent may get; name another one with from",
+            );
         }
-        let agents = self.each_agent().iter();
-        let mut headers = agents.filter_map(|agent| agent.token.as_ref()?.from());
-        if !self.auth.api_keys.is_empty() && headers.any(|header| holds_keys(&header)) {
-            return Err(ConfigError::value(
-                "agent.token",
+        if !self.auth.api_keys.is_empty() && headers.iter().any(holds_keys) {
+            bad(
                 "this header holds the keys of auth.api_keys, which no agent may get; have users' tokens sent in another one, \
                  and name it with from",
-            ));
+            );
         }
-        Ok(())
+        problems
     }
 
     /// Ids are checked again when the agents are there: some have their own.
@@ -284,10 +284,10 @@ pub(super) fn check_agent(agent: &Agent) -> Vec<ConfigError> {
     }
     problems.extend(agent.id.as_deref().and_then(|id| check_id(id).err()));
     let vertex = agent.vertex.as_ref();
-    problems.extend(vertex.and_then(|vertex| vertex.check(agent).err()));
+    problems.extend(vertex.map_or_else(Vec::new, |vertex| vertex.check(agent)));
     let token = agent.token.as_ref();
-    problems.extend(token.and_then(|token| token.check(agent).err()));
-    problems.extend(agent.state.check().err());
+    problems.extend(token.map_or_else(Vec::new, |token| token.check(agent)));
+    problems.extend(agent.state.check());
     problems
 }
 

@@ -81,7 +81,7 @@ impl Files {
         if !matches!(files.place()?, FilesPlace::Bucket { .. }) {
             files.endpoint = None;
         }
-        files.check()?;
+        ConfigError::all(files.check())?;
         Ok(files)
     }
 
@@ -122,31 +122,36 @@ impl Files {
         })
     }
 
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let place = self.place()?;
-        let Some(endpoint) = &self.endpoint else {
-            return Ok(());
-        };
-        let bad = |problem: &str| Err(ConfigError::value("files.endpoint", problem));
-        if !matches!(place, FilesPlace::Bucket { .. }) {
-            return bad("files.url names no bucket, so that nothing is there; leave this out");
+    pub(super) fn check(&self) -> Vec<ConfigError> {
+        let place = self.place();
+        let endpoint = self.endpoint.as_deref().and_then(|endpoint| {
+            let problem = self.problem_of(endpoint, place.as_ref().ok())?;
+            Some(ConfigError::value("files.endpoint", problem))
+        });
+        place.err().into_iter().chain(endpoint).collect()
+    }
+
+    /// What is wrong with the address of a bucket's server.
+    fn problem_of(&self, endpoint: &str, place: Option<&FilesPlace>) -> Option<&'static str> {
+        if place.is_some_and(|place| !matches!(place, FilesPlace::Bucket { .. })) {
+            return Some("files.url names no bucket, so that nothing is there; leave this out");
         }
         let Ok(url) = Url::parse(endpoint) else {
-            return bad(
+            return Some(
                 "write the address of the bucket's server, such as \"https://minio.example.org:9000\"",
             );
         };
         if !url.username().is_empty() || url.password().is_some() {
-            return bad("credentials do not belong here; they come from the environment");
+            return Some("credentials do not belong here; they come from the environment");
         }
         match url.scheme() {
-            "https" => Ok(()),
-            "http" if self.allow_http => Ok(()),
-            "http" => bad(
+            "https" => None,
+            "http" if self.allow_http => None,
+            "http" => Some(
                 "content would be sent without encryption; write https, or set files.allow_http = true in a network that \
                  you trust",
             ),
-            _ => bad("write an address that begins with https://, or with http://"),
+            _ => Some("write an address that begins with https://, or with http://"),
         }
     }
 }
@@ -212,8 +217,8 @@ mod tests {
                 ..Files::default()
             };
             let checked = files.check();
-            assert_eq!(checked.is_ok(), fits, "{url} {endpoint}");
-            if let Err(error) = checked {
+            assert_eq!(checked.is_empty(), fits, "{url} {endpoint}");
+            for error in checked {
                 assert!(error.to_string().starts_with("files.endpoint: "));
             }
         }

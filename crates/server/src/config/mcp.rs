@@ -69,31 +69,42 @@ impl Mcp {
         }
     }
 
-    fn problem(&self) -> Option<String> {
-        let problem = match (&self.command, &self.url) {
-            _ if !is_server_name(&self.name) => {
-                return Some(format!(
+    fn problems(&self) -> Vec<String> {
+        let (command, url) = (self.command.as_deref(), self.url.as_deref());
+        let (args, env) = (!self.args.is_empty(), self.env.pairs());
+        let is_bad = |name: &str| name.is_empty() || name.contains(['=', '\0']);
+        let rules = [
+            (
+                !is_server_name(&self.name),
+                format!(
                     "name: write letters, digits, '-' and '_', beginning with a letter, without \"__\" and not ending with '_', at \
                      most {MAX_SERVER_NAME} of them"
-                ));
-            }
-            (None, None) => "write the command that starts the server, or its url",
-            (Some(_), Some(_)) => "command, url: write one of them",
-            (Some(command), _) if command.is_empty() => "command: name a program",
-            (Some(_), _) if !self.headers.pairs().is_empty() => {
-                "headers: only a url has them; write env for a command"
-            }
-            (_, Some(_)) if !self.args.is_empty() || !self.env.pairs().is_empty() => {
-                "args, env: only a command has them; write headers for a url"
-            }
-            _ if (self.env.pairs().iter())
-                .any(|(name, _)| name.is_empty() || name.contains(['=', '\0'])) =>
-            {
-                "env: names of variables are not empty and have no '='"
-            }
-            _ => return None,
-        };
-        Some(problem.to_owned())
+                ),
+            ),
+            (
+                command.is_none() && url.is_none(),
+                "write the command that starts the server, or its url".to_owned(),
+            ),
+            (
+                command.is_some() && url.is_some(),
+                "command, url: write one of them".to_owned(),
+            ),
+            (command == Some(""), "command: name a program".to_owned()),
+            (
+                command.is_some() && !self.headers.pairs().is_empty(),
+                "headers: only a url has them; write env for a command".to_owned(),
+            ),
+            (
+                command.is_none() && url.is_some() && (args || !env.is_empty()),
+                "args, env: only a command has them; write headers for a url".to_owned(),
+            ),
+            (
+                env.iter().any(|(name, _)| is_bad(name)),
+                "env: names of variables are not empty and have no '='".to_owned(),
+            ),
+        ];
+        let broken = rules.into_iter().filter(|(is_broken, _)| *is_broken);
+        broken.map(|(_, problem)| problem).collect()
     }
 }
 
@@ -102,10 +113,13 @@ pub(super) fn check(tools: &Tools) -> Vec<ConfigError> {
     let mut problems = Vec::new();
     let mut names = HashSet::new();
     for server in &tools.mcp {
-        let name = server.name.clone();
-        if let Some(problem) = server.problem() {
-            problems.push(ConfigError::OfMcp { name, problem });
-        } else if !names.insert(&server.name) {
+        let name = &server.name;
+        problems.extend(server.problems().into_iter().map(|problem| {
+            let name = name.clone();
+            ConfigError::OfMcp { name, problem }
+        }));
+        if !names.insert(name) {
+            let name = name.clone();
             problems.push(ConfigError::TwoMcp { name });
         }
     }

@@ -11,11 +11,21 @@ const MAX_UNREADABLE: usize = 100;
 
 /// What a configuration says, without the values that cannot be read, and why these cannot.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
-    pub(super) config: Config,
+pub(crate) struct Reading {
+    pub(crate) config: Config,
     problems: Vec<ConfigError>,
-    /// The sections whose values are not all known.
-    incomplete: Vec<String>,
+    gaps: Vec<Gap>,
+}
+
+/// What is missing in a configuration that was not read as a whole. Keys are dotted; numbers of list entries are left out.
+#[derive(Debug, PartialEq, Eq)]
+enum Gap {
+    /// The value of a key.
+    Value(String),
+    /// An entry of a list.
+    Entry(String),
+    /// A key of this section, if the one that is not known is another one that was misspelt.
+    Unknown(String),
 }
 
 impl Reading {
@@ -31,14 +41,13 @@ impl Reading {
             return reading;
         };
         while reading.problems.len() < MAX_UNREADABLE {
-            reading
-                .incomplete
-                .extend(error.path.first().or(unknown_key(&error)).cloned());
-            let is_removed = remove(&mut values, &error);
+            let removed = remove(&mut values, &error);
+            let is_unknown = unknown_key(&error).is_some();
             reading.add(without_secrets(error));
-            if !is_removed {
+            let Some(removed) = removed else {
                 break;
-            }
+            };
+            reading.gaps.push(Gap::of(&removed, is_unknown));
             error = match values.deserialize() {
                 Ok(config) => return Self { config, ..reading },
                 Err(error) => located(error, figment, &values),
@@ -61,24 +70,93 @@ impl Reading {
         }
     }
 
-    /// Adds what the rules say. What may only follow from a value that could not be read is left out.
-    pub(super) fn with_rules(mut self) -> (Config, Vec<ConfigError>) {
-        for problem in self.config.problems() {
-            let said = problem.to_string();
-            let is_sure = !self.incomplete.iter().any(|section| {
-                said.starts_with(section.as_str()) || (section == "store" && is_of_cluster(&said))
-            });
-            if is_sure {
-                self.add(problem);
-            }
+    /// Adds what a rule says, unless that may only follow from what could not be read.
+    pub(crate) fn judge(&mut self, problem: ConfigError) {
+        let key = problem.key();
+        let said = problem.to_string();
+        if !self.gaps.iter().any(|gap| gap.may_cause(&key, &said)) {
+            self.add(problem);
         }
+    }
+
+    /// Adds what the rules say.
+    pub(super) fn with_rules(mut self) -> Self {
+        for problem in self.config.problems() {
+            self.judge(problem);
+        }
+        self
+    }
+
+    pub(crate) fn into_parts(self) -> (Config, Vec<ConfigError>) {
         (self.config, self.problems)
     }
 }
 
-/// Only a shared database has a cluster.
-fn is_of_cluster(said: &str) -> bool {
-    said.starts_with("cluster") || said.starts_with("server.advertise")
+impl Gap {
+    fn of(removed: &[String], is_unknown: bool) -> Self {
+        let is_number = |key: &&String| key.bytes().all(|byte| byte.is_ascii_digit());
+        let mut keys: Vec<&str> = (removed.iter().filter(|key| !is_number(key)))
+            .map(String::as_str)
+            .collect();
+        let is_entry = removed.last().as_ref().is_some_and(is_number);
+        if is_unknown && !is_entry {
+            keys.pop();
+            return Self::Unknown(keys.join("."));
+        }
+        match is_entry {
+            true => Self::Entry(keys.join(".")),
+            false => Self::Value(keys.join(".")),
+        }
+    }
+
+    /// Whether this gap alone may have broken a rule about this key.
+    fn may_cause(&self, key: &str, said: &str) -> bool {
+        match self {
+            Self::Value(path) => {
+                let (section, name) = path.rsplit_once('.').unwrap_or(("", path));
+                let is_beside = key == section || section_of(key) == section;
+                is_within(key, path)
+                    || names(said, path)
+                    || is_beside && !section.is_empty() && has_word(&said[key_end(said)..], name)
+            }
+            // What is said of the other entries is true.
+            Self::Entry(list) => !is_within(key, list) && names(said, list),
+            Self::Unknown(section) => {
+                !section.is_empty() && !is_within(key, section) && names(said, section)
+            }
+        }
+    }
+}
+
+fn section_of(key: &str) -> &str {
+    key.rsplit_once('.').map_or("", |(section, _)| section)
+}
+
+fn is_within(key: &str, path: &str) -> bool {
+    let rest = key.strip_prefix(path);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// Where the text about a key begins.
+fn key_end(said: &str) -> usize {
+    said.find(": ").map_or(0, |at| at + 2)
+}
+
+/// Whether a text names a key by its whole path, or a key below it. The names of sections are common words as well.
+fn names(said: &str, path: &str) -> bool {
+    match path.contains('.') {
+        true => has_word(said, path),
+        false => has_word(said, &format!("{path}.")),
+    }
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    let is_part = |it: char| it.is_ascii_alphanumeric() || it == '_';
+    text.match_indices(word).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        !before.ends_with(|it| is_part(it) || it == '.')
+            && (word.ends_with('.') || !after.starts_with(is_part))
+    })
 }
 
 fn unknown_key(error: &figment::Error) -> Option<&String> {
@@ -88,8 +166,8 @@ fn unknown_key(error: &figment::Error) -> Option<&String> {
     }
 }
 
-/// Takes out the value that an error is about, or what it is a part of.
-fn remove(values: &mut Value, error: &figment::Error) -> bool {
+/// Takes out the value that an error is about, or what it is a part of, and says which it was.
+fn remove(values: &mut Value, error: &figment::Error) -> Option<Vec<String>> {
     let mut path = error.path.clone();
     if let Some(name) = unknown_key(error)
         && path.last() != Some(name)
@@ -110,10 +188,11 @@ fn remove(values: &mut Value, error: &figment::Error) -> bool {
             _ => false,
         };
         if is_removed {
-            return true;
+            path.push(last);
+            return Some(path);
         }
     }
-    false
+    None
 }
 
 fn child<'v>(value: &'v mut Value, key: &str) -> Option<&'v mut Value> {

@@ -677,7 +677,8 @@ fn said(problems: Vec<super::ConfigError>) -> String {
 fn refusal(path: &str, value: Value) -> String {
     let mut config = every_section();
     set(&mut config, path, value);
-    let (_, problems) = Reading::of(&Figment::from(Serialized::defaults(config))).with_rules();
+    let reading = Reading::of(&Figment::from(Serialized::defaults(config)));
+    let (_, problems) = reading.with_rules().into_parts();
     said(problems)
 }
 
@@ -744,7 +745,7 @@ fn whatever_is_wrong_is_named() {
                 let parent = config.pointer_mut(place.rsplit_once('/').unwrap().0);
                 parent.unwrap().as_object_mut().unwrap().remove(name);
                 let figment = Figment::from(Serialized::defaults(config));
-                let (_, problems) = Reading::of(&figment).with_rules();
+                let (_, problems) = Reading::of(&figment).with_rules().into_parts();
                 let said = self::said(problems);
                 assert!(said.contains(name), "without {}: {said}", key.path);
             }

@@ -47,19 +47,20 @@ impl Retention {
             .all(|age| age.is_none())
     }
 
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
-        for (key, age) in [
+    pub(super) fn check(&self) -> Vec<ConfigError> {
+        let ages = [
             ("retention.chats", self.chats),
             ("retention.files", self.files),
             ("retention.recordings", self.recordings),
             ("retention.audit", self.audit),
             ("retention.usage", self.usage),
-        ] {
-            if age.is_some_and(|age| age.0.is_zero()) {
-                let problem = "must be greater than 0s; leave the key out to keep everything";
-                return Err(ConfigError::value(key, problem));
-            }
-        }
-        Ok(())
+        ];
+        let empty = ages
+            .iter()
+            .filter(|(_, age)| age.is_some_and(|age| age.0.is_zero()));
+        let problem = "must be greater than 0s; leave the key out to keep everything";
+        empty
+            .map(|(key, _)| ConfigError::value(key, problem))
+            .collect()
     }
 }

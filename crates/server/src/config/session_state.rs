@@ -63,21 +63,22 @@ impl SessionState {
         names
     }
 
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let bad = |problem| Err(ConfigError::value("agent.state", problem));
+    pub(super) fn check(&self) -> Vec<ConfigError> {
+        let mut problems = Vec::new();
+        let mut bad = |problem| problems.push(ConfigError::value("agent.state", problem));
         for (key, value) in &self.0 {
             if key.is_empty() || FOREIGN_SCOPES.iter().any(|scope| key.starts_with(scope)) {
-                return bad(format!(
+                bad(format!(
                     "{key:?} cannot be set here: write a key of the session, or of the user with \"user:\"; what holds for \
                      all users belongs into the ADK agent"
                 ));
             }
             if let Err(FillError::BadText(problem)) = filled(value, &mut |_| Some(Value::from("")))
             {
-                return bad(format!("{key}: {problem}"));
+                bad(format!("{key}: {problem}"));
             }
         }
-        Ok(())
+        problems
     }
 }
 
@@ -172,7 +173,7 @@ mod tests {
             "user_name": "{user}", "user:greeting": "Dear {user}, {{x}}",
             "plan": {"tier": 2, "of": ["{user}", true]},
         }));
-        state.check().unwrap();
+        assert!(state.check().is_empty());
         let filled = state.of(&UserId::from("ann {user}"), &Claims::default());
         assert_eq!(
             json!(filled),
@@ -189,7 +190,7 @@ mod tests {
             "mail": "{claims.email}", "all": "{user} <{claims.email}> {claims.age}",
             "groups": "{claims.https://x.example/groups}", "deep": {"of": ["{claims.absent}"]}, "none": "{claims.empty}",
         }));
-        state.check().unwrap();
+        assert!(state.check().is_empty());
         let names = [
             "absent",
             "age",
@@ -225,7 +226,7 @@ mod tests {
             (json!({"a": "user}"}), "user}"),
             (json!({"a": {"b": ["{"]}}), "a:"),
         ] {
-            let said = state(value).check().unwrap_err().to_string();
+            let said = state(value).check()[0].to_string();
             assert!(
                 said.contains(word) && said.contains("agent.state"),
                 "{said}"

@@ -35,17 +35,18 @@ pub struct Store {
 }
 
 impl Store {
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn check(&self) -> Vec<ConfigError> {
+        let mut problems = Vec::new();
         if self.connections == 0 {
             let problem = "must be greater than 0";
-            return Err(ConfigError::value("store.connections", problem));
+            problems.push(ConfigError::value("store.connections", problem));
         }
         let url = self.url.as_deref().unwrap_or("sqlite:");
         let known = ["sqlite:", "postgres://", "postgresql://"];
         if !known.iter().any(|scheme| url.starts_with(scheme)) {
-            return Err(ConfigError::value("store.url", NO_DATABASE));
+            problems.push(ConfigError::value("store.url", NO_DATABASE));
         }
-        Ok(())
+        problems
     }
 }
 

@@ -98,36 +98,61 @@ impl Token {
         self.header.as_deref()?.parse().ok()
     }
 
-    pub(super) fn check(&self, agent: &Agent) -> Result<(), ConfigError> {
-        let has = |kind| self.kind == kind;
-        let problem = if agent.kind == "demo" {
-            "kind = \"demo\" needs no token; remove this key"
-        } else if agent.kind == "gemini" && agent.vertex.is_none() {
-            "kind = \"gemini\" takes a token only with agent.vertex; otherwise it takes a key (agent.api_key_env)"
-        } else if agent.kind == "openai" && agent.api_key_env.is_some() {
-            "kind = \"openai\" takes a token or a key (agent.api_key_env); remove one of them"
-        } else if self.audience.as_deref().is_some_and(str::is_empty) {
-            "the audience is empty; name one, or leave it out"
-        } else if self.audience.is_some() && !has(TokenKind::GoogleIdToken) {
-            "only kind = \"google-id-token\" has an audience"
-        } else if !self.scopes.is_empty() && !has(TokenKind::GoogleAccessToken) {
-            "only kind = \"google-access-token\" has scopes"
-        } else if self.path.is_some() != has(TokenKind::File) {
-            "kind = \"file\" needs a path, and no other kind has one"
-        } else if self.from().is_some() != has(TokenKind::User)
-            || self.from.is_some() != has(TokenKind::User)
-        {
-            NO_SOURCE
-        } else if self.header.is_some() && self.header().is_none() {
-            "this is not the name of a header"
-        } else if agent.headers.has(&self.header().unwrap_or(AUTHORIZATION)) {
-            "agent.headers has the header that the token goes to; remove it there"
-        } else if agent.base_url.as_deref().is_some_and(has_user) && self.header().is_none() {
-            "agent.base_url has a user and a password, which go to the same header; remove them there"
-        } else {
-            return Ok(());
+    pub(super) fn check(&self, agent: &Agent) -> Vec<ConfigError> {
+        let unwanted = match agent.kind.as_str() {
+            "demo" => Some("kind = \"demo\" needs no token; remove this key"),
+            "gemini" if agent.vertex.is_none() => Some(
+                "kind = \"gemini\" takes a token only with agent.vertex; otherwise it takes a key (agent.api_key_env)",
+            ),
+            "openai" if agent.api_key_env.is_some() => Some(
+                "kind = \"openai\" takes a token or a key (agent.api_key_env); remove one of them",
+            ),
+            _ => None,
         };
-        Err(refused(problem))
+        // Nothing more is to be said of one that is to be removed.
+        if let Some(problem) = unwanted {
+            return vec![refused(problem)];
+        }
+        let has = |kind| self.kind == kind;
+        let is_header_taken = agent.headers.has(&self.header().unwrap_or(AUTHORIZATION));
+        let is_user_named = agent.base_url.as_deref().is_some_and(has_user);
+        let rules = [
+            (
+                self.audience.as_deref().is_some_and(str::is_empty),
+                "the audience is empty; name one, or leave it out",
+            ),
+            (
+                self.audience.is_some() && !has(TokenKind::GoogleIdToken),
+                "only kind = \"google-id-token\" has an audience",
+            ),
+            (
+                !self.scopes.is_empty() && !has(TokenKind::GoogleAccessToken),
+                "only kind = \"google-access-token\" has scopes",
+            ),
+            (
+                self.path.is_some() != has(TokenKind::File),
+                "kind = \"file\" needs a path, and no other kind has one",
+            ),
+            (
+                self.from().is_some() != has(TokenKind::User)
+                    || self.from.is_some() != has(TokenKind::User),
+                NO_SOURCE,
+            ),
+            (
+                self.header.is_some() && self.header().is_none(),
+                "this is not the name of a header",
+            ),
+            (
+                is_header_taken,
+                "agent.headers has the header that the token goes to; remove it there",
+            ),
+            (
+                is_user_named && self.header().is_none(),
+                "agent.base_url has a user and a password, which go to the same header; remove them there",
+            ),
+        ];
+        let broken = rules.iter().filter(|(is_broken, _)| *is_broken);
+        broken.map(|(_, problem)| refused(problem)).collect()
     }
 }
 

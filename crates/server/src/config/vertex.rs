@@ -26,7 +26,7 @@ impl Vertex {
         }
     }
 
-    pub(super) fn check(&self, agent: &Agent) -> Result<(), ConfigError> {
+    pub(super) fn check(&self, agent: &Agent) -> Vec<ConfigError> {
         // Both become parts of an address.
         let is_name = |name: &str| {
             let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte);
@@ -37,9 +37,9 @@ impl Vertex {
         } else if !is_name(&self.project) || !is_name(&self.location) {
             "write { project = \"my-project\", location = \"us-central1\" }, as Google Cloud names them"
         } else {
-            return Ok(());
+            return Vec::new();
         };
-        Err(ConfigError::value("agent.vertex", problem))
+        vec![ConfigError::value("agent.vertex", problem)]
     }
 }
 

@@ -60,6 +60,18 @@ const SAMPLERS: [&str; 6] = [
     "parentbased_always_off",
     "parentbased_traceidratio",
 ];
+/// What others read, and this program does not.
+const CERTIFICATES: [&str; 6] = [
+    "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
+    "OTEL_EXPORTER_OTLP_CLIENT_KEY",
+    "OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE",
+    "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+];
+const PROPAGATORS: &str = "OTEL_PROPAGATORS";
+/// The propagator that there is; `baggage` next to it, as by default, carries nothing here.
+const PROPAGATOR: &str = "tracecontext";
 const SPOKEN_PROTOCOL: &str = "http/protobuf";
 
 /// Begins spans, if any are recorded. Cheap to clone.
@@ -129,6 +141,7 @@ impl Tracer {
         }
         check_protocol()?;
         check_sampler();
+        check_ignored();
         let is_local = match &endpoint {
             Some((variable, url)) => is_local(url).ok_or(TracerError::Endpoint(variable))?,
             // The specification's own default is this machine.
@@ -315,6 +328,24 @@ fn check_sampler() {
     let is_ratio = ratio.is_some_and(|ratio| (0.0..=1.0).contains(&ratio));
     if sampler.ends_with("traceidratio") && !is_ratio {
         tracing::warn!("{SAMPLER_ARGUMENT} is not a number from 0 to 1");
+    }
+}
+
+/// Says which variables count for nothing here, so that an operator does not rely on them.
+fn check_ignored() {
+    for name in CERTIFICATES.iter().filter(|name| variable(name).is_some()) {
+        tracing::warn!(
+            "{name} is ignored: the certificate of the collector is checked against the bridge's own list of authorities, and \
+             the bridge shows none of its own"
+        );
+    }
+    let is_other = |it: &str| !matches!(it.trim(), PROPAGATOR | "baggage" | "");
+    if let Some(propagators) = variable(PROPAGATORS)
+        && (propagators.split(',').any(is_other) || !propagators.contains(PROPAGATOR))
+    {
+        tracing::warn!(
+            "{PROPAGATORS} is ignored: traces are passed on as traceparent and tracestate, and in no other form"
+        );
     }
 }
 

@@ -29,9 +29,10 @@ use crate::forwarding::Forwarded;
 use crate::known_users::KnownUsers;
 use crate::metrics::{Metrics, RefusedFor};
 
+const METRICS: &str = "/metrics";
 /// Endpoints outside of `/api/` whose answers are private.
 const PRIVATE: [&str; 6] = [
-    "/metrics",
+    METRICS,
     "/stream",
     "/clear-sessions",
     "/login",
@@ -263,16 +264,19 @@ pub async fn authenticate(
     next: Next,
 ) -> Result<Response, AppError> {
     let is_checked = is_checked(&request);
-    if !is_checked {
-        access
-            .sources
-            .load()
-            .policy
-            .check_source(request.headers())?;
+    let source = match is_checked {
+        true => Ok(()),
+        false => access.sources.load().policy.check_source(request.headers()),
+    };
+    if !may_be_monitoring(&request) {
+        source.clone()?;
     }
     let (mut parts, body) = request.into_parts();
     match access.authenticate(&parts).await {
         Ok(identity) => {
+            if !identity.is_by_key_or_token() {
+                source?;
+            }
             tracing::trace!("a request is authenticated via {}", identity.via);
             // The replica that passes a request on looks after that.
             let end = (!is_checked).then(|| access.end_of(&identity)).flatten();
@@ -291,6 +295,12 @@ pub async fn authenticate(
         }
         Err(refusal) => Err(access.refuse(refusal, &parts)),
     }
+}
+
+/// Whether this may be a program that monitors replicas: it asks each by its address, under no name of the bridge, with a key or a
+/// token of its own. Elsewhere even these do not make up for a foreign name: a proxy may add a key to requests of any page.
+fn may_be_monitoring(request: &Request) -> bool {
+    request.uri().path() == METRICS && request.headers().contains_key(header::AUTHORIZATION)
 }
 
 /// An answer whose reader is cut when what proves who it is has ended: the connection breaks, so that nobody takes that for the

@@ -200,6 +200,10 @@ async fn what_was_touched_is_named() {
             "UPDATE audit_seals SET signature = NULL, key_id = NULL",
             "is not signed with a key that was given",
         ),
+        (
+            "DELETE FROM audit_seals; DELETE FROM audit WHERE chat_id = 'two'",
+            "row 3 is missing",
+        ),
     ] {
         sql(&database, &format!("{triggers} {done}")).await;
         finds(home, &["data"], problem);

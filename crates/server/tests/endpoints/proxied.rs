@@ -89,6 +89,42 @@ async fn a_name_that_is_allowed_is_served_and_no_other() {
     );
 }
 
+/// As Prometheus does with the configuration of the manifests for Kubernetes.
+#[tokio::test]
+async fn monitoring_asks_a_replica_by_its_address_and_with_a_key() {
+    let manifest = include_str!("../../../../deploy/kubernetes/configuration.yaml");
+    let hosts = manifest
+        .lines()
+        .find(|it| it.trim().starts_with("allowed_hosts"));
+    let toml = format!("[server]\n{}\n{KEYS}", hosts.unwrap().trim());
+    let bridge = Bridge::configured(&toml);
+    let by_address = ("host", "10.0.0.5:8080");
+    let wrong = ("authorization", "Bearer no-key-of-this-bridge");
+    let metrics = bridge
+        .send("GET", "/metrics", &[by_address, ALICE], "")
+        .await;
+    assert_eq!(metrics.status, 200);
+    let refused = bridge
+        .send("GET", "/metrics", &[by_address, wrong], "")
+        .await;
+    assert_eq!(refused.status, 401);
+    // A browser sends cookies unasked, and a proxy may add a key to what a foreign page asks for.
+    let cookie = ("cookie", "adk_bridge_login=x");
+    for (path, more) in [
+        ("/metrics", vec![]),
+        ("/metrics", vec![cookie]),
+        ("/api/chats", vec![ALICE]),
+    ] {
+        let headers = [vec![by_address], more].concat();
+        let refused = bridge.send("GET", path, &headers, "").await;
+        assert_eq!(refused.code(), "foreign_host", "{path}");
+    }
+    // Without keys, what is in the header proves nothing.
+    let open = Bridge::start();
+    let refused = open.send("GET", "/metrics", &[by_address, wrong], "").await;
+    assert_eq!(refused.code(), "foreign_host");
+}
+
 #[tokio::test]
 async fn a_request_names_one_host() {
     let bridge = Bridge::start();

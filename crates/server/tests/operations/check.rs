@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use adk_bridge::config::Config;
 use adk_bridge_testkit::process::{Process, binary};
 use adk_bridge_testkit::refused_in;
 use adk_bridge_testkit::stand_in::{ReceivedRequest, StandIn, ok, refused};
@@ -81,9 +82,7 @@ fn every_problem_is_said_at_once_and_no_value() {
     let directory = TempDir::new().unwrap();
     let (code, printed) = check(&directory, WRONG, &[]);
     assert_eq!(code, Some(1), "{printed}");
-    // The section that was misread is not judged by its rules as well.
-    let expected = KEYS.iter().filter(|key| !is_hidden(key));
-    for key in expected {
+    for key in KEYS {
         let is_there = printed.lines().any(|line| line.contains(key));
         assert!(is_there, "{key} in {printed}");
     }
@@ -91,23 +90,210 @@ fn every_problem_is_said_at_once_and_no_value() {
     for line in printed.lines() {
         assert!(line.starts_with("problem  "), "{line}");
     }
-    // Corrected one section after the other, all of them are named once.
-    let corrected = WRONG
-        .replace("listn = \"127.0.0.1:80\"\n", "")
-        .replace("turns = \"many\"\n", "");
-    let (code, printed) = check(&directory, &corrected, &[]);
-    assert_eq!(code, Some(1), "{printed}");
-    for key in KEYS.iter().filter(|key| is_hidden(key)) {
-        assert!(printed.contains(key), "{key} in {printed}");
-    }
 }
 
-/// The rules of a section that holds something unreadable come when that is corrected.
-fn is_hidden(key: &str) -> bool {
-    matches!(
-        key,
-        "server.allowed_origins" | "server.max_body_bytes" | "limits.unread_bytes"
-    )
+/// Two mistakes for each section, with what is to be said of both, and what may not be.
+const PAIRS: [(&str, &str, [&str; 2]); 34] = [
+    (
+        "[server]\nallowed_hosts = [\"*\"]\nmax_json_bytes = 0",
+        "",
+        ["server.allowed_hosts", "server.max_json_bytes"],
+    ),
+    (
+        "[server]\nlisten = \"here\"\nmax_json_bytes = 0",
+        "",
+        ["server.listen", "server.max_json_bytes"],
+    ),
+    (
+        "[auth]\napi_keys = [{ key = \"short\", user = \"a\" }]\nlogin = { idle = \"0s\" }",
+        "server.listen",
+        ["auth.api_keys: a key must", "auth.login.idle"],
+    ),
+    (
+        "[auth]\napi_keys = [{ key = \"short\", user = \"\" }]",
+        "",
+        ["16 characters", "every key needs a user"],
+    ),
+    (
+        "[[auth.oidc]]\nissuer = \"http://a.example\"\naudience = \"a\"\nscopes = [\"email\"]",
+        "",
+        ["auth.oidc: issuer", "auth.oidc: scopes"],
+    ),
+    (
+        "[[auth.oidc]]\nissuer = \"http://a.example\"\naudience = \"a\"\n[[auth.oidc]]\nissuer = \"https://b.example\"",
+        "",
+        [
+            "(provider \"a.example\")",
+            "set audience for tokens of programs, client_id for the page, or both (provider \"b.example\")",
+        ],
+    ),
+    (
+        "[[auth.oidc]]\nissuer = \"https://a.example\"\nclient_id = \"a\"\nclient_secret_env = \"NO_SUCH_ONE\"\n\
+      [[auth.oidc]]\nissuer = \"https://b.example\"\nclient_id = \"a\"\nclient_secret_env = \"NO_SUCH_TWO\"",
+        "",
+        ["NO_SUCH_ONE", "NO_SUCH_TWO"],
+    ),
+    // An entry that is left out hides what is wrong with no other one.
+    (
+        "[server]\nlisten = \"0.0.0.0:80\"\n[[auth.oidc]]\nname = \"x\"\n[[auth.oidc]]\nissuer = \"http://a.example\"\naudience = \"a\"",
+        "server.listen",
+        ["issuer is missing", "auth.oidc: issuer"],
+    ),
+    (
+        "[server]\nlisten = \"0.0.0.0:80\"\nmax_json_bytes = 0\n[auth]\napi_kyes = [\"x\"]",
+        "server.listen",
+        ["api_kyes", "server.max_json_bytes"],
+    ),
+    (
+        "[auth.proxy]\nheader = \"cookie\"\njwks_url = \"http://a.example\"\naudience = \"a\"",
+        "",
+        ["auth.proxy: header", "auth.proxy: jwks_url"],
+    ),
+    (
+        "[auth.login]\nidle = \"0s\"\nlongest = \"0s\"",
+        "",
+        ["auth.login.idle", "auth.login.longest"],
+    ),
+    (
+        "[agent]\nkind = \"adk\"\napp = \"a\"\ntoken = { kind = \"file\", scopes = [\"a\"] }",
+        "",
+        ["only kind = \"google-access-token\"", "needs a path"],
+    ),
+    (
+        "[agent]\nmax_steps = 0\nstate = { \"app:x\" = 1, \"temp:y\" = 2 }",
+        "",
+        ["app:x", "temp:y"],
+    ),
+    (
+        "[agent]\nname = 5\nmax_steps = 0",
+        "",
+        ["agent.name", "agent.max_steps"],
+    ),
+    (
+        "[[agents]]\nid = \"one\"\nmax_steps = \"x\"\nmodel = \"\"",
+        "",
+        ["agents.0.max_steps", "agents \"one\": model"],
+    ),
+    (
+        "[agent]\nkind = \"adk\"\napp = \"a\"\ntoken = { kind = \"user\", from = \"cookie\" }\n[[auth.api_keys]]\nkey = \"short\"\nuser = \"a\"",
+        "",
+        ["agent.token", "auth.api_keys"],
+    ),
+    (
+        "[approval]\ntimeout = \"0s\"\ntools = 5",
+        "",
+        ["approval.timeout", "approval.tools"],
+    ),
+    (
+        "[tools]\ntimeout = \"0s\"\nclient_timeout = \"0s\"",
+        "",
+        ["tools.timeout", "tools.client_timeout"],
+    ),
+    (
+        "[[tools.mcp]]\nname = \"a__b\"\ncommand = \"true\"\nurl = \"http://x\"",
+        "",
+        ["name: write letters", "write one of them"],
+    ),
+    (
+        "[live]\nheartbeat = \"0s\"\nmax_video_bytes_per_second = 0",
+        "",
+        ["live.heartbeat", "live.max_video"],
+    ),
+    (
+        "[demo]\npace = \"soon\"\npaces = 1",
+        "",
+        ["demo.pace", "paces"],
+    ),
+    (
+        "[store]\nurl = \"mysql://h/d\"\nconnections = 0",
+        "",
+        ["store.url", "store.connections"],
+    ),
+    (
+        "[store]\nurl = 5\nconnections = 0\n[cluster]\nname = \"x\"",
+        "cluster",
+        ["store.url", "store.connections"],
+    ),
+    (
+        "[store]\nulr = \"postgres://h/d\"\nconnections = 0\n[cluster]\nname = \"x\"",
+        "cluster",
+        ["ulr", "store.connections"],
+    ),
+    (
+        "[store]\nurl = \"postgres://h/d\"\n[cluster]\nname = \"a b\"\nkey = \"short\"",
+        "",
+        ["cluster.name", "cluster.key"],
+    ),
+    (
+        "[files]\nurl = \"https://a.example\"\nendpoint = \"nowhere\"",
+        "",
+        ["files.url", "files.endpoint"],
+    ),
+    (
+        "[file]\nurl = \"s3://x\"\n[files]\nurl = \"https://a.example\"",
+        "",
+        ["file", "files.url"],
+    ),
+    (
+        "[audit]\nkey = \"short\"\nkey_env = \"NO_SUCH_VARIABLE\"",
+        "",
+        ["audit.key:", "audit.key_env"],
+    ),
+    (
+        "[retention]\nchats = \"0d\"\nusage = \"0d\"",
+        "",
+        ["retention.chats", "retention.usage"],
+    ),
+    (
+        "[budget]\ntokens_per_day = 0\ncurrency = \"a very long currency\"",
+        "",
+        ["budget.tokens_per_day", "budget.currency"],
+    ),
+    (
+        "[limits]\nturns = \"many\"\nunread_bytes = 0",
+        "",
+        ["limits.turns", "limits.unread_bytes"],
+    ),
+    // What is compared with an unreadable value is not judged.
+    (
+        "[limits]\nchat_bytes = \"many\"\nloaded_bytes = 1000\nturns = 0",
+        "limits.loaded_bytes",
+        ["limits.chat_bytes", "limits.turns"],
+    ),
+    (
+        "[log]\nformat = 5\ncolour = 1",
+        "",
+        ["log.format", "colour"],
+    ),
+    (
+        "[telemetry]\ncontent = 5\nspans = 1",
+        "",
+        ["telemetry.content", "spans"],
+    ),
+];
+
+#[test]
+fn of_two_mistakes_in_a_section_both_are_said() {
+    let directory = TempDir::new().unwrap();
+    for (toml, follows, expected) in PAIRS {
+        let (code, printed) = check(&directory, toml, &[]);
+        assert_eq!(code, Some(1), "{toml}: {printed}");
+        for words in expected {
+            assert!(printed.contains(words), "{toml}: {words} in {printed}");
+        }
+        let follow = |line: &str| line.starts_with(&format!("problem  {follows}"));
+        let is_free = follows.is_empty() || !printed.lines().any(follow);
+        assert!(is_free, "{toml}: {follows} in {printed}");
+    }
+    // Whatever sections there are.
+    let defaults = serde_json::to_value(Config::default()).unwrap();
+    for section in defaults.as_object().unwrap().keys() {
+        let toml = format!("[{section}]\nwrong_one = 1\nwrong_two = 2");
+        let (_, printed) = check(&directory, &toml, &[]);
+        for name in ["wrong_one", "wrong_two"] {
+            assert!(printed.contains(name), "[{section}]: {printed}");
+        }
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use super::{printed, run};
 const GUIDE: &str = include_str!("../../../../docs/operations.md");
 const ALERTS: &str = include_str!("../../../../deploy/alerts.yaml");
 const REFERENCE: &str = include_str!("../../../../docs/configuration.md");
+const PERFORMANCE: &str = include_str!("../../../../docs/performance.md");
 const PROTOCOL: &str = include_str!("../../../../PROTOCOL.md");
 
 /// The files whose errors keep a bridge from starting, its store from working, or a store from being moved.
@@ -260,6 +261,31 @@ fn alerts_look_at_metrics_that_there_are_and_are_explained() {
             "docs/operations.md lacks {alert}"
         );
     }
+}
+
+#[test]
+fn the_figures_of_the_guide_are_those_that_were_measured() {
+    let section = GUIDE.split("\n## Size\n").nth(1).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
+    let numbers = |text: &str| {
+        let found = text.split(|c| !is_number(c));
+        let found = found.map(|it| it.trim_matches(['.', ',']).to_owned());
+        found.filter(|it| !it.is_empty()).collect::<BTreeSet<_>>()
+    };
+    let measured = numbers(PERFORMANCE);
+    let rows = section.lines().filter(|line| line.contains("`cargo xtask"));
+    let mut looked_at = 0;
+    for row in rows.filter(|row| row.starts_with("| ")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        for number in numbers(cells[2]) {
+            looked_at += 1;
+            assert!(measured.contains(&number), "{number} of {row}");
+        }
+        let command = cells[3].split('`').nth(1).unwrap();
+        assert!(PERFORMANCE.contains(&format!("`{command}`")), "{command}");
+    }
+    assert!(looked_at >= 9, "{looked_at}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use adk_bridge_demo::scripted_gemini::live::tones;
 use adk_bridge_protocol::base64;
 use serde_json::{Value, json};
 
@@ -422,6 +423,70 @@ async fn a_socket_brings_its_trace_with_its_handshake() {
     let (turns, all) = (seen.named("GET /live"), seen.of(TRACE));
     assert_eq!((turns.len(), turns[0].parent.as_str()), (2, PARENT_SPAN));
     assert!(all.iter().any(|span| is_run(span)), "{all:#?}");
+}
+
+/// What is spoken is answered by a model, too: its tokens are in a span, and what was said is not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_of_a_live_model_is_a_call_with_its_tokens() {
+    let collector = Collector::start(Habit::Takes);
+    let bridge = Bridge::with("[telemetry]\ncontent = true", |command| {
+        collector.configure(command);
+    });
+    let given = [("traceparent", PARENT)];
+    let (_, mut client) = Client::try_open(&bridge, "/live?chat=spoken", &given).await;
+    let mut samples = tones::speak("say Rumpelstilzchen", 16_000);
+    // Silence, by which the model knows that the user has finished.
+    samples.extend([0; 16 * 600]);
+    for piece in samples.chunks(320) {
+        let bytes: Vec<u8> = piece.iter().flat_map(|it| it.to_le_bytes()).collect();
+        let chunk = base64::encode(&bytes);
+        client
+            .send(json!({"type": "audio_chunk", "chunk": chunk}))
+            .await;
+    }
+    let is_turn = |span: &SeenSpan| {
+        span.name.starts_with("invoke_agent") && span.attributes["adk_bridge.transport"] == "live"
+    };
+    let seen = collector.until(|seen| seen.spans.iter().any(is_turn)).await;
+    let turn = only(&seen.of(TRACE), is_turn);
+    let call = only(&seen.of(TRACE), |it| it.name.starts_with("chat "));
+    assert_eq!((call.kind, &call.parent), (CLIENT, &turn.id), "{call:#?}");
+    assert_eq!(call.attributes["gen_ai.operation.name"], "chat");
+    assert!(call.name.contains("live"), "{}", call.name);
+    for tokens in ["gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"] {
+        let count: u64 = call.attributes[tokens].parse().unwrap();
+        assert!(count > 0, "{call:#?}");
+        assert_eq!(call.attributes[tokens], turn.attributes[tokens]);
+    }
+    assert!(!call.attributes.contains_key("adk_bridge.cancelled"));
+    assert!(!call.failed && !seen.text().contains("Rumpel"), "{seen:#?}");
+}
+
+/// What the specification knows and this program does not must not be relied on.
+#[tokio::test]
+async fn variables_that_count_for_nothing_are_named() {
+    let collector = Collector::start(Habit::Takes);
+    let start = |variables: &[(&str, &str)]| {
+        Bridge::with("", |command| {
+            collector.configure(command);
+            command.envs(variables.iter().copied());
+        })
+    };
+    let names = [
+        "OTEL_EXPORTER_OTLP_CERTIFICATE",
+        "OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY",
+        "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE",
+        "OTEL_PROPAGATORS",
+    ];
+    let bridge = start(&names.map(|name| (name, "b3")));
+    for name in names {
+        assert!(
+            bridge.log().contains(&format!("{name} is ignored")),
+            "{name}"
+        );
+    }
+    let bridge = start(&[("OTEL_PROPAGATORS", "tracecontext,baggage")]);
+    assert!(!bridge.log().contains("is ignored"));
 }
 
 /// The service goes on, the log says it once, and stopping takes no longer than it may.

@@ -112,6 +112,11 @@ impl Task {
         for effect in voice.handle(input) {
             self.perform_voice(effect).await;
         }
+        let trace = self.context.trace();
+        if let Some(voice) = self.voice.as_mut().filter(|_| trace.is_on()) {
+            let (served, chat) = (self.context.served(), self.context.chat_id());
+            voice.follow_run(|| trace.begin_live_run(&served, chat));
+        }
     }
 
     async fn perform_voice(&mut self, effect: VoiceEffect) {
@@ -146,7 +151,13 @@ impl Task {
                 self.read_into_reply(read).await;
             }
             VoiceEffect::EndRun { how, user_audio } => self.end_spoken_run(how, &user_audio).await,
-            VoiceEffect::FailRun(failure) => self.run_failed(error_of(failure)).await,
+            VoiceEffect::FailRun(failure) => {
+                let error = error_of(failure);
+                if let Some(mut span) = voice.take_span() {
+                    span.failed(&error);
+                }
+                self.run_failed(error).await;
+            }
             VoiceEffect::AskByRun(question) => {
                 let closing = voice.take_closing();
                 self.start_run(&question, closing).await;
@@ -281,6 +292,11 @@ impl Task {
 
     /// Ends the agent's run: stores its recordings, and informs the reply.
     async fn end_spoken_run(&mut self, how: RunEnd, user_audio: &UserAudio) {
+        // Before the turn ends, whose tokens are the sum of its runs'.
+        let span = self.voice.as_mut().and_then(|voice| voice.take_span());
+        if let Some(mut span) = span {
+            span.ended(&how);
+        }
         self.keep_recordings(user_audio).await;
         self.feed(Input::RunEnded(how)).await;
         let contents = history::contents(&self.past_messages()).len();

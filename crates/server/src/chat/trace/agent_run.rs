@@ -1,4 +1,5 @@
-//! The span of a run of an agent: one model call, or the run of a remote agent with the tools that its events show.
+//! The span of a run of an agent: one model call, an answer of a live model, or the run of a remote agent with the tools that its
+//! events show.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -9,7 +10,9 @@ use adk_bridge_agents::agent::{
 use adk_bridge_agents::error::{AgentError, AgentErrorKind};
 use adk_bridge_agents::trace_context::TraceContext;
 use adk_bridge_protocol::event::{Actions, Content, Event, FunctionCall, FunctionResponse};
+use adk_bridge_protocol::id::ChatId;
 use adk_bridge_protocol::json_text::Json;
+use adk_bridge_protocol::reply::RunEnd;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -26,7 +29,7 @@ const QUESTIONS: &str = "adk_request_";
 const MAX_SAID_BYTES: usize = 8 * 1024;
 
 /// The span of a run, and what its events have shown so far.
-pub(super) struct RunSpan {
+pub(in crate::chat) struct RunSpan {
     trace: ChatTrace,
     span: Span,
     /// Whether the agent runs its own tools, in any number of model calls.
@@ -37,7 +40,8 @@ pub(super) struct RunSpan {
     finish_reason: Option<String>,
     /// The calls of a remote agent that have no result yet: their names, and when they were made.
     calls: HashMap<String, (String, SystemTime)>,
-    said: Said,
+    /// Nothing if the span holds no content.
+    said: Option<Said>,
     ending: Ending,
 }
 
@@ -81,17 +85,45 @@ impl RunSpan {
         request: &AgentRequest<'_>,
         parent: &TraceContext,
     ) -> Option<Self> {
+        let chat = match request {
+            AgentRequest::Conversation(request) => &request.chat.id,
+            AgentRequest::Session(request) => &request.chat.id,
+        };
+        let model = served.info().model;
+        let mut run = Self::of(trace, served, chat, model, parent)?;
+        if trace.tracer.has_content() {
+            run.span.set("gen_ai.input.messages", input_of(request));
+            run.said = Some(Said::default());
+        }
+        Some(run)
+    }
+
+    /// The same for an answer of a live agent, whose connection stays open for many. What is spoken is in no span.
+    pub(super) fn begin_live(
+        trace: &ChatTrace,
+        served: &ServedAgent,
+        chat: &ChatId,
+        parent: &TraceContext,
+    ) -> Option<Self> {
+        let live = served.agent().live().and_then(|live| live.model());
+        let model = live.map(str::to_owned).or(served.info().model);
+        Self::of(trace, served, chat, model, parent)
+    }
+
+    fn of(
+        trace: &ChatTrace,
+        served: &ServedAgent,
+        chat: &ChatId,
+        model: Option<String>,
+        parent: &TraceContext,
+    ) -> Option<Self> {
         let is_remote = served.agent().memory() == MemoryModel::Session;
-        let mut span = trace.tracer.start(SpanKind::Client, parent, || {
-            let chat = match request {
-                AgentRequest::Conversation(request) => &request.chat.id,
-                AgentRequest::Session(request) => &request.chat.id,
-            };
+        let span = trace.tracer.start(SpanKind::Client, parent, || {
+            let mut attributes = agent_attributes(served, model.clone());
             let (operation, name) = match is_remote {
                 true => ("invoke_agent", Some(served.info().name)),
-                false => ("chat", served.info().model),
+                false => ("chat", model),
             };
-            let mut attributes = agent_attributes(served);
             attributes.push(attribute("gen_ai.operation.name", operation));
             attributes.push(attribute(
                 "gen_ai.conversation.id",
@@ -101,9 +133,6 @@ impl RunSpan {
             let name = name.map_or_else(|| operation.to_owned(), |it| format!("{operation} {it}"));
             (name, attributes)
         })?;
-        if trace.tracer.has_content() {
-            span.set("gen_ai.input.messages", input_of(request));
-        }
         Some(Self {
             trace: trace.clone(),
             span,
@@ -113,7 +142,7 @@ impl RunSpan {
             model: None,
             finish_reason: None,
             calls: HashMap::new(),
-            said: Said::default(),
+            said: None,
             ending: Ending::Cancelled,
         })
     }
@@ -136,7 +165,16 @@ impl RunSpan {
         })
     }
 
-    fn failed(&mut self, error: &AgentError) {
+    /// How an answer of a live agent has ended.
+    pub(in crate::chat) fn ended(&mut self, how: &RunEnd) {
+        self.ending = match how {
+            RunEnd::Done => Ending::Done,
+            RunEnd::Cut => Ending::Cancelled,
+            RunEnd::Failed(_) => Ending::Failed("agent_error"),
+        };
+    }
+
+    pub(in crate::chat) fn failed(&mut self, error: &AgentError) {
         self.ending = Ending::Failed(match error.kind() {
             AgentErrorKind::Unreachable => "unreachable",
             AgentErrorKind::Unauthorized => "unauthorized",
@@ -147,7 +185,7 @@ impl RunSpan {
         });
     }
 
-    fn event(&mut self, event: &Event<'_>) {
+    pub(in crate::chat) fn event(&mut self, event: &Event<'_>) {
         if let Some(version) = event.model_version.as_deref().and_then(content::as_id) {
             self.model = Some(version);
         }
@@ -168,12 +206,13 @@ impl RunSpan {
             }
             self.usage.add(reported.into());
         }
-        let shows_content = self.trace.tracer.has_content();
-        if shows_content && (!is_partial || !self.is_remote) {
-            self.said.add(event);
+        if let Some(said) = &mut self.said
+            && (!is_partial || !self.is_remote)
+        {
+            said.add(event);
         }
         if self.is_remote && !is_partial {
-            self.follow_tools(event, shows_content);
+            self.follow_tools(event, self.said.is_some());
         }
     }
 
@@ -276,8 +315,8 @@ impl Drop for RunSpan {
             self.span
                 .set_list("gen_ai.response.finish_reasons", vec![reason]);
         }
-        if self.trace.tracer.has_content() {
-            let said = content::answer(&self.said.text, &self.said.calls);
+        if let Some(said) = &self.said {
+            let said = content::answer(&said.text, &said.calls);
             self.span.set("gen_ai.output.messages", said);
         }
         match self.ending {

@@ -26,6 +26,7 @@ use super::recording::ModelAudio;
 use super::utterance::Utterance;
 use crate::chat::engine::{EventSource, ReplyEngine};
 use crate::chat::loaded::FileRoom;
+use crate::chat::trace::RunSpan;
 use crate::store::FileRow;
 
 pub(in crate::chat) struct VoiceSession {
@@ -36,6 +37,8 @@ pub(in crate::chat) struct VoiceSession {
     /// What the user says in the current turn.
     utterance: Option<Utterance>,
     model_audio: ModelAudio,
+    /// That of the agent's answer, if spans are recorded.
+    span: Option<RunSpan>,
 }
 
 /// The connection to the agent.
@@ -86,7 +89,24 @@ impl VoiceSession {
             closing: None,
             utterance: None,
             model_audio: ModelAudio::default(),
+            span: None,
         }
+    }
+
+    // The span of an answer.
+
+    /// Begins it if the agent answers, and ends it if it does not any more.
+    pub(in crate::chat) fn follow_run(&mut self, begin: impl FnOnce() -> Option<RunSpan>) {
+        match self.machine.has_run() {
+            true if self.span.is_none() => self.span = begin(),
+            true => {}
+            false => self.span = None,
+        }
+    }
+
+    /// Ends it in its own way.
+    pub(in crate::chat) fn take_span(&mut self) -> Option<RunSpan> {
+        self.span.take()
     }
 
     // The machine.
@@ -436,7 +456,7 @@ impl VoiceSession {
         let Line::Open(connection) = &mut self.line else {
             return None;
         };
-        let model_audio = &mut self.model_audio;
+        let (model_audio, span) = (&mut self.model_audio, &mut self.span);
         let (mut spoke, mut progressed) = (false, false);
         let (mut late_words, mut notices) = (Vec::new(), Vec::new());
         let result = engine.feed_events(EventSource::Live, |sink| {
@@ -445,6 +465,9 @@ impl VoiceSession {
                     spoke |= !event.parts().is_empty() || event.output_transcription.is_some();
                     progressed = true;
                     model_audio.take_in(event);
+                    if let Some(span) = span.as_mut().filter(|_| answers) {
+                        span.event(event);
+                    }
                     match &event.input_transcription {
                         _ if answers => sink(event),
                         Some(heard) => {
