@@ -71,6 +71,8 @@ pub(crate) async fn checked(
 ) -> (Config, Vec<ConfigError>) {
     let (config, mut problems) = Config::read(file, overrides);
     secrets::keep(&config);
+    // First: whom connections trust is decided when their clients are made.
+    problems.extend(config.tls.trust().err());
     // A login that could not be read is none.
     if !problems.iter().any(|it| it.to_string().starts_with("auth")) {
         let login = auth::configured(&config);
