@@ -33,7 +33,8 @@ describe('authorities of a company', { concurrency: 1 }, () => {
     server = createServer(options, (request, response) => {
       asked.push(request.url);
       request.resume();
-      if (request.url.endsWith('/openid-configuration')) return response.end(JSON.stringify({ issuer: url, jwks_uri: `${url}/jwks` }));
+      if (request.url.endsWith('/openid-configuration'))
+        return response.end(JSON.stringify({ issuer: url, jwks_uri: `${url}/jwks` }));
       if (request.url === '/jwks') return response.end(JSON.stringify({ keys: [published] }));
       if (!request.url.endsWith('/chat/completions')) return response.writeHead(404).end();
       const chunk = (delta, finish_reason = null) =>

@@ -176,7 +176,8 @@ pub(super) async fn checked<'t>(
                 known = newer.ok_or(error)?;
             }
             Err(error) => {
-                if matches!(error, TokenError::UnknownKey(_)) {
+                // Only a look that began after the token came has shown that.
+                if matches!(error, TokenError::UnknownKey(_)) && known.asked >= came {
                     keys.note_absent(token.key());
                 }
                 return Err(error.into());
