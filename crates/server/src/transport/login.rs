@@ -283,6 +283,7 @@ fn refused(error: &LoginError, headers: &HeaderMap) -> Response {
     let text = escaped(&refusal.message);
     let text = format!("<p>{text}</p><p><a href=\"/login\">{again}</a></p>");
     let mut response = shown(refusal.status, title, &text, headers);
+    refusal.write_retry_after(response.headers_mut());
     response.extensions_mut().insert(refusal);
     response
 }
