@@ -29,7 +29,7 @@ pub fn credential_request(args: &str) {
     assert!(!login.wanted().is_empty());
 }
 
-/// Reads the query with which a provider sends a user back. The agent is told what it says, with the state that it knows.
+/// Reads the query with which a provider sends a user back. The agent gets what it says, with the state that it knows.
 pub fn credential_callback(query: &str) {
     let said = Callback::of(query);
     if let Callback::Refused(word) = &said {

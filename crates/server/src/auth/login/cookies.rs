@@ -256,9 +256,9 @@ mod tests {
         assert_eq!(stranger.attempt_in(&sent, &attempt.state, now), None);
     }
 
-    /// What a browser holds after it was told these cookies.
-    fn keep(held: &mut Vec<(String, String)>, told: &[HeaderValue]) -> HeaderMap {
-        for cookie in told {
+    /// What a browser holds after it was sent these cookies.
+    fn keep(held: &mut Vec<(String, String)>, sent: &[HeaderValue]) -> HeaderMap {
+        for cookie in sent {
             let pair = cookie.to_str().unwrap().split(';').next().unwrap();
             let (name, value) = pair.split_once('=').unwrap();
             held.retain(|(it, _)| it != name);
@@ -288,8 +288,8 @@ mod tests {
         let mut attempts = Vec::new();
         for second in 0..5 {
             let attempt = Attempt::new("corp", "https://b", "/".into(), at(second)).unwrap();
-            let told = cookies.attempt(&attempt, &headers, at(second)).unwrap();
-            headers = keep(&mut held, &told);
+            let sent = cookies.attempt(&attempt, &headers, at(second)).unwrap();
+            headers = keep(&mut held, &sent);
             attempts.push(attempt);
         }
         let found = |attempt: &Attempt, headers: &HeaderMap| {

@@ -1,5 +1,7 @@
-//! Logins that wait for their providers: how many at once, and how many of one address. Anybody can begin a login and make up
-//! codes, so an address whose codes are not accepted has to wait before its provider is asked again.
+//! Logins that wait for their providers: how many at once, and how many of one address.
+//!
+//! Anybody can begin a login and make up codes, so an address whose codes are not accepted has to wait before a provider is asked
+//! again.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,4 +1,6 @@
-//! Logins that were looked up lately. One that has ended meanwhile is not put back by a request that had read it before.
+//! Logins that were looked up lately.
+//!
+//! One that has ended meanwhile is not put back by a request that had read it before.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
