@@ -282,6 +282,7 @@ pub(crate) const CHECKS: &[Check] = &[
                 "web/chat/chat.test.mjs",
                 "web/chat/access.test.mjs",
                 "web/chat/login.test.mjs",
+                "web/chat/private-ca.test.mjs",
                 "web/chat/secrets.test.mjs",
             ],
         ],

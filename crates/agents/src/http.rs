@@ -11,6 +11,7 @@ use crate::error::AgentError;
 use crate::loopback::is_loopback;
 use crate::silence::{Patience, SilenceError};
 use crate::token::{TokenError, Tokens};
+use crate::trust;
 
 /// How often a call of a model is tried; with the waits below a user waits at most four seconds for a busy one.
 const TRIES: u32 = 4;
@@ -49,7 +50,7 @@ pub(crate) struct Failure {
 
 /// The client for a model at this address.
 pub(crate) fn model_client(base_url: &str) -> Result<reqwest::Client, AgentError> {
-    let mut builder = reqwest::Client::builder()
+    let mut builder = trust::http_client()
         .connect_timeout(CONNECT_TIMEOUT)
         .pool_max_idle_per_host(MAX_IDLE)
         .pool_idle_timeout(IDLE_TIMEOUT)

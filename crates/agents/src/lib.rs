@@ -10,6 +10,7 @@
 //! | [`adk_server`] | an app of any ADK server |
 //! | [`mcp`] | tools of MCP servers |
 //! | [`token`] | tokens that expire, for requests to an agent |
+//! | [`trust`] | certificate authorities, and what every client over HTTP begins with |
 //! | [`trace_context`] | the trace that a request belongs to, which is passed on |
 //! | [`secrets`] | hides secrets in foreign texts, and the agent's address from users |
 
@@ -32,6 +33,7 @@ pub mod token;
 pub mod tool;
 pub mod tool_registry;
 pub mod trace_context;
+pub mod trust;
 
 pub use agent::{Agent, AgentInfo, AgentRequest, AgentRun, BoxFuture, MemoryModel};
 pub use error::{AgentError, AgentErrorKind};

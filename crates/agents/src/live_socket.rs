@@ -9,9 +9,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::handshake::client::Request;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
 
 use crate::error::AgentError;
+use crate::trust;
 
 /// A message that the other side has not taken by then will never arrive.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,7 +60,8 @@ impl LiveSocket {
             .max_write_buffer_size(MAX_WRITE_BUFFER_BYTES)
             .max_message_size(Some(MAX_MESSAGE_BYTES))
             .max_frame_size(Some(MAX_MESSAGE_BYTES));
-        let (socket, _) = connect_async_with_config(request, Some(config), true).await?;
+        let (socket, _) =
+            connect_async_tls_with_config(request, Some(config), true, trust::connector()).await?;
         Ok(Self {
             socket,
             heard_at: Instant::now(),

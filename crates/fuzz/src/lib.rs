@@ -97,6 +97,18 @@ pub const TARGETS: &[Target] = &[
         run: server::cookie,
     },
     Target {
+        name: "credential-callback",
+        what: "the query with which a provider sends a user back who grants something to an agent",
+        seeds: &["foreign/credential-callback", "foreign/login-answer"],
+        run: server::credential_callback,
+    },
+    Target {
+        name: "credential-request",
+        what: "the arguments with which an agent asks for a login",
+        seeds: &["foreign/credential-request"],
+        run: server::credential_request,
+    },
+    Target {
         name: "engine-lines",
         what: "what an agent engine streams",
         seeds: &["adk/scripted"],

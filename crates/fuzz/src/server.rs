@@ -63,6 +63,20 @@ pub(crate) fn cookie(data: &[u8]) {
     fuzzing::cookie(data, KEY, COOKIES, NOW);
 }
 
+pub(crate) fn credential_callback(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    fuzzing::credential_callback(text);
+}
+
+pub(crate) fn credential_request(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    fuzzing::credential_request(text);
+}
+
 pub(crate) fn ticket(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

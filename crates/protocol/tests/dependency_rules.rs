@@ -313,6 +313,26 @@ fn only_one_file_names_versions_of_the_sdk() {
     assert_eq!(naming, [table], "ask for a feature instead");
 }
 
+/// Whom connections trust is said once (`tls.ca_file`).
+#[test]
+fn clients_over_http_are_made_in_one_place() {
+    let made: Vec<PathBuf> = ["agents", "server"]
+        .iter()
+        .flat_map(|name| rust_files(&root().join("crates").join(name).join("src")))
+        .filter(|path| {
+            let code = code_of(path);
+            let names = [
+                "reqwest::Client::builder",
+                "reqwest::Client::new",
+                "Client::builder()",
+            ];
+            names.iter().any(|name| code.contains(name))
+        })
+        .collect();
+    let one = root().join("crates/agents/src/trust.rs");
+    assert_eq!(made, [one], "begin with trust::http_client()");
+}
+
 /// A chat asks its agent through the traits: whose it is shows in nothing but what the traits tell.
 #[test]
 fn chats_name_no_agent() {

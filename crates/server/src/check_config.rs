@@ -72,12 +72,14 @@ pub(crate) async fn checked(
     let mut reading = Config::reading(file, overrides);
     let config = reading.config.clone();
     secrets::keep(&config);
+    // First: whom connections trust is decided when their clients are made.
+    let trust = config.tls.trust().err();
     let login = match auth::configured(&config) {
         Ok(login) => config.check_address(login.requires_credentials()).err(),
         Err(problem) => Some(problem),
     };
     let replica = config.is_shared().then(|| config.replica().err());
-    for problem in login.into_iter().chain(replica.flatten()) {
+    for problem in trust.into_iter().chain(login).chain(replica.flatten()) {
         reading.judge(problem);
     }
     for error in agent_list::problems(AgentKinds::built_in(), &config).await {

@@ -19,6 +19,7 @@ mod session_state;
 mod span;
 mod store;
 mod store_requests;
+mod tls;
 mod token;
 mod vertex;
 
@@ -50,6 +51,7 @@ pub use session_state::SessionState;
 pub use span::Span;
 pub use store::Store;
 pub use store_requests::StoreRequests;
+pub use tls::Tls;
 pub use token::{Token, TokenKind};
 pub use vertex::Vertex;
 
@@ -63,6 +65,7 @@ pub(crate) use reading::Reading;
 pub struct Config {
     pub server: Server,
     pub auth: Auth,
+    pub tls: Tls,
     pub agent: Agent,
     /// Several agents, in the place of `[agent]`: each has an id and any keys of `[agent]`. The first is the default. A chat
     /// belongs to the agent of its first message; requests name one with `agent`, and `GET /api/agents` lists them.

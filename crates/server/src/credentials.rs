@@ -9,6 +9,7 @@
 //! Links and states are tokens that name user, chat and call. Only this server can make or read them. A state counts once,
 //! because the question that it names is answered once.
 
+pub(crate) mod fuzzing;
 mod login;
 mod seal;
 

@@ -20,6 +20,7 @@ pub use crate::audit::fuzzing::audit_export;
 pub use crate::auth::fuzzing::{key_set, openid_description, source, token};
 pub use crate::auth::login::fuzzing::{cookie, login_answer, login_exchange};
 pub use crate::chat::fuzzing::tool_result;
+pub use crate::credentials::fuzzing::{credential_callback, credential_request};
 
 /// Reads the body of a chat request, as any client's and as the original front end's.
 pub fn chat_request(body: &[u8]) {

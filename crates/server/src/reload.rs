@@ -179,6 +179,7 @@ fn effective(old: &Config, new: &Config, takes_agents: bool) -> Config {
             ..old.server.clone()
         },
         auth: new.auth.clone(),
+        tls: old.tls.clone(),
         agent: agents.agent.clone(),
         agents: agents.agents.clone(),
         approval: agents.approval.clone(),

@@ -350,6 +350,8 @@ impl ServerBuilder {
     pub async fn build(self) -> Result<Server, StartError> {
         let mut config = self.config;
         config.check()?;
+        // First: whom connections trust is decided when their clients are made.
+        config.tls.trust()?;
         let given = config.clone();
         let login = match self.authenticator {
             Some(own) => Login::Own(own),

@@ -135,7 +135,7 @@ impl AdkClient {
         let _ = shown.set_username("");
         let _ = shown.set_password(None);
         let headers = headers(&settings.headers)?;
-        let mut builder = reqwest::Client::builder()
+        let mut builder = crate::trust::http_client()
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_max_idle_per_host(MAX_IDLE)
             .pool_idle_timeout(IDLE_TIMEOUT)

@@ -119,7 +119,7 @@ impl Place {
             value.set_sensitive(true);
             sent.insert(header, value);
         }
-        let mut builder = reqwest::Client::builder()
+        let mut builder = crate::trust::http_client()
             .connect_timeout(CONNECT_TIME)
             .pool_idle_timeout(IDLE_TIME)
             .tcp_nodelay(true)

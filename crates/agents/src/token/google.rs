@@ -383,7 +383,7 @@ fn address(url: &str) -> Result<Url, TokenError> {
 }
 
 fn client(is_near: bool) -> Result<reqwest::Client, TokenError> {
-    let mut builder = reqwest::Client::builder()
+    let mut builder = crate::trust::http_client()
         .connect_timeout(CONNECT_TIMEOUT)
         // What is sent is for this server only.
         .redirect(reqwest::redirect::Policy::none());

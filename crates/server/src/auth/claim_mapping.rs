@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::jwt::{self, TokenError};
-use super::{Claims, Identity, Role, Roles};
+use super::{Claims, Identity, Roles};
 use crate::config::RoleNames;
 
 /// OpenID providers give a user an id of at most 255 bytes.
@@ -34,6 +35,22 @@ const LISTS_OF_WORDS: [&str; 2] = ["scope", "scp"];
 
 /// What is shown to the users themselves.
 const DISPLAYED: [&str; 3] = ["name", "preferred_username", "email"];
+
+/// How much of the groups of a user is kept with a login; those that give a role come first.
+const MAX_GROUP_BYTES: usize = 8 * 1024;
+
+/// The groups of a user as a claim had them, which a configuration gives roles to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Groups {
+    claim: String,
+    words: Vec<String>,
+}
+
+impl Groups {
+    pub(super) fn words(&self) -> &[String] {
+        &self.words
+    }
+}
 
 /// How the tokens of one source tell who their users are.
 #[derive(Debug)]
@@ -69,7 +86,8 @@ impl ClaimMapping {
         claims: &jwt::Claims,
         via: &'static str,
     ) -> Result<Identity, TokenError> {
-        let name = claims.text(&self.user_claim).unwrap_or_default();
+        let name = found(&claims.0, &self.user_claim).and_then(Value::as_str);
+        let name = name.unwrap_or_default();
         if name.is_empty() || name.len() > MAX_NAME_BYTES {
             return Err(TokenError::NoUser(self.user_claim.clone()));
         }
@@ -78,7 +96,7 @@ impl ClaimMapping {
             return Err(TokenError::Unverified);
         }
         let kept = self.kept.iter().filter_map(|name| {
-            let value = claims.0.get(name)?;
+            let value = found(&claims.0, name)?;
             let claim = Claims::new([(name.clone(), value.clone())]).ok();
             if claim.is_none() {
                 tracing::debug!(claim = name, "a claim of a token is too large to be kept");
@@ -93,7 +111,7 @@ impl ClaimMapping {
 
     /// Whether a token has all that is looked for in it.
     pub(super) fn is_complete(&self, claims: &jwt::Claims) -> bool {
-        let has = |name: &String| found(claims, name).is_some();
+        let has = |name: &String| found(&claims.0, name).is_some();
         let says_whether_verified = self.user_claim != EMAIL || claims.0.contains_key(VERIFIED);
         has(&self.user_claim)
             && says_whether_verified
@@ -102,19 +120,47 @@ impl ClaimMapping {
     }
 
     fn roles_in(&self, claims: &jwt::Claims) -> Roles {
-        let Some(name) = &self.roles_claim else {
+        let words = self.words_in(claims).into_iter();
+        words.flat_map(|word| self.roles.of(word)).collect()
+    }
+
+    /// What a login keeps, so that its roles are those of the configuration at any time.
+    pub(super) fn groups(&self, claims: &jwt::Claims) -> Groups {
+        let mut words = self.words_in(claims);
+        words.sort_by_key(|word| self.roles.of(word).is_empty());
+        let mut left = MAX_GROUP_BYTES;
+        let kept = words.into_iter().take_while(|word| {
+            let fits = word.len() <= left;
+            left = left.saturating_sub(word.len());
+            fits
+        });
+        Groups {
+            claim: self.roles_claim.clone().unwrap_or_default(),
+            words: kept.map(str::to_owned).collect(),
+        }
+    }
+
+    /// The roles of groups that were found before. What another claim had says nothing of this one.
+    pub(super) fn roles_of(&self, groups: &Groups) -> Roles {
+        if self.roles_claim.as_ref() != Some(&groups.claim) {
             return Roles::default();
+        }
+        let words = groups.words.iter();
+        words.flat_map(|word| self.roles.of(word)).collect()
+    }
+
+    fn words_in<'c>(&self, claims: &'c jwt::Claims) -> Vec<&'c str> {
+        let Some(name) = &self.roles_claim else {
+            return Vec::new();
         };
-        let words: Vec<&str> = match found(claims, name) {
+        match found(&claims.0, name) {
             Some(Value::String(text)) if LISTS_OF_WORDS.contains(&name.as_str()) => {
                 text.split(' ').collect()
             }
             Some(Value::String(text)) => vec![text],
             Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
             _ => Vec::new(),
-        };
-        let roles = words.into_iter().flat_map(|word| self.roles.of(word));
-        roles.collect::<Vec<Role>>().into()
+        }
     }
 }
 
@@ -151,12 +197,16 @@ fn is_verified(claims: &jwt::Claims) -> bool {
     }
 }
 
-/// A claim by its name, or within an object: `realm_access.roles`.
-fn found<'c>(claims: &'c jwt::Claims, name: &str) -> Option<&'c Value> {
-    claims.0.get(name).or_else(|| {
-        let (first, rest) = name.split_once('.')?;
-        let first = claims.0.get(first)?;
-        rest.split('.').try_fold(first, |value, key| value.get(key))
+/// A claim by its name, or within an object: `realm_access.roles`. Names have dots, too, so the longest that is there counts:
+/// `resource_access.my.client.roles`, `https://x.example/claims.roles`.
+fn found<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
+    claims.get(name).or_else(|| {
+        let dots = name.rmatch_indices('.');
+        let mut within = dots.filter_map(|(dot, _)| {
+            let inner = claims.get(&name[..dot])?.as_object()?;
+            found(inner, &name[dot + 1..])
+        });
+        within.next()
     })
 }
 
@@ -166,6 +216,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::auth::Role;
 
     fn mapping(user: &str, roles: Option<&str>) -> ClaimMapping {
         let names =
@@ -312,6 +363,71 @@ mod tests {
         )
         .unwrap();
         assert!(none.roles.is_plain());
+    }
+
+    #[test]
+    fn a_path_leads_through_names_with_dots() {
+        for (name, claims) in [
+            ("a.b.c", json!({"a": {"b": {"c": 1}}})),
+            ("a.b.c", json!({"a.b": {"c": 1}, "a": {"b": {"c": 2}}})),
+            ("a.b.c", json!({"a": {"b.c": 1, "b": {"c": 2}}})),
+            ("a.b.c", json!({"a.b.c": 1, "a.b": {"c": 2}})),
+            // What leads nowhere does not count.
+            ("a.b.c", json!({"a.b": {"d": 2}, "a": {"b": {"c": 1}}})),
+            ("a.b.c", json!({"a.b": "text", "a": {"b.c": 1}})),
+            (
+                "https://x.example/claims.roles",
+                json!({"https://x.example/claims": {"roles": 1}}),
+            ),
+            (
+                "resource_access.my.client.roles",
+                json!({"resource_access": {"my": {"client": {}}, "my.client": {"roles": 1}}}),
+            ),
+            ("a..b", json!({"a": {"": {"b": 1}}})),
+        ] {
+            let claims = claims.as_object().unwrap();
+            assert_eq!(found(claims, name), Some(&json!(1)), "{name} in {claims:?}");
+        }
+        let none = json!({"a": {"b": 1}, "": 1});
+        for name in ["a.c", "b", "a.b.c", ".a", "a.", "."] {
+            assert_eq!(found(none.as_object().unwrap(), name), None, "{name}");
+        }
+        let claims = json!({"user": {"name": "alice"}, "profile": {"email": "a@x"}});
+        let kept = ["profile.email".to_owned()].into();
+        let mapping = ClaimMapping::new("corp", "user.name", (None, &RoleNames::default()), &kept);
+        let found = of(&mapping, claims.clone()).unwrap();
+        assert_eq!(found.user.as_str(), "corp:alice");
+        assert_eq!(found.claims().get("profile.email"), Some(&json!("a@x")));
+        assert!(mapping.is_complete(&jwt::Claims(claims.as_object().unwrap().clone())));
+    }
+
+    #[test]
+    fn the_roles_of_groups_are_those_of_the_configuration_now() {
+        let claims = json!({"groups": ["admins", "Domain Admins", "staff"]});
+        let claims = jwt::Claims(claims.as_object().unwrap().clone());
+        let old = mapping("sub", Some("groups"));
+        let groups = old.groups(&claims);
+        assert_eq!(old.roles_of(&groups), old.roles_in(&claims));
+        assert!(old.roles_of(&groups).has(Role::Admin));
+        let new = |claim: &str, names: Value| {
+            let names = serde_json::from_value(names).unwrap();
+            ClaimMapping::new("corp", "sub", (Some(claim), &names), &BTreeSet::new())
+        };
+        let changed = new("groups", json!({"staff": "auditor"})).roles_of(&groups);
+        assert!(changed.has(Role::Auditor) && !changed.has(Role::Admin));
+        assert!(
+            new("scope", json!({"admins": "admin"}))
+                .roles_of(&groups)
+                .is_plain()
+        );
+        assert!(mapping("sub", None).roles_of(&groups).is_plain());
+        // Those that give a role are kept first.
+        let mut many = vec![json!("x".repeat(100)); 1_000];
+        many.push(json!("admins"));
+        let many = jwt::Claims([("groups".to_owned(), json!(many))].into_iter().collect());
+        let groups = old.groups(&many);
+        assert!(old.roles_of(&groups).has(Role::Admin));
+        assert!(groups.words.iter().map(String::len).sum::<usize>() <= MAX_GROUP_BYTES);
     }
 
     #[test]

@@ -202,6 +202,11 @@ impl<'t> Unverified<'t> {
         self.claims.text("iss").unwrap_or_default()
     }
 
+    /// The name of the key that it says to be signed with.
+    pub(super) fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
     /// What it says, whoever has signed it.
     pub(super) fn unchecked(&self) -> &Claims {
         &self.claims
@@ -221,6 +226,11 @@ impl<'t> Unverified<'t> {
         self.check_type(expected.types)?;
         self.claims.check(expected, now)?;
         Ok(&self.claims)
+    }
+
+    /// Whether it would be good, if the right key had signed it.
+    pub(super) fn may_be_good(&self, expected: Expected<'_>, now: Timestamp) -> bool {
+        self.check_type(expected.types).is_ok() && self.claims.check(expected, now).is_ok()
     }
 
     fn check_type(&self, types: &[&str]) -> Result<(), TokenError> {

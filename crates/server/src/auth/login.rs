@@ -10,11 +10,13 @@
 mod attempt;
 mod cookies;
 mod exchange;
+mod exchanges;
 pub(crate) mod fuzzing;
+mod remembered;
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use adk_bridge_protocol::id::UserId;
@@ -26,13 +28,13 @@ use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::Url;
 
-use super::claim_mapping::display_name;
+use super::claim_mapping::{Groups, display_name};
 use super::jwt::Claims;
-use super::oidc::{Problem, Provider, RemoteError};
+use super::oidc::{Problem, Provider};
 use super::refused_tokens::RefusedTokens;
 use super::{Authenticator, Identity, Refusal, SourcePolicy};
 use crate::chat::now;
@@ -41,6 +43,8 @@ use crate::credentials::Seal;
 use crate::store::{LoginRow, Store, StoreError};
 use attempt::Attempt;
 use cookies::{Cookies, Secret};
+use exchanges::Exchanges;
+use remembered::Remembered;
 
 pub(crate) use attempt::CALLBACK;
 pub(crate) use cookies::login_cookie;
@@ -55,16 +59,10 @@ const KEY_BYTES: usize = 32;
 /// What an ID token is sealed for, with a key that only the cookie holds.
 const ID_TOKEN: &str = "adk-bridge: the ID token of a login, 1";
 
-/// How long a login that was looked up counts: so much later than elsewhere, a replica knows that a user has logged out.
-const LOOKED_UP_FOR: Duration = Duration::from_secs(5);
-/// How many are remembered; one that is forgotten is looked up again.
-const MAX_REMEMBERED: usize = 10_000;
 /// How often it is noted that a login is used, unless it may be unused only shortly.
 const NOTED_EVERY: Duration = Duration::from_secs(60);
 /// How often a connection looks whether its login has ended at another replica.
 const CONNECTIONS_LOOK_EVERY: Duration = Duration::from_secs(30);
-/// How many logins may wait for their providers at once; each is a request or two.
-const MAX_EXCHANGES: usize = 32;
 /// An ID token beyond this is not kept; it serves only to spare a question when the user logs out.
 const MAX_ID_TOKEN_BYTES: usize = 8 * 1024;
 
@@ -73,10 +71,10 @@ pub struct Logins {
     settings: ArcSwap<Settings>,
     store: Arc<dyn Store>,
     cookies: Cookies,
-    remembered: Mutex<HashMap<String, Remembered>>,
+    remembered: Remembered<Option<Arc<Login>>>,
     /// Whenever somebody logs out here.
     ended: Notify,
-    exchanges: Semaphore,
+    exchanges: Exchanges,
     refused: RefusedTokens,
 }
 
@@ -86,12 +84,6 @@ struct Settings {
     policy: SourcePolicy,
     idle: Duration,
     longest: Duration,
-}
-
-#[derive(Clone)]
-struct Remembered {
-    login: Option<Arc<Login>>,
-    at: Instant,
 }
 
 /// A login that was looked up.
@@ -109,6 +101,9 @@ struct Body {
     identity: Identity,
     /// The provider that said who it is.
     provider: String,
+    /// What its roles come from. A login from before this was kept has the roles of its identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    groups: Option<Groups>,
     /// What a page may call the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     name: Option<String>,
@@ -148,6 +143,10 @@ pub enum LoginError {
     Away,
     #[error("too many users log in at this moment; try again")]
     Busy,
+    #[error(
+        "too many logins from your address were not accepted (limits.wrong_keys_per_minute); wait, and begin again"
+    )]
+    TooMany(Duration),
     #[error("set server.public_url: the provider has to send you back to an address that it knows")]
     NoAddress,
     /// What the store says, for the log.
@@ -179,9 +178,9 @@ impl Logins {
             settings: ArcSwap::from_pointee(Settings::new(config, providers)),
             cookies: Cookies::new(&key, is_secure)?,
             store,
-            remembered: Mutex::default(),
+            remembered: Remembered::default(),
             ended: Notify::new(),
-            exchanges: Semaphore::new(MAX_EXCHANGES),
+            exchanges: Exchanges::new(config.limits.wrong_keys_per_minute),
             refused: RefusedTokens::default(),
         })
     }
@@ -190,6 +189,7 @@ impl Logins {
     pub(super) fn set(&self, config: &Config, providers: Vec<Arc<Provider>>) {
         self.settings
             .store(Arc::new(Settings::new(config, providers)));
+        self.exchanges.limit(config.limits.wrong_keys_per_minute);
         self.ended.notify_waiters();
     }
 
@@ -208,13 +208,14 @@ impl Logins {
         ways.collect()
     }
 
-    /// Begins a login: the page of the provider, and the cookie that the browser comes back with. `root` is the address of
-    /// this bridge, and `to` where the user goes in the end.
+    /// Begins a login: the page of the provider, and the cookie that the browser comes back with, next to those of other tabs.
+    /// `root` is the address of this bridge, and `to` where the user goes in the end.
     pub async fn begin(
         &self,
         provider: Option<&str>,
         root: &str,
         to: String,
+        headers: &HeaderMap,
     ) -> Result<Step, LoginError> {
         let settings = self.settings.load_full();
         let provider = match (provider, settings.providers.as_slice()) {
@@ -228,31 +229,43 @@ impl Logins {
         let page = self.page_of(provider, &attempt).await?;
         Ok(Step {
             location: page.into(),
-            cookies: vec![self.cookies.attempt(&attempt)?],
+            cookies: self.cookies.attempt(&attempt, headers, now())?,
         })
     }
 
     /// Ends a login with what the provider sends back. The browser gets a new secret, and the one that it had serves no more.
-    pub async fn finish(&self, query: &str, headers: &HeaderMap) -> Result<Step, LoginError> {
-        let attempt = self.cookies.attempt_in(headers, now());
+    /// `peer` is where the request comes from.
+    pub async fn finish(
+        &self,
+        query: &str,
+        headers: &HeaderMap,
+        peer: Option<IpAddr>,
+    ) -> Result<Step, LoginError> {
+        let state = attempt::state_in(query).ok_or(LoginError::Unknown)?;
+        let attempt = self.cookies.attempt_in(headers, &state, now());
         let attempt = attempt.ok_or(LoginError::Unknown)?;
         let answer = attempt.answer(query).ok_or(LoginError::Unknown)?;
         let settings = self.settings.load_full();
         let provider = settings.provider(&attempt.provider);
         let provider = provider.ok_or(LoginError::Unknown)?;
         let code = self.code(provider, answer).await?;
-        let exchange = self.exchanges.try_acquire().map_err(|_| LoginError::Busy)?;
+        let exchange = self.exchanges.begin(peer)?;
         let found = exchange::user_of(provider, &attempt, &code).await;
+        let (identity, claims, id_token) = found.map_err(|problem| {
+            let error = self.failed(provider, problem);
+            match error {
+                LoginError::NotAccepted => exchange.note_wrong_code().err().unwrap_or(error),
+                _ => error,
+            }
+        })?;
         drop(exchange);
-        let (identity, claims, id_token) =
-            found.map_err(|problem| self.failed(provider, problem))?;
         if let Some(secret) = self.cookies.secret_in(headers) {
             self.end_one(&secret.id()).await?;
         }
-        let cookie = self.store(provider, identity, &claims, &id_token).await?;
+        let cookie = self.add(provider, identity, &claims, &id_token).await?;
         Ok(Step {
             location: attempt.to,
-            cookies: vec![cookie, self.cookies.no_attempt()],
+            cookies: vec![cookie, self.cookies.no_attempt(&state)],
         })
     }
 
@@ -299,11 +312,8 @@ impl Logins {
 
     /// Forgets the logins of a user, which have ended in the store: nobody waits until they are looked up again.
     pub fn forget(&self, user: &UserId) {
-        let is_other = |it: &Remembered| {
-            let login = it.login.as_ref();
-            login.is_none_or(|login| login.identity.user != *user)
-        };
-        self.remembered().retain(|_, it| is_other(it));
+        self.remembered
+            .forget(|_, login| login.as_ref().is_some_and(|it| it.identity.user == *user));
         self.ended.notify_waiters();
     }
 
@@ -347,7 +357,7 @@ impl Logins {
         match self.find(&id).await {
             Ok(Some(login)) => {
                 self.note_use(&id, &login);
-                Ok(login.identity.clone())
+                Ok(login.identity(&self.settings.load()))
             }
             Ok(None) => Err(none(ENDED)),
             Err(error) => {
@@ -360,31 +370,18 @@ impl Logins {
 
     /// A login that has not ended.
     async fn find(&self, id: &str) -> Result<Option<Arc<Login>>, StoreError> {
-        let remembered = self.remembered().get(id).cloned();
-        let remembered = remembered.filter(|it| it.at.elapsed() < LOOKED_UP_FOR);
-        let found = match remembered {
-            Some(remembered) => remembered.login,
+        let found = match self.remembered.get(id) {
+            Some(login) => login,
             None => {
                 let at = Instant::now();
                 let row = self.store.login(id).await?;
                 let login = row.and_then(Login::of).map(Arc::new);
-                self.remember(id, login.clone(), at);
+                self.remembered.insert(id, login.clone(), at);
                 login
             }
         };
         let settings = self.settings.load();
         Ok(found.filter(|login| login.is_good(&settings, now())))
-    }
-
-    fn remember(&self, id: &str, login: Option<Arc<Login>>, at: Instant) {
-        let mut remembered = self.remembered();
-        if remembered.len() >= MAX_REMEMBERED {
-            remembered.retain(|_, it| it.at.elapsed() < LOOKED_UP_FOR);
-            if remembered.len() >= MAX_REMEMBERED {
-                remembered.clear();
-            }
-        }
-        remembered.insert(id.to_owned(), Remembered { login, at });
     }
 
     /// Notes now and then that a login is used; nobody waits for it.
@@ -405,7 +402,7 @@ impl Logins {
         });
     }
 
-    async fn store(
+    async fn add(
         &self,
         provider: &Provider,
         identity: Identity,
@@ -428,6 +425,7 @@ impl Logins {
         let body = Body {
             identity: identity.clone(),
             provider: provider.name.clone(),
+            groups: Some(provider.mapping.groups(claims)),
             name: display_name(claims),
             id_token: sealed,
         };
@@ -451,7 +449,7 @@ impl Logins {
 
     async fn end_one(&self, id: &str) -> Result<(), StoreError> {
         self.store.end_login(id).await?;
-        self.remembered().remove(id);
+        self.remembered.forget(|it, _| it == id);
         self.ended.notify_waiters();
         Ok(())
     }
@@ -493,7 +491,7 @@ impl Logins {
                 self.refused.note(&provider.name, &error);
                 LoginError::NotAccepted
             }
-            Problem::Remote(error @ RemoteError::Unreachable { .. }) => {
+            Problem::Remote(error) if error.is_passing() => {
                 tracing::warn!("a user cannot log in at {}: {error}", provider.name);
                 LoginError::Away
             }
@@ -523,13 +521,6 @@ impl Logins {
         drop(query);
         Some(page)
     }
-
-    /// Poisoning is ignored: no critical section can leave the map inconsistent.
-    fn remembered(&self) -> MutexGuard<'_, HashMap<String, Remembered>> {
-        self.remembered
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Login {
@@ -541,6 +532,18 @@ impl Login {
             seen: Mutex::new(row.seen),
             ends: row.ends,
         })
+    }
+
+    /// Who it is, with the roles that the configuration gives now.
+    fn identity(&self, settings: &Settings) -> Identity {
+        let provider = settings.provider(&self.body.provider);
+        let identity = self.identity.clone();
+        match (provider, &self.body.groups) {
+            (Some(provider), Some(groups)) => {
+                identity.with_roles(provider.mapping.roles_of(groups))
+            }
+            _ => identity,
+        }
     }
 
     /// One with a provider that the configuration does not name any more has ended.
@@ -569,16 +572,12 @@ impl Settings {
 /// A login as its user gets it with all that is stored of them: neither its id nor a token.
 pub(crate) fn exported(row: &LoginRow) -> Value {
     let body: Option<Body> = serde_json::from_str(&row.body).ok();
-    let (identity, provider, name) = match &body {
-        Some(body) => (
-            Some(&body.identity),
-            Some(&body.provider),
-            body.name.as_ref(),
-        ),
-        None => (None, None, None),
-    };
+    let body = body.as_ref();
+    let identity = body.map(|it| &it.identity);
     json!({
-        "type": "login", "provider": provider, "name": name,
+        "type": "login",
+        "provider": body.map(|it| &it.provider), "name": body.and_then(|it| it.name.as_ref()),
+        "groups": body.and_then(|it| it.groups.as_ref()).map(Groups::words),
         "roles": identity.map(|it| it.roles), "claims": identity.map(|it| &it.claims),
         "createdAt": row.created, "usedAt": row.seen, "endsAt": row.ends,
     })

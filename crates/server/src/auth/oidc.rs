@@ -3,12 +3,13 @@
 //! ```text
 //!   a token ─┬─ checked before, by keys that still count ───────────────────────────▶ its user
 //!            └─ which provider? ─▶ its keys ─▶ signature, issuer, audience, times ──▶ its user
-//!                                     └─ an unknown key: looked up again, not often
+//!                                     └─ an unknown key: looked up again, a few times at most
 //! ```
 
 mod key_source;
 mod provider;
 pub(crate) mod remote;
+mod unknown;
 mod verified;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use adk_bridge_protocol::time::Timestamp;
 use axum::http::header;
 use axum::http::request::Parts;
 use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 
 use super::jwt::{MAX_SKEW, TokenError, Unverified, is_token};
 use super::refused_tokens::RefusedTokens;
@@ -123,7 +125,10 @@ impl OidcTokens {
             .await
             .map_err(|problem| match problem {
                 Problem::Token(error) => self.refuse(&provider.name, &error),
-                Problem::Remote(_) => Refusal::Unavailable(AWAY.into()),
+                Problem::Remote(problem) => {
+                    tracing::debug!("a token of {} cannot be checked: {problem}", provider.name);
+                    Refusal::Unavailable(AWAY.into())
+                }
             })?;
         let identity = provider.mapping.identity(claims, VIA);
         let identity = identity.map_err(|error| self.refuse(&provider.name, &error))?;
@@ -158,16 +163,26 @@ pub(super) async fn checked<'t>(
     expected: super::jwt::Expected<'_>,
     now: Timestamp,
 ) -> Result<(&'t super::jwt::Claims, Arc<Known>), Problem> {
-    let known = keys.known().await?;
-    match token.verified(&known.keys, expected, now) {
-        Ok(claims) => Ok((claims, known)),
-        Err(error @ TokenError::UnknownKey(_)) => {
-            let newer = keys.newer_than(known.generation).await;
-            let known = newer.ok_or(Problem::Token(error))?;
-            let claims = token.verified(&known.keys, expected, now);
-            Ok((claims?, known))
+    let came = Instant::now();
+    let mut known = keys.known().await?;
+    loop {
+        match token.verified(&known.keys, expected, now) {
+            Ok(claims) => return Ok((claims, known)),
+            // What was asked before the token came may lack its key.
+            Err(error @ TokenError::UnknownKey(_))
+                if known.asked < came && token.may_be_good(expected, now) =>
+            {
+                let newer = keys.newer_than(&known, token.key()).await?;
+                known = newer.ok_or(error)?;
+            }
+            Err(error) => {
+                // Only a look that began after the token came has shown that.
+                if matches!(error, TokenError::UnknownKey(_)) && known.asked >= came {
+                    keys.note_absent(token.key());
+                }
+                return Err(error.into());
+            }
         }
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -50,6 +50,16 @@ impl WrongKeys {
         self.note_at(peer, Instant::now())
     }
 
+    /// How long an address has to wait that has tried too many, without trying another one.
+    pub fn wait(&self, peer: IpAddr) -> Option<Duration> {
+        let limit = f64::from(self.per_minute.get());
+        let rate = limit / 60.0;
+        let tried = self.tried.lock().unwrap_or_else(PoisonError::into_inner);
+        let over = tried.get(&network_of(peer))?.left(rate, Instant::now()) - limit;
+        // The next one would be too many.
+        (over > -1.0).then(|| Duration::try_from_secs_f64((over + 1.0) / rate).ok())?
+    }
+
     fn note_at(&self, peer: IpAddr, now: Instant) -> Option<Duration> {
         let limit = f64::from(self.per_minute.get());
         let rate = limit / 60.0;
@@ -115,8 +125,14 @@ mod tests {
             assert_eq!(keys.note_at(one, now), None);
         }
         assert_eq!(keys.note_at(one, now), Some(Duration::from_secs(20)));
+        assert!(
+            keys.wait(one)
+                .is_some_and(|wait| wait > Duration::from_secs(20))
+        );
         let other = "192.0.2.2".parse().unwrap();
+        assert_eq!(keys.wait(other), None);
         assert_eq!(keys.note_at(other, now), None);
+        assert_eq!(keys.wait(other), None);
         assert_eq!(keys.note_at(one, now + 3 * MINUTE), None);
     }
 

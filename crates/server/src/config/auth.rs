@@ -84,11 +84,11 @@ pub struct Oidc {
     /// What is asked for at a login; `openid` must be among it.
     #[serde(default = "scopes", deserialize_with = "list::words")]
     pub scopes: Vec<String>,
-    /// The claim that says who the user is: a text of 1 to 255 bytes that stays the same.
+    /// The claim that says who the user is, or a path to it: a text of 1 to 255 bytes that stays the same.
     #[serde(default = "subject")]
     pub user_claim: String,
-    /// The claim that holds the groups of the user, such as `"groups"`, or a path to it, such as `"realm_access.roles"`. Set it
-    /// together with `roles`.
+    /// The claim that holds the groups of the user, such as `"groups"`, or a path to it, such as
+    /// `"resource_access.my.client.roles"`. Set it together with `roles`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roles_claim: Option<String>,
     /// Which roles the groups stand for: `{ "group" = "approver" }`, with one role for a group, or a list of them (`user`,
@@ -118,7 +118,7 @@ pub struct Proxy {
     /// Who its assertions have to be from, such as `"https://cloud.google.com/iap"`. Without it the issuer is not looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
-    /// The claim that says who the user is: a text of 1 to 255 bytes that stays the same.
+    /// The claim that says who the user is, or a path to it: a text of 1 to 255 bytes that stays the same.
     #[serde(default = "subject")]
     pub user_claim: String,
     /// The claim that holds the groups of the user. Set it together with `roles`.

@@ -55,6 +55,7 @@ pub struct Limits {
     #[schemars(range(min = 1))]
     pub refused_answers_per_minute: u32,
     /// How many wrong keys one address may try per minute, before it has to wait. Valid keys are still accepted from it.
+    /// Codes of logins that their provider does not accept are counted in the same way; there, no further ones are tried.
     #[schemars(range(min = 1))]
     pub wrong_keys_per_minute: u32,
     /// A client that reads nothing of its response for this long is disconnected.

@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use adk_bridge_agents::trust;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream;
@@ -23,8 +24,8 @@ use object_store::aws::AmazonS3Builder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::path::Path;
 use object_store::{
-    BackoffConfig, ClientOptions, GetOptions, GetRange, ObjectStore, ObjectStoreExt as _,
-    RetryConfig,
+    BackoffConfig, Certificate, ClientOptions, GetOptions, GetRange, ObjectStore,
+    ObjectStoreExt as _, RetryConfig,
 };
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
@@ -367,6 +368,9 @@ fn connected(
         .with_timeout_disabled()
         .with_connect_timeout(CONNECT_TIME)
         .with_allow_http(config.allow_http);
+    let trusted = trust::added().into_iter();
+    let trusted = trusted.filter_map(|it| Certificate::from_der(&it).ok());
+    let options = trusted.fold(options, ClientOptions::with_root_certificate);
     let retry = RetryConfig {
         backoff: BackoffConfig {
             init_backoff: Duration::from_millis(100),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use adk_bridge_agents::trust;
 use axum::http::{Request, Response};
 use bytes::{Bytes, BytesMut};
 use opentelemetry_http::{HttpClient, HttpError};
@@ -31,7 +32,7 @@ impl Collector {
         is_local: bool,
         exports: Arc<SpanExports>,
     ) -> reqwest::Result<Self> {
-        let mut builder = reqwest::Client::builder()
+        let mut builder = trust::http_client()
             .timeout(limit)
             // The headers may contain secrets, which are for this server only.
             .redirect(reqwest::redirect::Policy::none());

@@ -202,6 +202,14 @@ pub fn require_admin(identity: &Identity) -> Result<(), RoleNeeded> {
     }
 }
 
+/// Refuses everybody but auditors, and administrators.
+pub fn require_auditor(identity: &Identity) -> Result<(), RoleNeeded> {
+    match identity.is_admin() {
+        true => Ok(()),
+        false => identity.require(Role::Auditor),
+    }
+}
+
 /// Refuses a request that does not name exactly one host: a proxy and this server could read different ones.
 pub fn require_one_host(request: &Request) -> Result<(), AppError> {
     let hosts = request.headers().get_all(header::HOST).iter().count();

@@ -105,6 +105,15 @@ impl AppError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message).retry_after(A_MOMENT)
     }
 
+    /// Says when to try again, if that is known.
+    pub fn write_retry_after(&self, headers: &mut HeaderMap) {
+        if let Some(after) = self.retry_after {
+            // Whole seconds, and never 0: the client would only be refused again.
+            let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+    }
+
     /// Adds when the client may try again.
     #[must_use]
     pub fn retry_after(self, after: Duration) -> Self {
@@ -131,11 +140,7 @@ impl IntoResponse for AppError {
         let headers = response.headers_mut();
         headers.insert(CODE, HeaderValue::from_static(self.code));
         add_required(self.status, headers);
-        if let Some(after) = self.retry_after {
-            // Whole seconds, and never 0: the client would only be refused again.
-            let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
-        }
+        self.write_retry_after(headers);
         response.extensions_mut().insert(self);
         response
     }

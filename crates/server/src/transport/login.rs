@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::time::Timestamp;
-use axum::Json;
 use axum::extract::{Path, Query, RawQuery, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse as _, Response};
+use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -27,6 +27,7 @@ use super::error::AppError;
 use crate::auth::{Identity, LoginError, LoginWay, Logins, Refusal, Role};
 use crate::chat::Chats;
 use crate::config::Config;
+use crate::connections::Peer;
 use crate::files::address::Base;
 use crate::metrics::LoginResult;
 
@@ -101,7 +102,7 @@ pub async fn begin(
                 true => format!("{root}{to}"),
                 false => to,
             };
-            logins.begin(provider.as_deref(), &root, to).await
+            logins.begin(provider.as_deref(), &root, to, &headers).await
         }
         None => Err(LoginError::NoAddress),
     };
@@ -116,16 +117,19 @@ pub async fn callback(
     State(logins): State<Option<Arc<Logins>>>,
     State(chats): State<Chats>,
     RawQuery(query): RawQuery,
+    peer: Option<Extension<Peer>>,
     headers: HeaderMap,
 ) -> Response {
     let Some(logins) = logins.filter(|it| it.is_offered()) else {
         return no_login().into_response();
     };
-    let finished = logins.finish(&query.unwrap_or_default(), &headers).await;
+    let peer = peer.map(|Extension(Peer(peer))| peer);
+    let query = query.unwrap_or_default();
+    let finished = logins.finish(&query, &headers, peer).await;
     chats.shared().metrics.login(match &finished {
         Ok(_) => LoginResult::Completed,
         Err(LoginError::Denied(_)) => LoginResult::Denied,
-        Err(LoginError::NotAccepted) => LoginResult::NotAccepted,
+        Err(LoginError::NotAccepted | LoginError::TooMany(_)) => LoginResult::NotAccepted,
         Err(LoginError::Away | LoginError::Busy | LoginError::Store(_)) => LoginResult::Unavailable,
         Err(LoginError::Unknown | LoginError::NoProvider | LoginError::NoAddress) => {
             LoginResult::Unknown
@@ -259,6 +263,7 @@ fn error_of(error: &LoginError) -> AppError {
         LoginError::NotAccepted => {
             AppError::new(StatusCode::BAD_GATEWAY, "login_not_accepted", message)
         }
+        LoginError::TooMany(wait) => AppError::too_many(message, *wait),
         LoginError::NoAddress => AppError::forbidden("no_public_url", message),
         LoginError::Away | LoginError::Busy => AppError::unavailable(message),
         LoginError::Store(_) => {
@@ -278,6 +283,7 @@ fn refused(error: &LoginError, headers: &HeaderMap) -> Response {
     let text = escaped(&refusal.message);
     let text = format!("<p>{text}</p><p><a href=\"/login\">{again}</a></p>");
     let mut response = shown(refusal.status, title, &text, headers);
+    refusal.write_retry_after(response.headers_mut());
     response.extensions_mut().insert(refusal);
     response
 }

@@ -159,9 +159,9 @@ pub async fn export(
 /// Whose rows.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Whose {
-    /// `all`: everybody's, for an administrator.
+    /// `all`: everybody's, for an auditor.
     users: Option<String>,
-    /// The id of the row before the first one, for an administrator.
+    /// The id of the row before the first one, for an auditor.
     after: Option<u64>,
 }
 
@@ -175,7 +175,7 @@ pub async fn audit(
     let exported = match (users.as_deref(), after) {
         (None, None) => chats.own_audit(&identity.user),
         (Some("all"), after) => {
-            access::require_admin(&identity)?;
+            access::require_auditor(&identity)?;
             chats.whole_audit(after.unwrap_or_default())
         }
         (None, Some(_)) => {

@@ -1,5 +1,5 @@
-//! Ten thousand hostile inputs of four users with different roles, over every endpoint, those of logins and of the original
-//! front end included, and both sockets, made from the API's own description.
+//! Ten thousand hostile inputs of four users with different roles, recognised by keys, a token and a cookie, over every endpoint,
+//! those of logins and of the original front end included, and both sockets, made from the API's own description.
 //!
 //! Every user has something that the others attack and may neither see nor change: a chat whose text, title, file and audit
 //! have a word that nobody else knows. The ids are known to all. A new endpoint is attacked as soon as it is described. What a
@@ -9,9 +9,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use adk_bridge_protocol::base64;
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
 
 use crate::mutated::{header, mutate_text, mutate_value, odd_value};
@@ -48,41 +50,106 @@ struct Inputs {
 struct User {
     name: &'static str,
     role: &'static str,
+    way: Way,
+    /// The key, the token or the cookie.
+    proof: OnceLock<String>,
+}
+
+/// How a user is recognised.
+#[derive(PartialEq)]
+enum Way {
+    Key,
+    Token,
+    Cookie,
 }
 
 static USERS: [User; 4] = [
-    User {
-        name: "alice",
-        role: "user",
-    },
-    User {
-        name: "bob",
-        role: "approver",
-    },
-    User {
-        name: "carol",
-        role: "auditor",
-    },
-    User {
-        name: "dave",
-        role: "admin",
-    },
+    User::new("alice", "user", Way::Key),
+    User::new("bob", "approver", Way::Token),
+    User::new("carol", "auditor", Way::Cookie),
+    User::new("dave", "admin", Way::Key),
 ];
 
-/// Sends what deletes all that its user has, for each of them.
-static NOBODY: User = User {
-    name: "erin",
-    role: "user",
-};
-const DELETES_OWN: &str = "clearSessions";
+/// Sends what deletes all that its user has, or ends their login, for each of them.
+static NOBODY: User = User::new("erin", "user", Way::Key);
+const DELETES_OWN: [&str; 2] = ["clearSessions", "logOut"];
 
 impl User {
+    const fn new(name: &'static str, role: &'static str, way: Way) -> Self {
+        let proof = OnceLock::new();
+        Self {
+            name,
+            role,
+            way,
+            proof,
+        }
+    }
+
+    /// Gets what proves who it is, from the provider if that is not a key.
+    async fn log_in(&self, bridge: &Bridge, issuer: &Issuer) {
+        let proof = match self.way {
+            Way::Key => self.key(),
+            Way::Token => issuer.token(self.name, self.role, None),
+            Way::Cookie => {
+                let begun = bridge.get("/login").await;
+                let page = begun.header("location").unwrap().to_owned();
+                let value = |name: &str| {
+                    let (_, rest) = page.split_once(&format!("{name}=")).unwrap();
+                    rest.split('&').next().unwrap().to_owned()
+                };
+                let attempt = begun.header("set-cookie").unwrap().to_owned();
+                let attempt = attempt.split(';').next().unwrap();
+                // The provider takes who and which login it is for a code.
+                let code = format!("{}.{}.{}", self.name, self.role, value("nonce"));
+                let path = format!("/login/callback?code={code}&state={}", value("state"));
+                let done = bridge.send("GET", &path, &[("cookie", attempt)], "").await;
+                assert_eq!(done.status, 303, "{done:?}");
+                let login = done.header("set-cookie").unwrap();
+                login.split(';').next().unwrap().to_owned()
+            }
+        };
+        self.proof.set(proof).unwrap();
+    }
+
     fn key(&self) -> String {
         format!("{}-secret-0123456789", self.name)
     }
 
-    fn authorization(&self) -> String {
-        format!("Bearer {}", self.key())
+    fn proof(&self) -> &str {
+        self.proof.get().unwrap()
+    }
+
+    fn id(&self) -> String {
+        match self.way {
+            Way::Key => self.name.to_owned(),
+            Way::Token | Way::Cookie => format!("corp:{}", self.name),
+        }
+    }
+
+    /// The headers that prove who it is; a cookie counts for the bridge's own page.
+    fn headers(&self, bridge: SocketAddr) -> Vec<(&'static str, String)> {
+        match self.way {
+            Way::Key | Way::Token => vec![("authorization", format!("Bearer {}", self.proof()))],
+            Way::Cookie => vec![
+                ("cookie", self.proof().to_owned()),
+                ("origin", format!("http://{bridge}")),
+            ],
+        }
+    }
+
+    /// Sends a request of this user.
+    async fn send(
+        &self,
+        bridge: &Bridge,
+        method: &str,
+        path: &str,
+        kind: &str,
+        body: impl AsRef<[u8]>,
+    ) -> Response {
+        let own = self.headers(bridge.address);
+        let mut headers = vec![("content-type", kind)];
+        headers.extend(own.iter().map(|(name, value)| (*name, value.as_str())));
+        bridge.send(method, path, &headers, body).await
     }
 
     /// The word that only this user may see.
@@ -115,16 +182,19 @@ impl User {
     }
 }
 
-fn configuration(issuer: SocketAddr) -> String {
+fn configuration(issuer: &Issuer) -> String {
     // A question that expires in the middle of the test would change what its user has.
     let mut toml =
         "[approval]\ntimeout = \"1h\"\n[server]\ncompat = [\"adk-stream-protocol\"]\n".to_owned();
     // All of them come from one address, and send tokens that are none.
     toml += "[limits]\nwrong_keys_per_minute = 1000000\n";
     toml += &format!(
-        "[[auth.oidc]]\nname = \"corp\"\nissuer = \"http://{issuer}\"\naudience = \"bridge\"\nclient_id = \"bridge\"\n"
+        "[[auth.oidc]]\nname = \"corp\"\nissuer = \"{}\"\naudience = \"bridge\"\nclient_id = \"bridge\"\n\
+         roles_claim = \"groups\"\nroles = {{ approver = \"approver\", auditor = \"auditor\" }}\n",
+        issuer.name
     );
-    for user in USERS.iter().chain([&NOBODY]) {
+    let users = USERS.iter().chain([&NOBODY]);
+    for user in users.filter(|it| it.way == Way::Key) {
         let (key, name, role) = (user.key(), user.name, user.role);
         toml += &format!(
             "[[auth.api_keys]]\nkey = \"{key}\"\nuser = \"{name}\"\nroles = [\"{role}\"]\n"
@@ -133,33 +203,88 @@ fn configuration(issuer: SocketAddr) -> String {
     toml
 }
 
-/// A provider that sends its users nowhere, and takes no code.
-async fn issuer() -> StandIn {
-    StandIn::start(|asked| {
-        let host = asked.head.lines().find_map(|it| it.strip_prefix("host: "));
-        let own = format!("http://{}", host.unwrap());
-        match asked.path.as_str() {
-            "/.well-known/openid-configuration" => ok(&json!({
-                "issuer": own,
-                "jwks_uri": format!("{own}/jwks"),
-                "authorization_endpoint": format!("{own}/auth"),
-                "token_endpoint": format!("{own}/token"),
-            })),
-            "/jwks" => ok(&json!({"keys": []})),
-            _ => refused(400, "application/json", r#"{"error":"invalid_grant"}"#),
+/// A provider whose page nobody sees: a code names the user, the role and the login that it is for.
+struct Issuer {
+    name: String,
+    key: Arc<Ed25519KeyPair>,
+}
+
+impl Issuer {
+    async fn start() -> Self {
+        let key = Arc::new(Ed25519KeyPair::from_seed_unchecked(&[7; 32]).unwrap());
+        let signer = key.clone();
+        let server = StandIn::start(move |asked| {
+            let host = asked.head.lines().find_map(|it| it.strip_prefix("host: "));
+            let own = format!("http://{}", host.unwrap());
+            match asked.path.as_str() {
+                "/.well-known/openid-configuration" => ok(&json!({
+                    "issuer": own,
+                    "jwks_uri": format!("{own}/jwks"),
+                    "authorization_endpoint": format!("{own}/auth"),
+                    "token_endpoint": format!("{own}/token"),
+                })),
+                "/jwks" => {
+                    let public = url_safe(signer.public_key().as_ref());
+                    ok(&json!({"keys": [{"kty": "OKP", "crv": "Ed25519", "kid": "k", "x": public}]}))
+                }
+                "/token" => {
+                    let mut fields = asked.body.as_str().unwrap_or_default().split('&');
+                    let code = fields.find_map(|it| it.strip_prefix("code=")).unwrap_or_default();
+                    let mut words = code.splitn(3, '.');
+                    let mut word = || words.next().unwrap_or_default();
+                    let token = signed(&signer, &own, word(), word(), Some(word()));
+                    ok(&json!({"id_token": token, "access_token": "none"}))
+                }
+                _ => refused(400, "application/json", r#"{"error":"invalid_grant"}"#),
+            }
+        })
+        .await;
+        Self {
+            name: format!("http://{}", server.address),
+            key,
         }
-    })
-    .await
+    }
+
+    fn token(&self, user: &str, role: &str, nonce: Option<&str>) -> String {
+        signed(&self.key, &self.name, user, role, nonce)
+    }
+}
+
+fn signed(
+    key: &Ed25519KeyPair,
+    issuer: &str,
+    user: &str,
+    role: &str,
+    nonce: Option<&str>,
+) -> String {
+    let part = |value: Value| url_safe(value.to_string().as_bytes());
+    let head = part(json!({"alg": "EdDSA", "kid": "k", "typ": "JWT"}));
+    // In the year 2200.
+    let claims = json!({
+        "iss": issuer, "aud": "bridge", "sub": user, "groups": [role], "nonce": nonce, "exp": 7_258_118_400_u64,
+    });
+    let text = format!("{head}.{}", part(claims));
+    let signature = url_safe(key.sign(text.as_bytes()).as_ref());
+    format!("{text}.{signature}")
+}
+
+fn url_safe(bytes: &[u8]) -> String {
+    let text = base64::encode(bytes);
+    text.trim_end_matches('=')
+        .replace('+', "-")
+        .replace('/', "_")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_hostile_inputs_reach_nothing_of_others() {
     eprintln!("seed {SEED:#x}");
-    let issuer = issuer().await;
-    let mut bridge = Bridge::configured(&configuration(issuer.address));
+    let issuer = Issuer::start().await;
+    let mut bridge = Bridge::configured(&configuration(&issuer));
     let mut before = Vec::new();
     let mut ids = Vec::new();
+    NOBODY.log_in(&bridge, &issuer).await;
     for user in &USERS {
+        user.log_in(&bridge, &issuer).await;
         ids.push(plant(&bridge, user).await);
         before.push(belongings(&bridge, user, ids.last().unwrap()).await);
     }
@@ -201,17 +326,15 @@ async fn ten_thousand_hostile_inputs_reach_nothing_of_others() {
     for (number, user) in USERS.iter().enumerate() {
         let after = belongings(&bridge, user, &ids[number]).await;
         assert_eq!(after, before[number], "{}", user.name);
-        let authorization = user.authorization();
-        let headers = [JSON, ("authorization", authorization.as_str())];
         let body = asking("after", "say still here").to_string();
-        let answer = bridge.send("POST", "/api/chat", &headers, body).await;
+        let answer = user.send(&bridge, "POST", "/api/chat", JSON.1, body).await;
         assert_eq!(answer.status, 200, "{answer:?}");
     }
     let log = bridge.log();
     assert!(!log.contains("panicked"), "{log}");
     for user in &USERS {
         assert!(
-            !log.contains(&user.secret()) && !log.contains(&user.key()),
+            !log.contains(&user.secret()) && !log.contains(user.proof()),
             "{log}"
         );
     }
@@ -282,29 +405,20 @@ struct Ids {
 /// Gives a user something to lose: a chat that waits for an approval, with a title and a file.
 async fn plant(bridge: &Bridge, user: &User) -> Ids {
     let (chat, secret) = (user.chat(), user.secret());
-    let authorization = user.authorization();
-    let key = ("authorization", authorization.as_str());
     let text = format!("call process_payment {{\"amount\": 5, \"recipient\": \"{secret}\"}}");
     let body = asking(&chat, &text).to_string();
-    let answer = bridge.send("POST", "/api/chat", &[JSON, key], body).await;
-    assert_eq!(answer.status, 200);
+    let answer = user.send(bridge, "POST", "/api/chat", JSON.1, body).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
     let title = json!({ "title": secret }).to_string();
     let path = format!("/api/chats/{chat}");
-    assert_eq!(
-        bridge
-            .send("PATCH", &path, &[JSON, key], title)
-            .await
-            .status,
-        204
-    );
-    let path = format!("/api/files?chat={chat}");
-    let plain = ("content-type", "text/plain");
-    let file = bridge.send("POST", &path, &[plain, key], &secret).await;
+    let renamed = user.send(bridge, "PATCH", &path, JSON.1, title).await;
+    assert_eq!(renamed.status, 204);
+    let files = format!("/api/files?chat={chat}");
+    let file = user
+        .send(bridge, "POST", &files, "text/plain", &*secret)
+        .await;
     assert_eq!(file.status, 201);
-    let stored = bridge
-        .send("GET", &format!("/api/chats/{chat}"), &[key], "")
-        .await
-        .json();
+    let stored = user.send(bridge, "GET", &path, JSON.1, "").await.json();
     let message = &stored["messages"][1];
     let parts = message["parts"].as_array().unwrap();
     let call = parts
@@ -313,7 +427,7 @@ async fn plant(bridge: &Bridge, user: &User) -> Ids {
         .unwrap();
     let word = |value: &Value| value.as_str().unwrap().to_owned();
     Ids {
-        user: user.name.to_owned(),
+        user: user.id(),
         chat,
         file: word(&file.json()["id"]),
         message: word(&message["id"]),
@@ -324,11 +438,8 @@ async fn plant(bridge: &Bridge, user: &User) -> Ids {
 
 /// What a user sees of it.
 async fn belongings(bridge: &Bridge, user: &User, ids: &Ids) -> Vec<Value> {
-    let authorization = user.authorization();
     let get = async |path: String| {
-        let answer = bridge
-            .send("GET", &path, &[("authorization", &authorization)], "")
-            .await;
+        let answer = user.send(bridge, "GET", &path, JSON.1, "").await;
         assert_eq!(answer.status, 200, "{path}: {answer:?}");
         answer
     };
@@ -507,7 +618,7 @@ impl Attack {
         }
         let text = String::from_utf8_lossy(body);
         for user in USERS.iter().filter(|it| it.name != USERS[self.user].name) {
-            let of_other = format!("\"user\":\"{}\"", user.name);
+            let of_other = format!("\"user\":\"{}\"", user.id());
             assert!(!text.contains(&of_other), "{text} to {input}");
         }
     }
@@ -583,17 +694,21 @@ impl Attack {
             self.address,
             body.len()
         );
-        let user = match operation.id == DELETES_OWN {
+        let user = match DELETES_OWN.contains(&operation.id.as_str()) {
             true => &NOBODY,
             false => &USERS[self.user],
         };
         match self.random.below(24) {
             0 => {}
             1 => head += "authorization: Bearer eyJhbGciOiJFZERTQSJ9.e30.AAAA\r\n",
-            _ => head += &format!("authorization: {}\r\n", user.authorization()),
+            _ => {
+                for (name, value) in user.headers(self.address) {
+                    head += &format!("{name}: {value}\r\n");
+                }
+            }
         }
         if self.random.one_in(12) {
-            let name = self.random.pick(&["login", "attempt"]);
+            let name = self.random.pick(&["login", "attempt-AAAABBBBCCCC"]);
             head += &format!(
                 "cookie: adk-bridge-{name}={}\r\n",
                 encoded(&self.odd_text())
@@ -716,8 +831,11 @@ impl Attack {
         } else {
             String::new()
         };
-        let authorization = USERS[self.user].authorization();
-        let headers = [("authorization", authorization.as_str())];
+        let own = USERS[self.user].headers(self.address);
+        let headers: Vec<_> = own
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
         let mut sent = 0;
         while sent < FRAMES_PER_SOCKET {
             let opened =

@@ -28,13 +28,13 @@ pub(super) struct Attempt {
     /// The address that the provider sends the user back to.
     pub(super) redirect_uri: String,
     /// The answer must have it: nobody else's answer does.
-    state: String,
+    pub(super) state: String,
     /// The ID token must have it.
     pub(super) nonce: String,
     /// Proves to the provider that who exchanges the code has asked for it (PKCE).
     pub(super) verifier: String,
     /// Milliseconds since 1970.
-    until: u64,
+    pub(super) until: u64,
 }
 
 /// What a provider sends a user back with.
@@ -86,12 +86,7 @@ impl Attempt {
         let pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
             .into_owned()
             .collect();
-        // A field that occurs twice says nothing.
-        let only = |name: &str| {
-            let mut values = pairs.iter().filter(|(key, _)| key == name);
-            let value = values.next()?;
-            values.next().is_none().then(|| value.1.clone())
-        };
+        let only = |name: &str| only(&pairs, name);
         let state = only("state")?;
         if !bool::from(state.as_bytes().ct_eq(self.state.as_bytes())) {
             return None;
@@ -104,6 +99,21 @@ impl Attempt {
         let issuer = only("iss");
         Some(Answer { code, issuer })
     }
+}
+
+/// The state that an answer is for.
+pub(super) fn state_in(query: &str) -> Option<String> {
+    let pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes())
+        .into_owned()
+        .collect();
+    only(&pairs, "state")
+}
+
+/// The value of a field. One that occurs twice says nothing.
+fn only(pairs: &[(String, String)], name: &str) -> Option<String> {
+    let mut values = pairs.iter().filter(|(key, _)| key == name);
+    let value = values.next()?;
+    values.next().is_none().then(|| value.1.clone())
 }
 
 /// 256 random bits, as text for addresses.

@@ -1,4 +1,4 @@
-//! The two cookies of logins: an attempt until the provider has answered, and then the secret of a login.
+//! The cookies of logins: an attempt in each tab until the provider has answered, and then the secret of a login.
 //!
 //! A cookie without our signature is not looked up: nobody makes the database work with cookies that were made up.
 
@@ -15,6 +15,10 @@ use crate::credentials::Seal;
 use crate::store::StoreError;
 
 const SECRET_BYTES: usize = 32;
+/// How many attempts a browser keeps, one for each tab. Together they fit the 8 KB that proxies take as a header.
+const MAX_ATTEMPTS: usize = 3;
+/// How much of the hash of its state the name of an attempt has.
+const NAME_BYTES: usize = 9;
 /// What the keys are derived for.
 const ATTEMPTS: &str = "adk-bridge: attempts to log in, 1";
 const SECRETS: &[u8] = b"adk-bridge: secrets of logins, 1";
@@ -62,21 +66,57 @@ impl Cookies {
         })
     }
 
-    pub(super) fn attempt(&self, attempt: &Attempt) -> Result<HeaderValue, StoreError> {
+    /// The cookie of an attempt, and what removes those of a browser that has too many: the oldest ones, and those that are over.
+    pub(super) fn attempt(
+        &self,
+        attempt: &Attempt,
+        headers: &HeaderMap,
+        now: Timestamp,
+    ) -> Result<Vec<HeaderValue>, StoreError> {
         let text = serde_json::to_vec(attempt).unwrap_or_default();
         let sealed = self.seal.close(ATTEMPTS, &text)?;
-        Ok(self.cookie(self.attempt_name(), &sealed, LIFE))
+        let mut others: Vec<(Option<u64>, &str)> = pairs(headers)
+            .filter(|(name, _)| is_attempt(name, self.attempt_prefix()))
+            .map(|(name, value)| (self.opened(value, now).map(|it| it.until), name))
+            .collect();
+        others.sort_unstable();
+        others.dedup_by_key(|it| it.1);
+        let good = others.iter().filter(|(until, _)| until.is_some()).count();
+        let mut spare = good.saturating_sub(MAX_ATTEMPTS - 1);
+        let mut cookies = vec![self.cookie(&self.attempt_name(&attempt.state), &sealed, LIFE)];
+        // Those that are over come first.
+        for (until, name) in others {
+            let is_spare = until.is_none() || spare > 0;
+            if until.is_some() {
+                spare = spare.saturating_sub(1);
+            }
+            if is_spare {
+                cookies.push(self.cookie(name, "", Duration::ZERO));
+            }
+        }
+        Ok(cookies)
     }
 
-    pub(super) fn attempt_in(&self, headers: &HeaderMap, now: Timestamp) -> Option<Attempt> {
-        let sealed = value_of(headers, self.attempt_name())?;
+    /// The attempt that an answer with this state is for.
+    pub(super) fn attempt_in(
+        &self,
+        headers: &HeaderMap,
+        state: &str,
+        now: Timestamp,
+    ) -> Option<Attempt> {
+        let name = self.attempt_name(state);
+        let attempt = self.opened(value_of(headers, &name)?, now)?;
+        (attempt.state == state).then_some(attempt)
+    }
+
+    fn opened(&self, sealed: &str, now: Timestamp) -> Option<Attempt> {
         let text = self.seal.open_text(ATTEMPTS, sealed)?;
         let attempt: Attempt = serde_json::from_slice(&text).ok()?;
         attempt.is_good(now).then_some(attempt)
     }
 
-    pub(super) fn no_attempt(&self) -> HeaderValue {
-        self.cookie(self.attempt_name(), "", Duration::ZERO)
+    pub(super) fn no_attempt(&self, state: &str) -> HeaderValue {
+        self.cookie(&self.attempt_name(state), "", Duration::ZERO)
     }
 
     pub(super) fn login(&self, secret: &Secret, life: Duration) -> HeaderValue {
@@ -108,10 +148,16 @@ impl Cookies {
         name(self.is_secure)
     }
 
-    fn attempt_name(&self) -> &'static str {
+    /// Each attempt has its own: two tabs do not overwrite each other's.
+    fn attempt_name(&self, state: &str) -> String {
+        let hash = Sha256::digest(state);
+        format!("{}{}", self.attempt_prefix(), url_safe(&hash[..NAME_BYTES]))
+    }
+
+    fn attempt_prefix(&self) -> &'static str {
         match self.is_secure {
-            true => "__Host-adk-bridge-attempt",
-            false => "adk-bridge-attempt",
+            true => "__Host-adk-bridge-attempt-",
+            false => "adk-bridge-attempt-",
         }
     }
 
@@ -148,13 +194,24 @@ impl Secret {
 
 /// The value of a cookie. Browsers send the one first that is meant for the longer path.
 fn value_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let (_, value) = pairs(headers).find(|(key, _)| *key == name)?;
+    Some(value)
+}
+
+/// The cookies of a request.
+fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     let lines = headers.get_all(header::COOKIE).iter();
     let lines = lines.filter_map(|line| line.to_str().ok());
-    let mut pairs = lines.flat_map(|line| line.split(';'));
-    pairs.find_map(|pair| {
-        let (key, value) = pair.trim().split_once('=')?;
-        (key == name).then_some(value)
-    })
+    lines
+        .flat_map(|line| line.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+}
+
+/// Whether a cookie has the name of an attempt: its name is repeated to remove it.
+fn is_attempt(name: &str, prefix: &str) -> bool {
+    let is_plain = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_');
+    let rest = name.strip_prefix(prefix);
+    rest.is_some_and(|rest| rest.len() == NAME_BYTES.div_ceil(3) * 4 && rest.bytes().all(is_plain))
 }
 
 #[cfg(test)]
@@ -190,10 +247,61 @@ mod tests {
 
         let now = Timestamp::from_millis(1);
         let attempt = Attempt::new("corp", "https://b", "/".into(), now).unwrap();
-        let sent = sent_back(&cookies.attempt(&attempt).unwrap());
-        assert_eq!(cookies.attempt_in(&sent, now), Some(attempt));
-        assert_eq!(cookies.attempt_in(&sent, now + LIFE), None);
-        assert_eq!(stranger.attempt_in(&sent, now), None);
+        let written = cookies.attempt(&attempt, &HeaderMap::new(), now).unwrap();
+        let sent = sent_back(&written[0]);
+        let found = cookies.attempt_in(&sent, &attempt.state, now);
+        assert_eq!(found, Some(attempt.clone()));
+        assert_eq!(cookies.attempt_in(&sent, "another", now), None);
+        assert_eq!(cookies.attempt_in(&sent, &attempt.state, now + LIFE), None);
+        assert_eq!(stranger.attempt_in(&sent, &attempt.state, now), None);
+    }
+
+    /// What a browser holds after it was sent these cookies.
+    fn keep(held: &mut Vec<(String, String)>, sent: &[HeaderValue]) -> HeaderMap {
+        for cookie in sent {
+            let pair = cookie.to_str().unwrap().split(';').next().unwrap();
+            let (name, value) = pair.split_once('=').unwrap();
+            held.retain(|(it, _)| it != name);
+            if !value.is_empty() {
+                held.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        let pairs: Vec<_> = held
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let mut headers = HeaderMap::new();
+        headers.insert(header::COOKIE, pairs.join("; ").parse().unwrap());
+        headers
+    }
+
+    #[test]
+    fn each_tab_has_its_attempt_and_a_browser_keeps_a_few() {
+        let cookies = Cookies::new(b"key", true).unwrap();
+        let at = |second: u64| Timestamp::from_millis(1_000 * second);
+        let odd = format!("{}AAAABBBBCCCC", cookies.attempt_prefix());
+        let mut held = vec![
+            ("theme".to_owned(), "dark".to_owned()),
+            (odd, "x".to_owned()),
+        ];
+        let mut headers = keep(&mut held, &[]);
+        let mut attempts = Vec::new();
+        for second in 0..5 {
+            let attempt = Attempt::new("corp", "https://b", "/".into(), at(second)).unwrap();
+            let sent = cookies.attempt(&attempt, &headers, at(second)).unwrap();
+            headers = keep(&mut held, &sent);
+            attempts.push(attempt);
+        }
+        let found = |attempt: &Attempt, headers: &HeaderMap| {
+            cookies.attempt_in(headers, &attempt.state, at(5)).as_ref() == Some(attempt)
+        };
+        let kept: Vec<bool> = attempts.iter().map(|it| found(it, &headers)).collect();
+        assert_eq!(kept, [false, false, true, true, true]);
+        assert_eq!(held.len(), 1 + MAX_ATTEMPTS, "{held:?}");
+        // One that has led to a login is gone, and the others are not.
+        headers = keep(&mut held, &[cookies.no_attempt(&attempts[3].state)]);
+        let kept: Vec<bool> = attempts.iter().map(|it| found(it, &headers)).collect();
+        assert_eq!(kept, [false, false, true, false, true]);
     }
 
     #[test]

@@ -4,11 +4,14 @@ use adk_bridge_protocol::time::Timestamp;
 use axum::http::{HeaderMap, HeaderValue, header};
 use serde_json::{Map, Value, json};
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, state_in};
 use super::cookies::Cookies;
 use super::exchange::{Tokens, more_in};
 use crate::auth::jwt::Claims;
 use crate::auth::oidc::remote::oauth_word;
+
+/// The state of the attempt in `fixtures/foreign/cookie`.
+const STATE: &str = "the-state";
 
 /// Reads the cookies of a request, with a key that has written those of `genuine`: no others are taken.
 pub fn cookie(value: &[u8], key: &[u8], genuine: &str, now: Timestamp) {
@@ -19,7 +22,7 @@ pub fn cookie(value: &[u8], key: &[u8], genuine: &str, now: Timestamp) {
         let mut headers = HeaderMap::new();
         headers.extend(HeaderValue::from_bytes(value).map(|value| (header::COOKIE, value)));
         let secret = cookies.secret_in(&headers).map(|it| it.bytes().to_vec());
-        (secret, cookies.attempt_in(&headers, now))
+        (secret, cookies.attempt_in(&headers, STATE, now))
     };
     let (secret, attempt) = read(value);
     let (our_secret, our_attempt) = read(genuine.as_bytes());
@@ -36,7 +39,11 @@ pub fn login_answer(query: &str) {
     });
     let attempt: Option<Attempt> = serde_json::from_value(attempt).ok();
     if let Some(answer) = attempt.and_then(|attempt| attempt.answer(query)) {
-        assert!(query.contains("state"), "without a state");
+        assert_eq!(
+            state_in(query).as_deref(),
+            Some("the-state"),
+            "without a state"
+        );
         let is_shown = |word: &str| !word.contains(['<', '"', '&']) && word.len() < 50;
         assert!(
             answer

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use adk_bridge_agents::trust;
 use reqwest::{Client, RequestBuilder};
 use url::{Host, Url};
 
@@ -40,11 +41,26 @@ pub(crate) enum RemoteError {
     },
     #[error("it was asked a moment ago in vain")]
     AskedBefore,
+    #[error("it was asked for other keys several times a moment ago")]
+    AskedOften,
+    #[error("it takes too long to say its keys")]
+    Slow,
+}
+
+impl RemoteError {
+    /// Whether it may be over in a moment.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::AskedBefore | Self::AskedOften | Self::Slow => true,
+            Self::Refused { status, .. } => *status >= 500,
+            Self::TooLong { .. } | Self::Unreadable { .. } | Self::Contradiction { .. } => false,
+        }
+    }
 }
 
 /// A client for one provider.
 pub(super) fn client(is_local: bool) -> reqwest::Result<Client> {
-    let mut builder = Client::builder()
+    let mut builder = trust::http_client()
         .connect_timeout(CONNECT_TIME)
         .timeout(TIME)
         // What it is sent is for this provider only, and so is what it says.

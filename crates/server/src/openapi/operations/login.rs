@@ -34,6 +34,11 @@ const REFUSED: &[Refusal] = &[
         when: "what the provider sent is not accepted",
     },
 ];
+const TOO_MANY: [Refusal; 1] = only(
+    429,
+    "too_many",
+    "too many logins from this address were not accepted",
+);
 const ROLE: [Refusal; 1] = only(403, "role_needed", "the user does not have the role");
 
 /// What a provider sends back.
@@ -78,7 +83,7 @@ pub fn callback() -> Operation {
     .answers(303, "To where the user came from.", vec![])
     .with_header("location", "The page that the user came from.")
     .with_header("set-cookie", "The login.")
-    .refuses(&[&NO_LOGIN, REFUSED, WRITES, INTERNAL])
+    .refuses(&[&NO_LOGIN, REFUSED, &TOO_MANY, WRITES, INTERNAL])
     .refuses_with_pages()
 }
 

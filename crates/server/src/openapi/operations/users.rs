@@ -7,6 +7,7 @@ use crate::openapi::refusals::{INTERNAL, READS, Refusal, TOO_MANY, WRITES, only}
 use crate::transport::users::{Erased, Whose};
 
 const FORBIDDEN: [Refusal; 1] = only(403, "role_needed", "the user is not an administrator");
+const NO_AUDITOR: [Refusal; 1] = only(403, "role_needed", "the user is not an auditor");
 const LINES: &str = "application/x-ndjson";
 const FILE: &str = "Browsers save it under this name.";
 
@@ -39,9 +40,9 @@ pub fn audit() -> Operation {
     let example = "{\"type\":\"row\",\"id\":1}\n";
     let lines = Content::text(LINES, "A JSON object on each line.", example);
     Operation::new("exportAudit", Group::Access, "Get the audit in a form that can be verified")
-        .says("`adk-bridge audit verify` reads it. An administrator gets the rows of all users with `users=all`.")
+        .says("`adk-bridge audit verify` reads it. An auditor gets the rows of all users with `users=all`.")
         .query::<Whose>()
         .answers(200, "The lines.", vec![lines])
         .with_header("content-disposition", FILE)
-        .refuses(&[&FORBIDDEN, READS, TOO_MANY, INTERNAL])
+        .refuses(&[&NO_AUDITOR, READS, TOO_MANY, INTERNAL])
 }
