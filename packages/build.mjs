@@ -25,8 +25,8 @@ import { fileURLToPath } from 'node:url';
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, '..');
 
-/** Where a program can be had for: those of the npm packages, in the words of Node.js. */
-export const PLATFORMS = ['darwin-arm64', 'darwin-x64', 'linux-arm64', 'linux-x64', 'win32-arm64', 'win32-x64'];
+/** The platforms that there are packages for, in the words of Node.js; .github/workflows/ci.yml has a runner for each. */
+export const PLATFORMS = ['darwin-arm64', 'darwin-x64', 'linux-arm64', 'linux-x64', 'win32-x64'];
 
 const LICENSES = ['LICENSE', 'THIRD-PARTY-NOTICES.txt'].map((name) => join(root, name));
 

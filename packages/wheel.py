@@ -69,7 +69,7 @@ def platform_tag(system, arch, program):
     if system == "darwin":
         return MACOS[arch]
     if system == "win32":
-        return {"x64": "win_amd64", "arm64": "win_arm64"}[arch]
+        return {"x64": "win_amd64"}[arch]
     # The newest symbol of the C library that it asks for says which systems can run it.
     versions = [tuple(map(int, found)) for found in re.findall(rb"GLIBC_(\d+)\.(\d+)", program)]
     if not versions:
