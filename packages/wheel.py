@@ -9,6 +9,7 @@ sources, if there is one.
 
 import base64
 import hashlib
+import json
 import os
 import re
 import sys
@@ -31,16 +32,17 @@ def main(binary, version, platform, directory, readme, *licenses):
     info = f"adk_bridge-{version}.dist-info"
     name = "adk-bridge.exe" if system == "win32" else "adk-bridge"
     repository = os.environ.get("ADK_BRIDGE_REPOSITORY")
+    npm = json.loads((Path(__file__).parent / "npm/package.json").read_text())
     metadata = "\n".join(
         [
             "Metadata-Version: 2.4",
             "Name: adk-bridge",
             f"Version: {version}",
-            "Summary: Lets any AI SDK front end (useChat) talk to Google ADK agents over HTTP and WebSocket",
+            f"Summary: {npm['description']}",
             "License-Expression: Apache-2.0",
             *(f"License-File: {Path(path).name}" for path in licenses),
             *([f"Project-URL: Source, {repository}"] if repository else []),
-            "Keywords: ai-sdk,adk,agent,chat,gemini",
+            f"Keywords: {','.join(npm['keywords'])}",
             "Requires-Python: >=3.8",
             "Description-Content-Type: text/markdown",
             "",

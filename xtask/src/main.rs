@@ -39,7 +39,9 @@ usage: cargo xtask COMMAND
                        measure the protocol crate, the server's CPU and memory under load, the instructions and system
                        calls of a turn and a delta by component, thousands of connections, more clients than are allowed, and
                        hand-overs of replicas
-  release              build what a release consists of for this platform into target/release-artifacts
+  release [--uncommitted]
+                       build what a release consists of for this platform into target/release-artifacts, from committed files;
+                       --uncommitted is for trying it out
 ";
 
 fn main() -> ExitCode {
@@ -55,7 +57,9 @@ fn main() -> ExitCode {
         Some("bench") => launch::bench(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
         Some("fleet") => launch::fleet(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
         Some("fuzz") => fuzz::run(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
-        Some("release") => launch::release(&workspace).unwrap_or_else(|problem| fail(&problem)),
+        Some("release") => {
+            launch::release(&workspace, &rest).unwrap_or_else(|problem| fail(&problem))
+        }
         Some("format") => launch::format(&workspace).unwrap_or_else(|problem| fail(&problem)),
         Some("test") => test(&workspace, &rest),
         Some("help" | "--help" | "-h") => {
