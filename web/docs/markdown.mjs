@@ -21,9 +21,11 @@ export function codeHostMarkdown(md, pageBySlug, pageBySource) {
       if (UNCOLOURED.includes(token.info.split(' ')[0])) token.info = 'text';
     }
   });
-  const text = md.renderer.rules.text;
-  // Vue would take what stands between two braces for an expression.
-  md.renderer.rules.text = (...args) => text(...args).replaceAll('{{', '&#123;&#123;');
+  // Vue would take what stands between two braces for an expression, in code and across it as well.
+  for (const kind of ['text', 'code_inline']) {
+    const render = md.renderer.rules[kind];
+    md.renderer.rules[kind] = (...args) => render(...args).replaceAll('{{', '&#123;&#123;');
+  }
 
   function relinked(tokens, source, Token) {
     const made = [];
