@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Span};
 
-/// How long things are kept, such as `"90d"`; without an age, until somebody deletes them. It is looked for what is too old
-/// every ten minutes.
+/// How long things are kept, such as `"90d"`; without an age, until somebody deletes them. The bridge checks every ten minutes.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retention {
