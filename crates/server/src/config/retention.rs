@@ -26,7 +26,7 @@ pub struct Retention {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-at-least" = "1ms"))]
     pub audit: Option<Span>,
-    /// How long it is kept what users have used of agents on which day.
+    /// How long the daily usage of users is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-at-least" = "1ms"))]
     pub usage: Option<Span>,
