@@ -39,9 +39,7 @@ usage: cargo xtask COMMAND
                        measure the protocol crate, the server's CPU and memory under load, the instructions and system
                        calls of a turn and a delta by component, thousands of connections, more clients than are allowed, and
                        hand-overs of replicas
-  release [--uncommitted]
-                       build what a release consists of for this platform into target/release-artifacts, from committed files;
-                       --uncommitted is for trying it out
+  release              build what a release consists of for this platform into target/release-artifacts
 ";
 
 fn main() -> ExitCode {
