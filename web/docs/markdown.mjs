@@ -21,7 +21,7 @@ export function codeHostMarkdown(md, pageBySlug, pageBySource) {
       if (UNCOLOURED.includes(token.info.split(' ')[0])) token.info = 'text';
     }
   });
-  // Vue would take what stands between two braces for an expression, in code and across it as well.
+  // Vue would take what stands between two braces for an expression.
   for (const kind of ['text', 'code_inline']) {
     const render = md.renderer.rules[kind];
     md.renderer.rules[kind] = (...args) => render(...args).replaceAll('{{', '&#123;&#123;');
