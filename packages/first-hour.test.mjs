@@ -167,6 +167,8 @@ describe('first hour', { concurrency: 1 }, () => {
       "import { useMyChat } from './readme';\n",
     );
     assert.notEqual(withReadme, own);
+    // A page that is open would be changed while it is shown.
+    await front.page.goto('about:blank');
     writeFileSync(join(place, 'page/readme.tsx'), text);
     writeFileSync(page, withReadme);
     await front.page.goto(front.url);
@@ -176,6 +178,7 @@ describe('first hour', { concurrency: 1 }, () => {
     await front.page.getByRole('button', { name: 'Allow' }).click();
     await front.page.getByText('Paid 50 USD to Hanako.').waitFor();
     assert.deepEqual(await audited('chat-1'), ['approval.approved', 'tool.started']);
+    await front.page.goto('about:blank');
     writeFileSync(page, own);
   });
 
