@@ -25,8 +25,8 @@ import { fileURLToPath } from 'node:url';
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, '..');
 
-/** Where a program can be had for: those of the npm packages, in the words of Node.js. */
-export const PLATFORMS = ['darwin-arm64', 'darwin-x64', 'linux-arm64', 'linux-x64', 'win32-arm64', 'win32-x64'];
+/** The platforms that there are packages for, in the words of Node.js; .github/workflows/ci.yml has a runner for each. */
+export const PLATFORMS = ['darwin-arm64', 'darwin-x64', 'linux-arm64', 'linux-x64', 'win32-x64'];
 
 const LICENSES = ['LICENSE', 'THIRD-PARTY-NOTICES.txt'].map((name) => join(root, name));
 
@@ -52,7 +52,7 @@ export function build(binary, directory) {
     pack(platformPackage(binary, platform, work), directory);
     pack(mainPackage(work), directory);
     pack(clientPackage(work), directory);
-    wheel(binary, platform, directory);
+    wheel(binary, platform, directory, work);
   } finally {
     rmSync(work, { recursive: true, force: true });
   }
@@ -75,9 +75,13 @@ function archive(binary, platform, directory, work) {
   const place = join(work, name);
   mkdirSync(place);
   program(binary, join(place, fileName(platform)));
-  for (const path of [...LICENSES, join(root, 'README.md'), join(root, 'adk-bridge.example.toml')]) copyInto(path, place);
+  for (const path of [...LICENSES, join(root, 'adk-bridge.example.toml')]) copyInto(path, place);
+  writeFileSync(join(place, 'README.md'), programReadme());
   execFileSync('tar', ['-czf', join(resolve(directory), `${name}.tar.gz`), '-C', work, name]);
 }
+
+/** What the program is, for those who have it without npm. */
+const programReadme = () => readFileSync(join(here, 'npm/README.md'), 'utf8').replaceAll('npx adk-bridge', 'adk-bridge');
 
 /** The program alone; npm installs it where it fits. */
 function platformPackage(binary, platform, work) {
@@ -139,8 +143,10 @@ function pack(place, directory) {
   execSync('npm pack --silent', { cwd: place, env, stdio: ['ignore', 'ignore', 'inherit'] });
 }
 
-function wheel(binary, platform, directory) {
-  const args = [join(here, 'wheel.py'), binary, version(), platform, directory, join(here, 'npm/README.md'), ...LICENSES];
+function wheel(binary, platform, directory, work) {
+  const readme = join(work, 'README.md');
+  writeFileSync(readme, programReadme());
+  const args = [join(here, 'wheel.py'), binary, version(), platform, directory, readme, ...LICENSES];
   execFileSync(process.platform === 'win32' ? 'python' : 'python3', args, { stdio: ['ignore', 'ignore', 'inherit'] });
 }
 

@@ -2,27 +2,17 @@
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import {
-  cpSync,
-  existsSync,
-  linkSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
-import { ROOT } from '../web/documents/blocks.mjs';
+import { blocksIn, ROOT } from '../web/documents/blocks.mjs';
 import { launch, openContext } from '../web/e2e/browser.mjs';
 import { Visit } from '../web/e2e/visit.mjs';
 import { freePort } from '../web/proxies/processes.mjs';
 import { PYTHON, TARGET } from '../web/target.mjs';
+import { shareCompiled } from './compiled.mjs';
 import { Followed, GETTING_STARTED } from './first-hour/blocks.mjs';
 import { Terminal } from './first-hour/terminal.mjs';
 
@@ -90,6 +80,7 @@ describe('first hour', { concurrency: 1 }, () => {
   test('a clone is built, and serves', async () => {
     execFileSync('git', ['clone', '--quiet', ROOT, clone], { stdio: ['ignore', 'ignore', 'inherit'] });
     followed = new Followed(read);
+    // The first minutes of a newcomer, of which nothing can be learned.
     shareCompiled(join(TARGET, 'debug'), join(clone, 'target/debug'));
     bridge = terminal(clone);
     const { text } = followed.take('demo');
@@ -134,10 +125,11 @@ describe('first hour', { concurrency: 1 }, () => {
     page.setDefaultTimeout(WAIT_MS);
     await page.goto(`${bridgeUrl}/api/docs`);
     await page.getByText('/api/chats/{id}').first().waitFor();
-    if (existsSync(join(clone, 'web/docs'))) {
-      const documents = await page.goto(`${bridgeUrl}/docs/`);
-      assert.equal(documents.status(), 200, 'the bridge does not serve its documents');
-    }
+    await page.goto(`${bridgeUrl}/docs/`);
+    await page.getByRole('heading', { name: 'adk-bridge', level: 1 }).waitFor();
+    await page.getByRole('main').getByRole('link', { name: 'getting started', exact: true }).first().click();
+    await page.getByRole('heading', { name: 'Getting started', level: 1 }).waitFor();
+    assert.equal(page.url(), `${bridgeUrl}/docs/getting-started`);
     await context.close();
     assert.deepEqual(problems, []);
   });
@@ -164,6 +156,30 @@ describe('first hour', { concurrency: 1 }, () => {
     await front.page.getByRole('button', { name: 'Allow' }).click();
     await front.page.getByText('Paid 50 USD to Hanako.').waitFor();
     assert.deepEqual(await audited('my-chat'), ['tool.started', 'approval.approved', 'tool.started']);
+  });
+
+  test('the front end of the README is a chat as well', async () => {
+    const [{ text }] = blocksIn('README.md', read('README.md')).filter(({ language }) => language === 'tsx');
+    const page = join(place, 'page/main.tsx');
+    const own = readFileSync(page, 'utf8');
+    const withReadme = own.replace(
+      /^const transport = .*\nexport const useMyChat = [\s\S]*?;\n/m,
+      "import { useMyChat } from './readme';\n",
+    );
+    assert.notEqual(withReadme, own);
+    // A page that is open would be changed while it is shown.
+    await front.page.goto('about:blank');
+    writeFileSync(join(place, 'page/readme.tsx'), text);
+    writeFileSync(page, withReadme);
+    await front.page.goto(front.url);
+    await write('pay Hanako 50 dollars');
+    await front.page.getByRole('button', { name: 'Allow' }).waitFor();
+    await front.page.reload();
+    await front.page.getByRole('button', { name: 'Allow' }).click();
+    await front.page.getByText('Paid 50 USD to Hanako.').waitFor();
+    assert.deepEqual(await audited('chat-1'), ['approval.approved', 'tool.started']);
+    await front.page.goto('about:blank');
+    writeFileSync(page, own);
   });
 
   test('an agent of your own asks in both pages', async () => {
@@ -245,22 +261,3 @@ const server = (url) => ({
   url,
   json: async (path) => (await fetch(url + path)).json(),
 });
-
-/**
- * Gives a clone what cargo has compiled of others' crates, by links: the first minutes of a newcomer, of which nothing can be learned.
- * The project's own crates are compiled in the clone.
- */
-function shareCompiled(from, to) {
-  const isOther = (name) => !/^(lib)?(adk[-_]bridge|xtask)/.test(name);
-  for (const name of readdirSync(join(from, '.fingerprint')).filter(isOther)) {
-    const options = { recursive: true, preserveTimestamps: true };
-    cpSync(join(from, '.fingerprint', name), join(to, '.fingerprint', name), options);
-    if (existsSync(join(from, 'build', name))) cpSync(join(from, 'build', name), join(to, 'build', name), options);
-  }
-  mkdirSync(join(to, 'deps'), { recursive: true });
-  for (const name of readdirSync(join(from, 'deps')).filter(isOther)) {
-    const [source, target] = [join(from, 'deps', name), join(to, 'deps', name)];
-    if (/\.(rlib|rmeta)$/.test(name)) linkSync(source, target);
-    else if (/\.(a|d|dll|dylib|so)$/.test(name)) cpSync(source, target, { preserveTimestamps: true });
-  }
-}

@@ -11,14 +11,15 @@ import { fileURLToPath } from 'node:url';
 
 import { PIPX, TARGET } from '../web/target.mjs';
 import { isInChangelog, version } from './build.mjs';
+import { shareCompiled } from './compiled.mjs';
 import { NOTICES, notices } from './notices.mjs';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = join(here, '..');
 // A program stops within its drain; a busy machine takes its time.
 const WAIT_LIMIT_MS = 60_000;
-/** Where what is unpacked is compiled, all of it in one form, so that others' crates are compiled once. */
-const BUILT_APART = { ...process.env, CARGO_TARGET_DIR: join(TARGET, 'packages'), CARGO_PROFILE_DEV_DEBUG: 'false' };
+/** Where what is unpacked is compiled. */
+const BUILT_APART = join(TARGET, 'packages');
 const PLATFORM = `${process.platform}-${process.arch}`;
 // Types and modules for Node.js and bundlers; the package has nothing for `require`. Worklets are scripts without types.
 const ATTW = ['--profile', 'esm-only', '--exclude-entrypoints', './worklets/*', './package.json'];
@@ -52,8 +53,8 @@ describe('packages', () => {
   const run = (program, args, options) => execFileSync(program, args, { encoding: 'utf8', stdio: 'pipe', ...options });
   const tool = (name, args) => run(join(here, 'node_modules/.bin', name), args);
 
-  /** Starts the program in an empty place, has a conversation with it, looks at its page, and asks it to stop; `talk` goes on with it. */
-  async function serves(program, args, cwd, { env, ask = (server) => server.kill('SIGTERM'), talk = async () => {} } = {}) {
+  /** Starts the program in an empty place, has a conversation with it, and asks it to stop; `talk` is what happens in between. */
+  async function serves(program, args, cwd, { env, ask = (server) => server.kill('SIGTERM'), talk = looksAtPages } = {}) {
     const all = { ...process.env, ...env };
     assert.equal(
       run(program, [...args, '--version'], { cwd, env: all })
@@ -75,15 +76,17 @@ describe('packages', () => {
         body: JSON.stringify({ id: 'first', messages: [message] }),
       });
       assert.match(await answer.text(), /"delta":"Tokyo\."[\s\S]*\[DONE\]/);
-      const shown = await Promise.all(['/', '/docs/getting-started'].map((path) => fetch(url + path)));
-      for (const { status, headers } of shown) assert.deepEqual([status, headers.has('etag')], [200, true]);
-      assert.match(await (await fetch(url, { headers: { accept: 'text/html' } })).text(), /<script type="module"/);
       await talk(url);
       ask(server);
       await within(closed, 'it to stop');
     } finally {
       kill(server);
     }
+  }
+  async function looksAtPages(url) {
+    const shown = await Promise.all(['/', '/docs/getting-started'].map((path) => fetch(url + path)));
+    for (const { status, headers } of shown) assert.deepEqual([status, headers.has('etag')], [200, true]);
+    assert.match(await (await fetch(url, { headers: { accept: 'text/html' } })).text(), /<script type="module"/);
   }
   // What a terminal does: those who started the program get the signal as well.
   const ctrlC = (server) => process.kill(-server.pid, 'SIGINT');
@@ -178,20 +181,36 @@ describe('packages', () => {
     copyFileSync(join(root, 'Cargo.lock'), join(path, 'Cargo.lock'));
     mkdirSync(join(path, 'src'));
     writeFileSync(join(path, 'src/main.rs'), exampleOf(join(path, name, 'src/driver.rs')));
-    run('cargo', ['run', '--quiet', '--offline'], { cwd: path, env: BUILT_APART });
+    const env = { ...process.env, CARGO_TARGET_DIR: BUILT_APART, CARGO_PROFILE_DEV_DEBUG: 'false' };
+    run('cargo', ['run', '--quiet', '--offline'], { cwd: path, env });
   });
 
-  test('the sources are whole: cargo takes them with their lock file, and builds them', () => {
+  test('the sources are whole: cargo builds the server of them with their lock file, and it serves', async () => {
     const path = empty('sources');
     run('tar', ['-xzf', sources()], { cwd: path });
     const inside = join(path, `adk-bridge-${version()}`);
-    run('cargo', ['metadata', '--locked', '--offline', '--format-version=1'], { cwd: inside, maxBuffer: Infinity });
     for (const needed of ['web/ui/package-lock.json', 'web/docs/package-lock.json', 'deploy/Dockerfile', 'LICENSE'])
       assert.ok(existsSync(join(inside, needed)), needed);
-    run('cargo', ['build', '--quiet', '--locked', '--offline', '--package=adk-bridge-protocol'], {
-      cwd: inside,
-      env: BUILT_APART,
-    });
+    rmSync(BUILT_APART, { recursive: true, force: true });
+    shareCompiled(join(TARGET, 'debug'), join(BUILT_APART, 'debug'));
+    const env = { ...process.env, CARGO_TARGET_DIR: BUILT_APART, CARGO_INCREMENTAL: '0' };
+    run('cargo', ['build', '--quiet', '--locked', '--offline', '--package=adk-bridge'], { cwd: inside, env });
+    // The page is built by another command; what builds it is tried by `cargo xtask release` itself.
+    await serves(join(BUILT_APART, 'debug/adk-bridge'), [], path, { talk: async () => {} });
+    rmSync(BUILT_APART, { recursive: true, force: true });
+  });
+
+  test('a release refuses what is not committed', () => {
+    const clone = join(place, 'uncommitted');
+    run('git', ['clone', '--quiet', '--depth=1', `file://${root}`, clone]);
+    writeFileSync(join(clone, 'new.rs'), '');
+    writeFileSync(join(clone, 'Cargo.toml'), '# changed');
+    const env = { ...process.env, CARGO_MANIFEST_DIR: join(clone, 'xtask'), CARGO_TARGET_DIR: join(clone, 'target') };
+    assert.throws(
+      () => run(join(TARGET, 'debug/xtask'), ['release'], { cwd: clone, env }),
+      ({ status, stderr }) => status === 1 && /committed files[\s\S]*M Cargo\.toml\n\?\? new\.rs\n/.test(stderr),
+    );
+    assert.ok(!existsSync(join(clone, 'target/release-artifacts')));
   });
 
   test('publint and attw find nothing in the npm packages', () => {
@@ -210,6 +229,28 @@ describe('packages', () => {
     assert.match(manifest, new RegExp(`^repository = "${url}"$`, 'm'));
     const metadata = run('python3', ['-c', METADATA, wheel()]);
     assert.match(metadata, new RegExp(`^Project-URL: Source, ${url}$`, 'm'));
+  });
+
+  test('all packages say what they are in the words of the README', () => {
+    const plain = (text) => text.replaceAll(/\*\*|\[([^\]]+)\]\([^)]+\)/g, '$1').replaceAll(/\s+/g, ' ');
+    const [, tagline, what] = readFileSync(join(root, 'README.md'), 'utf8').split('\n\n').map(plain);
+    const { description } = JSON.parse(run('tar', ['-xzOf', main(), 'package/package.json']));
+    assert.equal(`${description}.`, tagline);
+    const metadata = run('python3', ['-c', METADATA, wheel()]);
+    assert.match(metadata, new RegExp(`^Summary: ${description}$`, 'm'));
+    const [directory] = run('tar', ['-tzf', archive()]).split('\n');
+    const readmes = {
+      npm: run('tar', ['-xzOf', main(), 'package/README.md']),
+      wheel: metadata,
+      archive: run('tar', ['-xzOf', archive(), `${directory}README.md`]),
+    };
+    for (const [name, text] of Object.entries(readmes)) {
+      assert.ok(plain(text).includes(what), name);
+      assert.match(text, /:8080\/docs\b/, name);
+      // Nothing that is not in the package is linked.
+      assert.doesNotMatch(text, /\]\(/, name);
+      assert.equal(text.includes('npx'), name === 'npm', name);
+    }
   });
 
   test('nothing starts a script of Windows without a shell, which Node.js refuses', () => {

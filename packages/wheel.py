@@ -9,6 +9,7 @@ sources, if there is one.
 
 import base64
 import hashlib
+import json
 import os
 import re
 import sys
@@ -31,16 +32,17 @@ def main(binary, version, platform, directory, readme, *licenses):
     info = f"adk_bridge-{version}.dist-info"
     name = "adk-bridge.exe" if system == "win32" else "adk-bridge"
     repository = os.environ.get("ADK_BRIDGE_REPOSITORY")
+    npm = json.loads((Path(__file__).parent / "npm/package.json").read_text())
     metadata = "\n".join(
         [
             "Metadata-Version: 2.4",
             "Name: adk-bridge",
             f"Version: {version}",
-            "Summary: Lets any AI SDK front end (useChat) talk to Google ADK agents over HTTP and WebSocket",
+            f"Summary: {npm['description']}",
             "License-Expression: Apache-2.0",
             *(f"License-File: {Path(path).name}" for path in licenses),
             *([f"Project-URL: Source, {repository}"] if repository else []),
-            "Keywords: ai-sdk,adk,agent,chat,gemini",
+            f"Keywords: {','.join(npm['keywords'])}",
             "Requires-Python: >=3.8",
             "Description-Content-Type: text/markdown",
             "",
@@ -69,7 +71,7 @@ def platform_tag(system, arch, program):
     if system == "darwin":
         return MACOS[arch]
     if system == "win32":
-        return {"x64": "win_amd64", "arm64": "win_arm64"}[arch]
+        return {"x64": "win_amd64"}[arch]
     # The newest symbol of the C library that it asks for says which systems can run it.
     versions = [tuple(map(int, found)) for found in re.findall(rb"GLIBC_(\d+)\.(\d+)", program)]
     if not versions:

@@ -11,6 +11,14 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 GITHUB = ROOT / ".github"
+# What the runners of the workflow are, in the words of Node.js.
+PLATFORM_OF = {
+    "ubuntu-24.04": "linux-x64",
+    "ubuntu-24.04-arm": "linux-arm64",
+    "macos-15": "darwin-arm64",
+    "macos-15-intel": "darwin-x64",
+    "windows-2025": "win32-x64",
+}
 
 
 def run(*words):
@@ -61,6 +69,23 @@ def test_new_versions_are_looked_for_wherever_versions_are_pinned():
     assert updates("pip") == directories_of(r"requirements[^/]*\.txt$")
     assert updates("cargo") == directories_of(r"Cargo\.lock$")
     assert updates("docker") == directories_of(r"Dockerfile$")
+
+
+def test_lock_files_name_no_registry():
+    locks = [name for name in run("git", "ls-files").splitlines() if name.endswith("package-lock.json")]
+    assert len(locks) > 10, locks
+    for lock in map(ROOT.joinpath, locks):
+        assert '"resolved": "http' not in lock.read_text(), f"{lock} names the host that its packages came from"
+        # npm writes it there again without this line.
+        settings = (lock.parent / ".npmrc").read_text().splitlines()
+        assert "omit-lockfile-registry-resolved=true" in settings, lock.parent
+
+
+def test_every_platform_of_the_npm_packages_is_built():
+    listed = re.search(r"PLATFORMS = \[(.*?)\]", (ROOT / "packages/build.mjs").read_text(), re.DOTALL)
+    jobs = yaml.safe_load((GITHUB / "workflows/ci.yml").read_text())["jobs"]
+    runners = [row["os"] for row in jobs["packages"]["strategy"]["matrix"]["include"]]
+    assert set(re.findall(r"'([^']+)'", listed[1])) == {PLATFORM_OF[runner] for runner in runners}
 
 
 def test_what_is_linked_has_a_license_and_a_source_that_are_allowed():

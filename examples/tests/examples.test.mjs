@@ -134,6 +134,22 @@ describe('examples', { concurrency: AT_ONCE }, () => {
       assert.doesNotMatch(await ask(before, booking, 'n\n'), isBooked);
     });
 
+    test('adk-typescript: the page runs its tool, and the answer has its output', async () => {
+      const adk = await world.typeScriptAgent(await world.gemini());
+      const before = await world.before(adk);
+      await before.say('color', 'call pick_color {"question":"Which one?"}');
+      const last = async () => (await before.json('/api/chats/color')).messages.at(-1);
+      const message = await last();
+      const called = message.parts.find(({ type }) => type === 'tool-pick_color');
+      assert.deepEqual([called.state, called.input], ['input-available', { question: 'Which one?' }]);
+      Object.assign(called, { state: 'output-available', output: { color: 'teal' } });
+      const body = JSON.stringify({ id: 'color', messages: [message] });
+      const headers = { 'content-type': 'application/json' };
+      const answer = await fetch(`${before.url}/api/chat`, { method: 'POST', headers, body });
+      assert.match(await answer.text(), /pick_color[\s\S]*teal[\s\S]*\[DONE\]/);
+      assert.equal((await last()).parts.at(-1).text, 'pick_color returned {"color":"teal"}.');
+    });
+
     test('mcp: tools of an official server', async () => {
       const mcp = await world.configured('mcp');
       await new Visit().until(async () => (await mcp.json('/ready')).unavailableTools === undefined, 'the MCP server');

@@ -73,7 +73,12 @@ pub(crate) fn format(workspace: &Workspace) -> Result<ExitCode, String> {
 }
 
 /// Builds what a release consists of, for the platform of this machine.
-pub(crate) fn release(workspace: &Workspace) -> Result<ExitCode, String> {
+pub(crate) fn release(workspace: &Workspace, arguments: &[String]) -> Result<ExitCode, String> {
+    match arguments {
+        [] => check_committed(workspace)?,
+        [only] if only == "--uncommitted" => {}
+        _ => return Err("usage: cargo xtask release [--uncommitted]".into()),
+    }
     for old in old_builds(workspace)? {
         old.build(workspace)?;
     }
@@ -110,6 +115,26 @@ pub(crate) fn release(workspace: &Workspace) -> Result<ExitCode, String> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses what no commit has: the programs would be of other sources than the crate and the archive of the sources.
+fn check_committed(workspace: &Workspace) -> Result<(), String> {
+    let root = workspace.root.to_string_lossy();
+    let status = [
+        "-C",
+        &root,
+        "status",
+        "--porcelain",
+        "--untracked-files=all",
+    ];
+    match process::answer("git", &status) {
+        Some(changes) if changes.is_empty() => Ok(()),
+        Some(changes) => Err(format!(
+            "a release is made of committed files, and these are not:\n{changes}\n\
+             commit or remove them; to try the packages out, use --uncommitted"
+        )),
+        None => Err("cannot ask git what is committed: release from a clone".into()),
+    }
 }
 
 /// Where the sources are, for the packages to say: as somebody has set it, or where this was cloned from.

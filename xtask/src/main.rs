@@ -55,7 +55,9 @@ fn main() -> ExitCode {
         Some("bench") => launch::bench(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
         Some("fleet") => launch::fleet(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
         Some("fuzz") => fuzz::run(&workspace, &rest).unwrap_or_else(|problem| fail(&problem)),
-        Some("release") => launch::release(&workspace).unwrap_or_else(|problem| fail(&problem)),
+        Some("release") => {
+            launch::release(&workspace, &rest).unwrap_or_else(|problem| fail(&problem))
+        }
         Some("format") => launch::format(&workspace).unwrap_or_else(|problem| fail(&problem)),
         Some("test") => test(&workspace, &rest),
         Some("help" | "--help" | "-h") => {

@@ -85,9 +85,14 @@ pub(crate) fn is_good(lines: &[Line], in_ci: bool) -> bool {
     count(lines, in_ci).1 == 0
 }
 
-/// The table of all steps, below it what failed steps said last, and `N passed, M failed` on a line of its own.
+/// The table of all steps with the time of all together, below it what failed steps said last, and `N passed, M failed` on a line of its own.
 pub(crate) fn closing(lines: &[Line], in_ci: bool) -> String {
-    let width = lines.iter().map(|l| l.step.len()).max().unwrap_or(0).max(4);
+    let width = lines
+        .iter()
+        .map(|l| l.step.len())
+        .max()
+        .unwrap_or(0)
+        .max("total".len());
     let mut text = format!("\n{:width$}  {:7}  {:>7}\n", "step", "result", "time");
     for line in lines {
         let (result, detail) = match &line.verdict {
@@ -99,6 +104,8 @@ pub(crate) fn closing(lines: &[Line], in_ci: bool) -> String {
         let row = format!("{:width$}  {result:7}  {took:>7}  {detail}", line.step);
         let _ = writeln!(text, "{}", row.trim_end());
     }
+    let total = duration(lines.iter().map(|line| line.took).sum());
+    let _ = writeln!(text, "{:width$}  {:7}  {total:>7}", "total", "");
     for line in lines.iter().filter(|line| !line.output.is_empty()) {
         let _ = writeln!(text, "\nthe end of the output of {}:", line.step);
         let last: Vec<&str> = line.output.lines().rev().take(LAST_LINES).collect();
@@ -179,6 +186,16 @@ mod tests {
         assert!(text.contains("  line 999.\n") && !text.contains("line 900."));
         assert!(text.find("it broke") < text.find("line 999."));
         assert!(text.ends_with("\n1 passed, 1 failed\n"));
+    }
+
+    #[test]
+    fn the_table_ends_with_the_time_of_all_steps() {
+        let mut lines = lines(&[passed(), not_run(), passed()]);
+        lines[0].took = Duration::from_secs(59);
+        lines[2].took = Duration::from_secs(44 * 60);
+        let text = closing(&lines, false);
+        let total = text.lines().find(|line| line.starts_with("total "));
+        assert_eq!(total, Some("total            44m59s"));
     }
 
     #[test]

@@ -456,6 +456,7 @@ pub(crate) const CHECKS: &[Check] = &[
                 "cargo",
                 "xtask",
                 "release",
+                "--uncommitted",
             ],
             &["node-test", "packages/packages.test.mjs"],
         ],

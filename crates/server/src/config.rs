@@ -67,7 +67,7 @@ pub struct Config {
     pub auth: Auth,
     pub tls: Tls,
     pub agent: Agent,
-    /// Several agents, in the place of `[agent]`: each has an id and any keys of `[agent]`. The first is the default. A chat
+    /// Several agents, instead of `[agent]`: each has an id and any keys of `[agent]`. The first is the default. A chat
     /// belongs to the agent of its first message; requests name one with `agent`, and `GET /api/agents` lists them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<Agent>,
@@ -167,9 +167,9 @@ pub struct Agent {
     pub model: Option<String>,
     /// The model for voice conversations over `/live`.
     pub live_model: String,
-    /// A model that behaves as the live model does, such as `"gemini-2.5-flash-live"`, if the name of the live model says it
-    /// wrong, as that of a proxy's alias. Live models of different generations take different messages, and the name says the
-    /// generation: 2.x, 3.0 to 3.7, 3.8 and newer, or extended thinking. Other names are treated as the newest.
+    /// A model that behaves as the live model does, such as `"gemini-2.5-flash-live"`, if the name of the live model is
+    /// misleading, such as a proxy's alias. Live models of different generations take different messages, and the generation
+    /// is read from the name: 2.x, 3.0 to 3.7, 3.8 and newer, or extended thinking. Other names are treated as the newest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_acts_like: Option<String>,
     /// Whether Google may store requests and answers of `kind = "gemini"`. New paid projects store them for weeks unless a
@@ -189,15 +189,15 @@ pub struct Agent {
     ///   address of a container that `adk deploy agent_engine` made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// For `kind = "gemini"`: the model of a project in Vertex AI, in the place of a key. A Google access token is sent unless
+    /// For `kind = "gemini"`: the model of a project in Vertex AI, instead of a key. A Google access token is sent unless
     /// `token` is set, and `base_url` is derived from the location. `store_requests` has no effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vertex: Option<Vertex>,
     /// For `kind = "adk"`: the name of the app on the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
-    /// For `kind = "adk"`, instead of `app`: `"*"` makes an agent of every app of the server, also of those that come later.
-    /// Their ids are the names of the apps, or `ID.APP` if there is an id.
+    /// For `kind = "adk"`, instead of `app`: `"*"` makes every app of the server an agent, including those that are added
+    /// later. Their ids are the names of the apps, or `ID.APP` if there is an id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub apps: Option<String>,
     /// For `kind = "adk"`, `"agent-engine"` and `"openai"`: headers of every request to the server, such as
@@ -227,8 +227,8 @@ pub struct Agent {
     /// How many model calls one answer may take.
     #[schemars(range(min = 1))]
     pub max_steps: u32,
-    /// Tools that are declared to the model and run by the front end. For those that the bridge's own page does not implement
-    /// it asks its user for the output, with a form if `output_schema` describes it.
+    /// Tools that are declared to the model and run by the front end. For tools that it does not
+    /// implement, the bridge's own page asks the user for the output, with a form if `output_schema` describes it.
     pub client_tools: Vec<ClientTool>,
     /// Tools of this agent that need approval, in addition to `approval.tools`.
     #[serde(deserialize_with = "list::words")]
@@ -267,7 +267,7 @@ pub struct ClientTool {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("type" = "object"))]
     pub output_schema: Option<Value>,
-    /// Whether its user is asked before it runs.
+    /// Whether the user is asked before it runs.
     #[serde(default)]
     pub approval: bool,
 }
@@ -294,7 +294,7 @@ pub struct Approval {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tools {
-    /// How long a tool may run on the server, without the time in which its MCP server asks the user.
+    /// How long a tool may run on the server, not counting the time in which its MCP server asks the user.
     #[schemars(extend("x-at-least" = "1ms"))]
     pub timeout: Span,
     /// How long the front end may take to run a tool.

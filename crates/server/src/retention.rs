@@ -14,7 +14,7 @@ use crate::config::{Current, Retention as Ages, Span};
 use crate::metrics::{Background, Removed};
 use crate::store::{OldFiles, StoreError};
 
-/// How often it is looked for what is too old. Ages are days; nobody waits for this.
+/// How often the bridge looks for what is too old. Ages are days; nobody waits for this.
 const EVERY: Duration = Duration::from_secs(10 * 60);
 /// Replicas do not all look at the same moment.
 const SPREAD: Duration = Duration::from_secs(60);

@@ -8,17 +8,17 @@ use super::ConfigError;
 /// A shorter key can be guessed.
 const MIN_KEY_BYTES: usize = 16;
 
-/// How the audit shows that it is whole. Its rows are chained by hash, and sealed once a minute: `adk-bridge audit verify`
-/// finds the first row that was changed or is missing. With a key, seals are signed, and whoever can only write to the
-/// database cannot rebuild the audit.
+/// How the audit shows that it is complete and unchanged. Its rows are chained by hash, and sealed once a minute: `adk-bridge
+/// audit verify` finds the first row that was changed or is missing. With a key, seals are signed, and whoever can only write
+/// to the database cannot rebuild the audit.
 #[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Audit {
     /// The key that signs the seals of the audit: at least 16 characters, the same at all replicas, and not in the database.
-    /// Keep old keys: seals of before need them.
+    /// Keep old keys: older seals need them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The environment variable that holds the key, in the place of `audit.key`: that keeps the key out of the file.
+    /// The environment variable that holds the key, instead of `audit.key`, to keep it out of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
 }

@@ -20,8 +20,8 @@ const MIN_KEYS_AGE: Duration = Duration::from_secs(1);
 /// The source of users whom a proxy names; no provider may have this name.
 const PROXY: &str = "proxy";
 
-/// Who may use the bridge. Without any way to log in, everyone on this machine is the user `local`, and only a loopback
-/// address may be listened on.
+/// Who may use the bridge. Without any way to log in, everyone on this machine is the user `local`, and the bridge listens
+/// only on a loopback address.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
@@ -68,20 +68,21 @@ pub struct Oidc {
     /// What the ids of its users begin with; by default the host of the issuer. At most 64 letters, digits, `-`, `_` and `.`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Whom its tokens have to be for, when programs bring them as `Authorization: Bearer TOKEN`. Without it none are taken.
+    /// The audience that its tokens must have when programs send them as `Authorization: Bearer TOKEN`. Without it, no tokens
+    /// are accepted.
     #[serde(
         default,
         deserialize_with = "list::words",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub audience: Vec<String>,
-    /// What the bridge is called at the provider, for logins with the page. Without it nobody logs in with the page.
+    /// The client id of the bridge at the provider, for logins with the page. Without it, users cannot log in with the page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     /// The environment variable that holds the secret of the client, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret_env: Option<String>,
-    /// What is asked for at a login; `openid` must be among it.
+    /// The scopes that a login asks for; `openid` must be one of them.
     #[serde(default = "scopes", deserialize_with = "list::words")]
     pub scopes: Vec<String>,
     /// The claim that says who the user is, or a path to it: a text of 1 to 255 bytes that stays the same.
@@ -112,10 +113,11 @@ pub struct Proxy {
     pub header: String,
     /// Where the proxy publishes its keys, such as `"https://www.gstatic.com/iap/verify/public_key-jwk"`.
     pub jwks_url: String,
-    /// Whom its assertions have to be for.
+    /// The audience that its assertions must have.
     #[serde(deserialize_with = "list::words")]
     pub audience: Vec<String>,
-    /// Who its assertions have to be from, such as `"https://cloud.google.com/iap"`. Without it the issuer is not looked at.
+    /// The issuer that its assertions must have, such as `"https://cloud.google.com/iap"`. Without it, the issuer is not
+    /// checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<String>,
     /// The claim that says who the user is, or a path to it: a text of 1 to 255 bytes that stays the same.

@@ -15,11 +15,11 @@ const MINUTE: i64 = 60_000;
 /// No place of the earth is further from UTC.
 const MAX_OFFSET_HOURS: i64 = 14;
 
-/// What users may use of agents in one day. Nothing is counted unless a limit is set, or `count` is.
+/// How much users may use agents in one day. Nothing is counted unless a limit is set, or `count` is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Budget {
-    /// Whether usage is counted and shown although there is no limit.
+    /// Whether usage is counted and shown even without a limit.
     pub count: bool,
     /// How many tokens, in and out, a user may use in one day with all agents together.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,7 +28,7 @@ pub struct Budget {
     /// How much a user may spend in one day on all agents together, in the currency of the prices.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_per_day: Option<f64>,
-    /// What tokens of every agent cost that has no price of its own.
+    /// What tokens cost for every agent without a price of its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// What the currency of prices and costs is called. It is only shown.
@@ -65,7 +65,7 @@ pub struct AgentBudget {
 pub struct Price {
     /// Tokens that go into the model.
     pub input: f64,
-    /// Those of them that the model has in its cache; by default they cost the same.
+    /// Input tokens that the model has in its cache; by default they cost the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<f64>,
     /// Tokens that come out of the model, thoughts included.

@@ -32,7 +32,7 @@ pub struct Cluster {
     /// own machine only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The environment variable that holds the secret, in the place of `cluster.key`: that keeps it out of the file.
+    /// The environment variable that holds the secret, instead of `cluster.key`, to keep it out of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
     /// How long a replica counts as living without a sign of life; its chats are taken over after this time. Replicas may

@@ -28,9 +28,10 @@ pub struct Limits {
     /// How many turns of one user may run at once. Without a way to log in only `limits.turns` applies.
     #[schemars(range(min = 1))]
     pub turns_per_user: usize,
-    /// At how much memory of this process no further turn begins, so that those that run end well: new ones are answered with
-    /// 503, and answers to open questions are let in up to a tenth beyond. Some nine tenths of what the machine or the container
-    /// has. By default four fifths of what its container may use, if there is one. Only on Linux.
+    /// When this process uses so much memory, no further turn begins, so that the running ones can finish: new turns are
+    /// answered with 503, and answers to open questions are accepted up to a tenth beyond. About nine tenths of the memory of
+    /// the machine or the container is a good value. The default is four fifths of what its container may use, if there is
+    /// one. Only on Linux.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub memory_bytes: Option<u64>,
@@ -64,7 +65,7 @@ pub struct Limits {
     /// How long the body of a request, or one message over a WebSocket, may take to arrive.
     #[schemars(extend("x-at-least" = "1ms"))]
     pub body_time: Span,
-    /// How many bytes of bodies and WebSocket messages are held that are unfinished, or wait for their chat or agent, for all
+    /// How many bytes of request bodies and WebSocket messages may be unfinished, or wait for their chat or agent, for all
     /// users.
     #[schemars(range(min = 1))]
     pub unfinished_bytes: usize,

@@ -22,8 +22,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// What traces hold. Whether and where they are sent is said by the standard variables, such as
-/// `OTEL_EXPORTER_OTLP_ENDPOINT`; see `docs/telemetry.md`.
+/// What traces hold. The standard variables decide whether and where they are sent, such as `OTEL_EXPORTER_OTLP_ENDPOINT`;
+/// see `docs/telemetry.md`.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Telemetry {

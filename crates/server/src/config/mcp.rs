@@ -23,12 +23,12 @@ pub struct Mcp {
     pub args: Vec<String>,
     /// Variables in the environment of the program, such as `{ LOG_LEVEL = "error" }`.
     pub env: Headers,
-    /// The URL of a server (streamable HTTP), in the place of `command`. Redirects are not followed.
+    /// The URL of a server (streamable HTTP), instead of `command`. Redirects are not followed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Headers of every request to the URL, such as `{ authorization = "Bearer …" }`.
     pub headers: Headers,
-    /// Those of its tools that are offered, by the names that the server has for them; all by default.
+    /// Which of its tools are offered, by the server's own names for them; all by default.
     #[serde(
         skip_serializing_if = "Option::is_none",
         deserialize_with = "list::some_words"

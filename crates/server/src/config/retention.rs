@@ -5,8 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, Span};
 
-/// How long things are kept, such as `"90d"`; without an age, until somebody deletes them. It is looked for what is too old
-/// every ten minutes.
+/// How long things are kept, such as `"90d"`; without an age, until somebody deletes them. The bridge checks every ten minutes.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Retention {
@@ -27,7 +26,7 @@ pub struct Retention {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-at-least" = "1ms"))]
     pub audit: Option<Span>,
-    /// How long it is kept what users have used of agents on which day.
+    /// How long the daily usage of users is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-at-least" = "1ms"))]
     pub usage: Option<Span>,

@@ -25,11 +25,12 @@ pub struct Store {
     /// in the data directory is refused, so that a wrong name deletes nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// How many connections to PostgreSQL this process has at most, besides one for signs of life.
+    /// How many connections to PostgreSQL this process may have, not counting one for signs of life.
     #[schemars(range(min = 1))]
     pub connections: usize,
     /// Whether PostgreSQL prepares a statement once for a connection. A pooler in transaction mode, such as pgbouncer before
-    /// 1.21, cannot have that. By default the bridge finds out whether there is one; then a statement takes more journeys.
+    /// 1.21, does not support that. By default the bridge detects whether there is one; a statement then takes more round
+    /// trips.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prepared_statements: Option<bool>,
 }

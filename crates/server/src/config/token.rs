@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Agent, ConfigError};
 
-/// Where the token comes from: `{ kind = "google-id-token" }`, for example. Google's tokens are made with the credentials that
-/// Google's tools find: `GOOGLE_APPLICATION_CREDENTIALS` (a service account's key, workload identity federation), those of
-/// gcloud (access tokens only), or the metadata server of Google Cloud.
+/// Where the token comes from: `{ kind = "google-id-token" }`, for example. Google's tokens are made with the credentials
+/// that Google's tools find: `GOOGLE_APPLICATION_CREDENTIALS` (a service account's key, workload identity federation), those
+/// of gcloud (access tokens only), or the metadata server of Google Cloud.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Token {
@@ -48,8 +48,8 @@ pub enum TokenKind {
     /// A file that somebody else renews, such as a projected token of Kubernetes; it is read for every request.
     File,
     /// The user's own, which every request of the user brings in the header that `from` names: one that a proxy sets, such as
-    /// oauth2-proxy, or the front end. It is held in memory, for this user only; give every person an own key. Without a valid
-    /// one the user is asked to sign in again.
+    /// oauth2-proxy, or the front end. It is held in memory, for this user only; give every person a key of their own.
+    /// Without a valid one, the user is asked to sign in again.
     User,
 }
 
