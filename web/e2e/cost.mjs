@@ -4,11 +4,17 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 
+import { heapOf, MOST_HEAP_GROWTH, streamed } from './memory.mjs';
+
 // A machine that does other things measures with an error; work that grew with the messages would be 200 times as much.
 const MAX_RATIO = 2.5;
 
 // A debug build takes its time to write it.
 const LONG_ANSWER_MS = 240_000;
+const ANSWER_WORDS = 4_000;
+
+// What the engine still compiles and keeps after the first answers: less than 250 bytes for each delta that is measured.
+const ENGINE_BYTES = 3_000_000;
 
 export const costTests = [
   [
@@ -18,17 +24,8 @@ export const costTests = [
       for (const count of [10, 2_000]) {
         const chat = await conversation(open, count);
         const visit = await open({ chat });
-        await visit.get('message-assistant').last().waitFor();
-        // The first answer fetches the renderer and warms up the engine.
-        await visit.say('long 500');
-        await visit.answered();
-        const before = await renders(visit);
-        const measure = await measuring(visit);
-        await visit.say('long 4000');
-        await visit.sees('word4000', visit.page, LONG_ANSWER_MS);
-        await visit.answered();
-        cost[count] = await measure();
-        const after = await renders(visit);
+        const { before, after, seconds } = await costOfDelta(visit);
+        cost[count] = seconds;
         // The message that was the last one is drawn once more: it is not the last any longer.
         const again = [...before].slice(0, -1).filter(([id, times]) => after.get(id) !== times);
         assert.deepEqual(again, []);
@@ -57,6 +54,20 @@ export const costTests = [
     },
   ],
   [
+    'cost: memory grows with what was said, not with the deltas',
+    async (open) => {
+      const visit = await open();
+      // What the engine compiles and keeps is there after the first ones.
+      for (let answer = 0; answer < 2; answer += 1) await streamed(visit, 3_000);
+      const before = await heapOf(visit);
+      for (let answer = 0; answer < 4; answer += 1) await streamed(visit, 3_000);
+      const after = await heapOf(visit);
+      const more = after.bytes - before.bytes;
+      console.log(`      memory of 12,000 deltas: ${more} bytes`);
+      assert.ok(more <= ENGINE_BYTES + MOST_HEAP_GROWTH * (after.text - before.text), JSON.stringify({ before, after }));
+    },
+  ],
+  [
     'cost: earlier messages of a long conversation come on demand',
     async (open) => {
       const chat = await conversation(open, 200);
@@ -70,8 +81,23 @@ export const costTests = [
   ],
 ];
 
+/** What an answer takes in the conversation that is open, and how often each message was drawn before and after it. */
+export async function costOfDelta(visit) {
+  await visit.get('message-assistant').last().waitFor();
+  // The first answer fetches the renderer and warms up the engine.
+  await visit.say('long 500');
+  await visit.answered();
+  const before = await renders(visit);
+  const measure = await measuring(visit);
+  await visit.say(`long ${ANSWER_WORDS}`);
+  await visit.sees(`word${ANSWER_WORDS}`, visit.page, LONG_ANSWER_MS);
+  await visit.answered();
+  const seconds = await measure();
+  return { before, after: await renders(visit), seconds, micros: (seconds / ANSWER_WORDS) * 1e6 };
+}
+
 /** A chat with so many messages, which the server takes over from a request that it has never seen. */
-async function conversation(open, count) {
+export async function conversation(open, count) {
   const { server } = await open();
   const id = randomUUID();
   const messages = Array.from({ length: count }, (_, index) => ({

@@ -7,26 +7,30 @@ import { gzipSync } from 'node:zlib';
 import { OTHER_HOST } from './browser.mjs';
 
 const MAX_FIRST_LOAD_BYTES = 250_000;
+const MAX_FIRST_STYLE_BYTES = 12_000;
 
 export const deliveryTests = [
   [
-    'delivery: the first load has at most 250 kB of gzipped script, and asks its own origin only',
+    'delivery: the first load has at most 250 kB of gzipped script, 12 kB of styles and no fonts, and asks its own origin only',
     async (open) => {
       const visit = await open();
       await visit.get('suggestions').waitFor();
-      const scripts = await visit.page.evaluate(() =>
-        performance
-          .getEntriesByType('resource')
-          .map(({ name }) => name)
-          .filter((name) => name.includes('.js')),
+      const loaded = await visit.page.evaluate(() => performance.getEntriesByType('resource').map(({ name }) => name));
+      const gzipped = async (extension) => {
+        const urls = loaded.filter((name) => name.includes(extension));
+        const sizes = await Promise.all(
+          urls.map(async (url) => gzipSync(Buffer.from(await (await fetch(url)).arrayBuffer()), { level: 9 }).length),
+        );
+        return sizes.reduce((total, size) => total + size, 0);
+      };
+      const [script, style] = [await gzipped('.js'), await gzipped('.css')];
+      console.log(`      first load: ${script} bytes of gzipped script, ${style} of styles`);
+      assert.ok(script > 0 && script <= MAX_FIRST_LOAD_BYTES, `${script} bytes of script`);
+      assert.ok(style > 0 && style <= MAX_FIRST_STYLE_BYTES, `${style} bytes of styles`);
+      assert.deepEqual(
+        loaded.filter((name) => name.includes('.woff')),
+        [],
       );
-      assert.ok(scripts.length > 0);
-      const sizes = await Promise.all(
-        scripts.map(async (url) => gzipSync(Buffer.from(await (await fetch(url)).arrayBuffer()), { level: 9 }).length),
-      );
-      const sum = sizes.reduce((total, size) => total + size, 0);
-      console.log(`      first load: ${sum} bytes of gzipped script`);
-      assert.ok(sum <= MAX_FIRST_LOAD_BYTES, `${sum} bytes of script`);
     },
   ],
   [

@@ -13,6 +13,9 @@ use crate::workspace::Workspace;
 /// Names the address of the sources, which a release's packages say.
 const REPOSITORY: &str = "ADK_BRIDGE_REPOSITORY";
 
+/// Servers with the AI SDK, which are measured beside the bridge.
+const PEERS: &str = "web/bench-peers";
+
 /// Folders of what was installed or built.
 const WITHOUT_SOURCES: [&str; 5] = ["node_modules", "dist", ".pages", ".temp", "cache"];
 
@@ -221,16 +224,24 @@ pub(crate) fn bench(workspace: &Workspace, arguments: &[String]) -> Result<ExitC
     let rest = arguments.get(1..).unwrap_or_default();
     match arguments.first().map(String::as_str) {
         Some("protocol") => process::become_program(&mut protocol_bench(workspace, rest)),
-        Some("server") => server_bench(workspace, rest),
+        Some("server") => {
+            set_up_peers(workspace, rest);
+            server_bench(workspace, rest)
+        }
         Some("guard") => guard::run(workspace, rest),
-        Some("profile" | "crowd" | "overload") => server_bench(workspace, arguments),
+        Some("profile" | "crowd" | "delay" | "data" | "overload") => {
+            server_bench(workspace, arguments)
+        }
+        Some("page") => page_bench(workspace),
         Some("fleet") => with_fleet(workspace, "web/fleet/bench.mjs", rest),
         None => {
             process::finish(&mut protocol_bench(workspace, &[]))?;
+            set_up_peers(workspace, &[]);
             server_bench(workspace, &[])
         }
         Some(other) => Err(format!(
-            "unknown bench `{other}`: use `protocol`, `server`, `profile`, `guard`, `crowd`, `overload` or `fleet`"
+            "unknown bench `{other}`: use `protocol`, `server`, `profile`, `guard`, `crowd`, `delay`, `data`, `page`, `overload` or \
+             `fleet`"
         )),
     }
 }
@@ -242,6 +253,45 @@ fn protocol_bench(workspace: &Workspace, arguments: &[String]) -> Command {
         .args(arguments)
         .current_dir(&workspace.root);
     cargo
+}
+
+/// Brings what the other servers of the table are made of, unless only some that need nothing are named. Without it they are
+/// left out of the table, which says why.
+fn set_up_peers(workspace: &Workspace, arguments: &[String]) {
+    let names = |of: &[&str]| {
+        arguments
+            .iter()
+            .any(|it| of.iter().any(|name| it.starts_with(name)))
+    };
+    if names(&["adk-bridge", "nginx", "translator", "voice"]) && !names(&["node-ai", "google-adk"])
+    {
+        return;
+    }
+    let packages = setup::require_node()
+        .and_then(|()| Log::create(workspace.log("bench-peers")))
+        .and_then(|mut log| setup::npm_packages(&workspace.root.join(PEERS), &mut log));
+    let python = setup::require(&[setup::Need::Python], workspace);
+    for problem in [packages, python].into_iter().filter_map(Result::err) {
+        eprintln!("{problem}");
+    }
+}
+
+/// Builds the page and the server and becomes the program that opens it in a browser.
+fn page_bench(workspace: &Workspace) -> Result<ExitCode, String> {
+    setup::require(&[setup::Need::Node, setup::Need::Chromium], workspace)?;
+    if Shown::Page.is_old(workspace) {
+        Shown::Page.build(workspace)?;
+    }
+    let mut build = process::cargo();
+    build.args(["build", "--release", "--package=adk-bridge"]);
+    process::finish(build.current_dir(&workspace.root))?;
+    let program = format!("adk-bridge{}", std::env::consts::EXE_SUFFIX);
+    let mut node = Command::new("node");
+    node.arg("web/e2e/page-bench.mjs").env(
+        "ADK_BRIDGE_BINARY",
+        workspace.target.join("release").join(program),
+    );
+    process::become_program(node.current_dir(&workspace.root))
 }
 
 /// Builds the server as it is shipped and becomes the program that puts load on it.

@@ -35,10 +35,10 @@ usage: cargo xtask COMMAND
                        search for input that a parser does not survive; crates/fuzz/src/lib.rs lists the targets
   bench guard [--base REV]
                        compare what the server takes with a base commit, by counted instructions and system calls
-  bench [protocol|server|profile|crowd|overload|fleet] [ARGUMENTS]
+  bench [protocol|server|profile|crowd|delay|data|page|overload|fleet] [ARGUMENTS]
                        measure the protocol crate, the server's CPU and memory under load, the instructions and system
-                       calls of a turn and a delta by component, thousands of connections, more clients than are allowed, and
-                       hand-overs of replicas
+                       calls of a turn and a delta by component, thousands of connections, the delay of a delta, a store with a
+                       million messages, the page, more clients than are allowed, and hand-overs of replicas
   release              build what a release consists of for this platform into target/release-artifacts
 ";
 

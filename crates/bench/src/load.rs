@@ -10,8 +10,8 @@ use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::reader::{Reader, Stall};
-use crate::server::{Kind, Server};
+use crate::reader::{Reader, Shape, Stall};
+use crate::server::{Kind, Server, Used};
 use crate::stand_in::{self, Answer, Pace, Script};
 use crate::words::Tally;
 
@@ -66,6 +66,20 @@ impl Size {
         history_turns: 4,
         large: false,
     };
+
+    /// The same for a server that takes ten times as long for everything.
+    fn of(self, kind: &Kind) -> Self {
+        match kind.is_slow() {
+            true => Self {
+                flood_turns: 5,
+                short_turns: 20,
+                paced_deltas: 240,
+                history_turns: 1,
+                ..self
+            },
+            false => self,
+        }
+    }
 }
 
 /// The costs of a server: CPU in microseconds, memory in megabytes.
@@ -74,8 +88,11 @@ pub(crate) struct Measured {
     pub(crate) flood: f64,
     pub(crate) paced: f64,
     pub(crate) short_turn: f64,
-    /// Per delta, for each of the histories.
-    pub(crate) history: [f64; 2],
+    /// Switches between threads, per delta and per turn.
+    pub(crate) paced_switches: f64,
+    pub(crate) short_turn_switches: f64,
+    /// Per delta, for each of the histories, if the server is sent any.
+    pub(crate) history: Option<[f64; 2]>,
     /// Per second, of a server that has nothing to do.
     pub(crate) idle_cpu: f64,
     pub(crate) idle: f64,
@@ -119,25 +136,31 @@ impl Load {
         // A first run does not count: connections, statements and memory are created on first use.
         self.fresh_chats(&server, CONNECTIONS, 5, FLOOD_DELTAS)
             .await?;
-        let turns = self.size.flood_turns;
+        let size = self.size.of(kind);
+        let turns = size.flood_turns;
         let flood = self
             .fresh_chats(&server, CONNECTIONS, turns, FLOOD_DELTAS)
             .await?;
         let flood = flood / count(CONNECTIONS * turns * FLOOD_DELTAS);
         say("short turns");
-        let turns = self.size.short_turns;
+        let turns = size.short_turns;
         let short_turn = self
             .fresh_chats(&server, CONNECTIONS, turns, SHORT_DELTAS)
             .await?;
         let short_turn = short_turn / count(CONNECTIONS * turns);
         say("paced");
-        let deltas = self.size.paced_deltas;
+        let deltas = size.paced_deltas;
         let paced = self.paced(&server, deltas).await? / count(PACED_TURNS * deltas);
-        say("histories");
-        let mut history = [0.0; 2];
-        for (cost, length) in history.iter_mut().zip(HISTORIES) {
-            *cost = self.per_delta(&server, length).await?;
-        }
+        let history = if server.shape.takes_history() {
+            say("histories");
+            let mut history = [0.0; 2];
+            for (cost, length) in history.iter_mut().zip(HISTORIES) {
+                *cost = self.per_delta(&server, length, size.history_turns).await?;
+            }
+            Some(history)
+        } else {
+            None
+        };
         say("nothing to do");
         let idle_cpu = idle_cpu(&server).await?;
         let peak = server.peak()?;
@@ -153,9 +176,11 @@ impl Load {
             None
         };
         Ok(Measured {
-            flood,
-            paced,
-            short_turn,
+            flood: flood.micros,
+            paced: paced.micros,
+            short_turn: short_turn.micros,
+            paced_switches: paced.switches,
+            short_turn_switches: short_turn.switches,
             history,
             idle_cpu,
             idle,
@@ -164,58 +189,67 @@ impl Load {
         })
     }
 
-    /// Turns back to back on every connection, each in a new chat. Returns the CPU time until the server is at rest.
+    /// Turns back to back on every connection, each in a new chat. Returns what the server used until it was at rest.
     async fn fresh_chats(
         &self,
         server: &Server,
         connections: usize,
         turns: usize,
         deltas: usize,
-    ) -> anyhow::Result<f64> {
+    ) -> anyhow::Result<Used> {
         self.flood(deltas);
         let expected = Tally::expected(deltas);
-        let before = server.cpu()?;
+        let before = server.used()?;
         try_join_all((0..connections).map(|_| async {
             let mut reader = Reader::connect(server.address, server.shape, false).await?;
             for _ in 0..turns {
                 let chat = self.id();
                 let _claim = server.claim(&chat).await?;
-                let body = self.post(&chat, 0);
+                let body = self.post(server.shape, &chat, 0);
                 verify(reader.turn(&body, None).await?, expected)?;
             }
             anyhow::Ok(())
         }))
         .await?;
         rest(server).await?;
-        Ok(server.cpu()? - before)
+        Ok(server.used()? - before)
     }
 
-    async fn paced(&self, server: &Server, deltas: usize) -> anyhow::Result<f64> {
+    async fn paced(&self, server: &Server, deltas: usize) -> anyhow::Result<Used> {
         self.script.set(Answer {
             deltas,
             pace: Pace::Every(PACE),
         });
         let expected = Tally::expected(deltas);
-        let before = server.cpu()?;
+        let before = server.used()?;
         try_join_all((0..PACED_TURNS).map(|turn| async move {
             // Start at different times, as users do.
             tokio::time::sleep(PACE * u32::try_from(turn)? / u32::try_from(PACED_TURNS)?).await;
             let mut reader = Reader::connect(server.address, server.shape, false).await?;
             let chat = self.id();
             let _claim = server.claim(&chat).await?;
-            verify(reader.turn(&self.post(&chat, 0), None).await?, expected)
+            verify(
+                reader
+                    .turn(&self.post(server.shape, &chat, 0), None)
+                    .await?,
+                expected,
+            )
         }))
         .await?;
-        let spent = server.cpu()? - before;
+        let spent = server.used()? - before;
         rest(server).await?;
         Ok(spent)
     }
 
     /// The cost of a delta in a chat with a history: the difference between long and short turns, which excludes the
     /// fixed cost of a turn.
-    async fn per_delta(&self, server: &Server, history: usize) -> anyhow::Result<f64> {
+    async fn per_delta(
+        &self,
+        server: &Server,
+        history: usize,
+        turns: usize,
+    ) -> anyhow::Result<f64> {
         let chats: Vec<String> = (0..CONNECTIONS).map(|_| self.id()).collect();
-        let turns = self.size.history_turns;
         self.in_chats(server, &chats, history, 1, SHORT_DELTAS)
             .await?;
         let short = self
@@ -243,7 +277,9 @@ impl Load {
             let mut reader = Reader::connect(server.address, server.shape, false).await?;
             for _ in 0..turns {
                 verify(
-                    reader.turn(&self.post(chat, history), None).await?,
+                    reader
+                        .turn(&self.post(server.shape, chat, history), None)
+                        .await?,
                     expected,
                 )?;
             }
@@ -262,7 +298,9 @@ impl Load {
         let mut reader = Reader::connect(server.address, server.shape, stall.is_some()).await?;
         let chat = self.id();
         let _claim = server.claim(&chat).await?;
-        let tally = reader.turn(&self.post(&chat, 0), stall).await?;
+        let tally = reader
+            .turn(&self.post(server.shape, &chat, 0), stall)
+            .await?;
         verify(tally, Tally::expected(LARGE_DELTAS))?;
         Ok(server.peak()? - before)
     }
@@ -284,7 +322,7 @@ impl Load {
         for _ in 0..turns {
             let chat = self.id();
             let _claim = server.claim(&chat).await?;
-            let body = self.post(&chat, 0);
+            let body = self.post(server.shape, &chat, 0);
             let began = Instant::now();
             verify(reader.turn(&body, stall).await?, expected)?;
             longest = longest.max(began.elapsed());
@@ -300,11 +338,25 @@ impl Load {
     }
 
     /// A request as `useChat` sends it: the whole history, and a question.
-    fn post(&self, chat: &str, history: usize) -> String {
-        self.post_question(chat, history, "Tell me everything about bridges.")
+    fn post(&self, shape: Shape, chat: &str, history: usize) -> String {
+        self.post_question(shape, chat, history, "Tell me everything about bridges.")
     }
 
-    pub(crate) fn post_question(&self, chat: &str, history: usize, question: &str) -> String {
+    /// The same with another question. An ADK server is asked as its clients do it, who do not send the history.
+    pub(crate) fn post_question(
+        &self,
+        shape: Shape,
+        chat: &str,
+        history: usize,
+        question: &str,
+    ) -> String {
+        if shape == Shape::Adk {
+            let message = json!({"role": "user", "parts": [{"text": question}]});
+            return json!({
+                "appName": "bench", "userId": "bench", "sessionId": chat, "newMessage": message, "streaming": true,
+            })
+            .to_string();
+        }
         let mut messages: Vec<Value> = (0..history)
             .map(|index| {
                 let role = if index % 2 == 0 { "user" } else { "assistant" };
@@ -331,7 +383,7 @@ async fn idle_cpu(server: &Server) -> anyhow::Result<f64> {
 }
 
 /// Waits until a server has nothing more to do.
-async fn rest(server: &Server) -> anyhow::Result<()> {
+pub(crate) async fn rest(server: &Server) -> anyhow::Result<()> {
     let mut quiet = 0;
     while quiet < LOOKS {
         let before = server.cpu()?;

@@ -1,10 +1,10 @@
 //! Measures the costs of the server: its CPU per text delta and per turn, and its memory, compared with a bare
-//! translator and nginx.
+//! translator, nginx, the AI SDK on Node.js and Google's own ADK server.
 //!
 //! `cargo xtask bench server [--quick] [--rounds N] [--also PATH] [SERVER]...`, or `cargo xtask bench server voice` for
 //! the cost of speech. `--also` measures another build of the bridge as well. From five rounds on it fails if PostgreSQL costs more
-//! than it may (`compare.rs`). `profile`, `guard`, `crowd` and `overload` are
-//! commands of their own, described in their files. The load, the stand-in for Gemini and all
+//! than it may (`compare.rs`). `profile`, `guard`, `crowd`, `delay`, `data` and `overload` are commands of their own, described in
+//! their files. The load, the stand-in for Gemini and all
 //! readers run in this process on one core; the server under test has the other. Only its CPU time counts, so a busy
 //! machine makes the run longer but not the numbers larger.
 
@@ -17,6 +17,8 @@ mod compare;
 mod component;
 mod counter;
 mod crowd;
+mod data;
+mod document;
 mod guard;
 mod load;
 mod overload;
@@ -43,6 +45,8 @@ fn main() -> ExitCode {
         ["translator", base_url] => translator::run(base_url),
         ["voice"] => on_load_core(voice::measure()),
         ["crowd", words @ ..] => on_load_core(crowd::run(words)),
+        ["data", words @ ..] => on_load_core(data::run(words)),
+        ["delay", words @ ..] => on_load_core(crowd::delay(words)),
         ["guard", words @ ..] => on_load_core(guard::run(words)),
         ["overload", words @ ..] => on_load_core(overload::run(words)),
         ["profile", words @ ..] => on_load_core(profile::run(words)),
@@ -76,7 +80,12 @@ fn measure(words: &[&str]) -> anyhow::Result<()> {
                 row.rounds.push(load.measure(row.kind).await?);
             }
         }
-        print!("{}{}", table::render(&rows), compare::forwarding(&rows));
+        print!(
+            "{}{}{}",
+            table::render(&rows),
+            document::render(&rows),
+            compare::forwarding(&rows)
+        );
         let too_expensive = compare::too_expensive(&rows);
         anyhow::ensure!(too_expensive.is_empty(), too_expensive.join("; "));
         Ok(())

@@ -54,10 +54,10 @@ pub(crate) async fn run(words: &[&str]) -> anyhow::Result<()> {
     load.script.set(ANSWER);
     let ceiling = u64::from(CEILING) * 1024 * 1024;
     let limits = [
-        ("TURNS", turns.to_string()),
-        ("MEMORY_BYTES", ceiling.to_string()),
+        ("LIMITS__TURNS", turns.to_string()),
+        ("LIMITS__MEMORY_BYTES", ceiling.to_string()),
     ];
-    let server = Server::start_limited(&Kind::Bridge, load.stand_in, &limits)?;
+    let server = Server::start_configured(&Kind::Bridge, load.stand_in, &limits)?;
     ask(&load, &server, turns, (turns, FIRST_SECONDS)).await?;
     println!(
         "{turns} clients for {seconds} seconds, then {}",
@@ -145,7 +145,7 @@ async fn ask(
                         noted.borrow_mut().get_or_insert_with(|| asked.elapsed());
                     }
                 });
-                let body = load.post_question(&load.id(), 0, "Tell me something.");
+                let body = load.post_question(server.shape, &load.id(), 0, "Tell me something.");
                 match reader.attempt(&body, None).await? {
                     Attempt::Answered(tally) => {
                         verify(tally, Tally::expected(ANSWER.deltas))?;

@@ -10,7 +10,8 @@ use crate::server::Kind;
 const USAGE: &str = "usage: bench [--quick] [--rounds N] [--also PATH]... [SERVER]..., or bench voice
 
   SERVER       nginx, translator, adk-bridge, adk-bridge-postgres (its chats in PostgreSQL), adk-bridge-hop (a replica that
-               passes requests on to the owner of their chat); all of them if none is named
+               passes requests on to the owner of their chat), node-ai-6, node-ai-7 (servers with the AI SDK), google-adk; all of
+               them if none is named
 
   --quick      ask less, and leave the large answers out
   --rounds N   measure every server N times, in turns, and print the median of each column

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 
 use crate::counter::{Cost, Counter, Counts};
+use crate::guard::Compared;
 use crate::load::{Load, Size, count};
 use crate::reader::Stall;
 use crate::server::{Kind, Server};
@@ -17,14 +18,14 @@ const USAGE: &str = "usage: bench profile [--functions N] [--also PATH]... [SERV
 
   SERVER         adk-bridge by default; nginx, translator, adk-bridge-postgres, adk-bridge-hop
   --functions N  list the N most expensive functions of each cost
-  --also PATH    profile another build of adk-bridge as well";
+  --also PATH    profile another build of adk-bridge as well, and compare the first server with it: before and after";
 
 const SHORT_DELTAS: usize = 20;
 const FLOOD_DELTAS: usize = 320;
 const PACED_DELTAS: usize = 21;
-const PACED_TURNS: usize = 30;
+const PACED_TURNS: usize = 50;
 const LONG_DELTAS: usize = 600;
-const CHECKPOINTS: usize = 5;
+const CHECKPOINTS: usize = 8;
 /// The bridge stores a growing answer when this much has passed.
 const CHECKPOINT: Duration = Duration::from_secs(1);
 /// A turn that takes longer may have a checkpoint in it, whose cost is counted apart.
@@ -36,6 +37,9 @@ const ATTEMPTS: usize = 5;
 /// In production, so many deltas arrive between two checkpoints.
 const DELTAS_PER_CHECKPOINT: f64 = 30.0;
 
+pub(crate) const SHORT_TURN: &str = "short turn";
+pub(crate) const FLOODED_DELTA: &str = "flooded delta";
+pub(crate) const PACED_DELTA: &str = "paced delta";
 pub(crate) const SHORT_CHECKPOINT: &str = "checkpoint of a short answer";
 pub(crate) const LONG_CHECKPOINT: &str = "checkpoint of a long answer";
 
@@ -51,6 +55,8 @@ pub(crate) async fn run(words: &[&str]) -> anyhow::Result<()> {
         bail!(obstacle);
     }
     let (kinds, functions) = read(words)?;
+    let others = kinds.iter().filter(|it| matches!(it, Kind::Other(_)));
+    let named = kinds.len() - others.count();
     let load = Load::new(Size::QUICK).await?;
     let mut profiles = Vec::new();
     for kind in kinds {
@@ -61,6 +67,17 @@ pub(crate) async fn run(words: &[&str]) -> anyhow::Result<()> {
         profiles.push((kind.name(), measure(&load, &kind).await?));
     }
     println!("{}", summary(&profiles));
+    println!("{}", thousands(&profiles));
+    if let Some((newest, after)) = profiles.first() {
+        for (earlier, before) in &profiles[named..] {
+            println!("Before: {earlier}; after: {newest}\n");
+            println!("{}\n|---|--:|--:|--:|--:|--:|", Compared::HEAD);
+            for (before, after) in before.iter().zip(after) {
+                println!("{}", Compared::of(before, after).cells());
+            }
+            println!();
+        }
+    }
     for (name, taken) in &profiles {
         println!("## {name}\n\n{}", breakdown(taken, functions));
     }
@@ -79,7 +96,7 @@ fn read(words: &[&str]) -> anyhow::Result<(Vec<Kind>, usize)> {
             "--also" => others.push(Kind::Other(words.next().context(USAGE)?.into())),
             name => {
                 let kind = Kind::KNOWN.into_iter().find(|kind| kind.name() == name);
-                kinds.push(kind.context(USAGE)?);
+                kinds.push(kind.filter(|kind| !kind.is_slow()).context(USAGE)?);
             }
         }
     }
@@ -92,19 +109,7 @@ fn read(words: &[&str]) -> anyhow::Result<(Vec<Kind>, usize)> {
 
 /// Counts everything for one server.
 pub(crate) async fn measure(load: &Load, kind: &Kind) -> anyhow::Result<Vec<Taken>> {
-    let server = Server::start_counted(kind, load.stand_in)?;
-    let counting = Counting { load, server };
-    // Connections, statements and memory are created on first use.
-    counting.server.begin_count()?;
-    let in_step = |deltas, at_once| Answer {
-        deltas,
-        pace: Pace::InStep { at_once },
-    };
-    // In one piece: if the server gets several, chance decides how often it wakes up.
-    let flood = |deltas| in_step(deltas, deltas);
-    for answer in [flood(SHORT_DELTAS), in_step(SHORT_DELTAS, 1)] {
-        load.one_by_one(&counting.server, 5, answer, None).await?;
-    }
+    let counting = Counting::start(load, kind).await?;
     let short = counting.per_turn(30, flood(SHORT_DELTAS)).await?;
     let long = counting.per_turn(30, flood(FLOOD_DELTAS)).await?;
     let flooded = long
@@ -117,19 +122,19 @@ pub(crate) async fn measure(load: &Load, kind: &Kind) -> anyhow::Result<Vec<Take
     let paced = many.minus(&few).times(1.0 / count(PACED_DELTAS - 1));
     let mut taken = vec![
         Taken {
-            what: "short turn",
+            what: SHORT_TURN,
             counts: short,
         },
         Taken {
-            what: "flooded delta",
+            what: FLOODED_DELTA,
             counts: flooded,
         },
         Taken {
-            what: "paced delta",
+            what: PACED_DELTA,
             counts: paced,
         },
     ];
-    if stores(kind) {
+    if kind.is_bridge() {
         let first = counting.checkpoint(in_step(PACED_DELTAS, 1)).await?;
         let late = counting
             .checkpoint(in_step(LONG_DELTAS + 1, LONG_DELTAS))
@@ -146,9 +151,16 @@ pub(crate) async fn measure(load: &Load, kind: &Kind) -> anyhow::Result<Vec<Take
     Ok(taken)
 }
 
-/// Whether it has checkpoints.
-fn stores(kind: &Kind) -> bool {
-    !matches!(kind, Kind::Nginx | Kind::Translator)
+fn in_step(deltas: usize, at_once: usize) -> Answer {
+    Answer {
+        deltas,
+        pace: Pace::InStep { at_once },
+    }
+}
+
+/// In one piece: if the server gets several, chance decides how often it wakes up.
+fn flood(deltas: usize) -> Answer {
+    in_step(deltas, deltas)
 }
 
 struct Counting<'l> {
@@ -156,7 +168,17 @@ struct Counting<'l> {
     server: Server,
 }
 
-impl Counting<'_> {
+impl<'l> Counting<'l> {
+    async fn start(load: &'l Load, kind: &Kind) -> anyhow::Result<Self> {
+        let server = Server::start_counted(kind, load.stand_in)?;
+        // Connections, statements and memory are created on first use.
+        server.begin_count()?;
+        for answer in [flood(SHORT_DELTAS), in_step(SHORT_DELTAS, 1)] {
+            load.one_by_one(&server, 5, answer, None).await?;
+        }
+        Ok(Self { load, server })
+    }
+
     async fn per_turn(&self, turns: usize, answer: Answer) -> anyhow::Result<Counts> {
         let mut sum = Counts::default();
         let mut counted = 0;
@@ -221,10 +243,43 @@ fn summary(profiles: &[(String, Vec<Taken>)]) -> String {
             let found = taken.iter().find(|one| one.what == what);
             found.map(|one| one.counts.total())
         };
-        if let (Some(mut delta), Some(checkpoint)) = (find("paced delta"), find(SHORT_CHECKPOINT)) {
+        if let (Some(mut delta), Some(checkpoint)) = (find(PACED_DELTA), find(SHORT_CHECKPOINT)) {
             delta += checkpoint * (1.0 / DELTAS_PER_CHECKPOINT);
             line("paced delta, with its part of a checkpoint", delta);
         }
+    }
+    text
+}
+
+/// The table of docs/performance.md: a column for each server.
+fn thousands(profiles: &[(String, Vec<Taken>)]) -> String {
+    let names: Vec<&str> = profiles.iter().map(|(name, _)| name.as_str()).collect();
+    let mut text = format!(
+        "| thousands of instructions, system calls | {} |\n|---{}|\n",
+        names.join(" | "),
+        "|--:".repeat(names.len())
+    );
+    let mut kinds: Vec<&str> = Vec::new();
+    for one in profiles.iter().flat_map(|(_, taken)| taken) {
+        if !kinds.contains(&one.what) {
+            kinds.push(one.what);
+        }
+    }
+    for what in kinds {
+        let _ = write!(text, "| a {what} |");
+        for (_, taken) in profiles {
+            let found = taken.iter().find(|one| one.what == what);
+            let _ = match found.map(|one| one.counts.total()) {
+                Some(cost) => write!(
+                    text,
+                    " {:.1}, {:.2} |",
+                    cost.instructions / 1e3,
+                    cost.system_calls
+                ),
+                None => write!(text, " |"),
+            };
+        }
+        text.push('\n');
     }
     text
 }

@@ -23,6 +23,23 @@ pub(crate) enum Shape {
     Chunks,
     /// The model's events, passed on.
     Gemini,
+    /// The events of an ADK server, which ends with all of the text once more.
+    Adk,
+}
+
+impl Shape {
+    /// Whether clients send what was said before.
+    pub(crate) fn takes_history(self) -> bool {
+        self != Self::Adk
+    }
+
+    /// Where a chat is posted.
+    fn path(self) -> &'static str {
+        match self {
+            Self::Chunks | Self::Gemini => "/api/chat",
+            Self::Adk => "/run_sse",
+        }
+    }
 }
 
 /// A reader that stops for a while in the middle of an answer.
@@ -67,6 +84,12 @@ struct Chunk<'c> {
 struct Event<'e> {
     #[serde(borrow)]
     candidates: [Candidate<'e>; 1],
+}
+
+#[derive(Deserialize)]
+struct AdkEvent<'e> {
+    #[serde(borrow)]
+    content: Content<'e>,
 }
 
 #[derive(Deserialize)]
@@ -129,7 +152,8 @@ impl Reader {
         mut stall: Option<Stall>,
     ) -> anyhow::Result<Attempt> {
         let head = format!(
-            "POST /api/chat HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            self.shape.path(),
             body.len()
         );
         let mut request = head.into_bytes();
@@ -231,8 +255,20 @@ fn check(shape: Shape, line: &[u8], tally: &mut Tally) -> anyhow::Result<()> {
             let chunk: Chunk<'_> = serde_json::from_slice(data).with_context(shown)?;
             tally.add(&chunk.delta);
         }
+        Shape::Chunks if memmem::find(data, br#""tool-approval-request""#).is_some() => {
+            tally.questions += 1;
+        }
         Shape::Chunks if memmem::find(data, br#""type":"error""#).is_some() => bail!(shown()),
         Shape::Chunks => {}
+        Shape::Adk if memmem::find(data, br#""partial":true"#).is_some() => {
+            let event: AdkEvent<'_> = serde_json::from_slice(data).with_context(shown)?;
+            let text = &event.content.parts[0].text;
+            if !text.is_empty() {
+                tally.add(text);
+            }
+        }
+        Shape::Adk if memmem::find(data, br#""error"#).is_some() => bail!(shown()),
+        Shape::Adk => {}
         Shape::Gemini => {
             let event: Event<'_> = serde_json::from_slice(data).with_context(shown)?;
             let text = &event.candidates[0].content.parts[0].text;

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::{Add, Div, Sub};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -33,19 +34,47 @@ pub(crate) enum Kind {
     Postgres,
     /// A replica that passes every request on to the replica that owns its chat. Only the first one is measured.
     Hop,
+    /// A server of a front end, with the AI SDK of a version.
+    AiSdk(u8),
+    /// Google's own ADK server.
+    GoogleAdk,
     /// Another build of the bridge.
     Other(PathBuf),
 }
 
 impl Kind {
     /// The servers that have a name.
-    pub(crate) const KNOWN: [Self; 5] = [
+    pub(crate) const KNOWN: [Self; 8] = [
         Self::Nginx,
         Self::Translator,
         Self::Bridge,
         Self::Postgres,
         Self::Hop,
+        Self::AiSdk(6),
+        Self::AiSdk(7),
+        Self::GoogleAdk,
     ];
+
+    /// Whether it is a build of the bridge.
+    pub(crate) fn is_bridge(&self) -> bool {
+        matches!(
+            self,
+            Self::Bridge | Self::Postgres | Self::Hop | Self::Other(_)
+        )
+    }
+
+    /// Whether it takes ten times what others take, and more: a tenth of the load says enough.
+    pub(crate) fn is_slow(&self) -> bool {
+        matches!(self, Self::AiSdk(_) | Self::GoogleAdk)
+    }
+
+    fn shape(&self) -> Shape {
+        match self {
+            Self::Nginx => Shape::Gemini,
+            Self::GoogleAdk => Shape::Adk,
+            _ => Shape::Chunks,
+        }
+    }
 
     pub(crate) fn name(&self) -> String {
         match self {
@@ -54,6 +83,8 @@ impl Kind {
             Self::Bridge => "adk-bridge".to_owned(),
             Self::Postgres => "adk-bridge-postgres".to_owned(),
             Self::Hop => "adk-bridge-hop".to_owned(),
+            Self::AiSdk(version) => format!("node-ai-{version}"),
+            Self::GoogleAdk => "google-adk".to_owned(),
             Self::Other(path) => path.display().to_string(),
         }
     }
@@ -70,6 +101,11 @@ impl Kind {
             Self::Translator => true,
             Self::Bridge => is_built(),
             Self::Postgres | Self::Hop => is_built() && Postgres::is_installed(),
+            Self::AiSdk(version) => {
+                let packages = project("web/bench-peers/node_modules");
+                packages.join(format!("ai-{version}")).is_dir()
+            }
+            Self::GoogleAdk => python().is_ok_and(|path| path.is_file()),
             Self::Other(path) => path.is_file(),
         };
         (!found).then(|| match self {
@@ -77,6 +113,10 @@ impl Kind {
             Self::Postgres | Self::Hop => "not built, or PostgreSQL is not installed".to_owned(),
             Self::Other(_) => "no such file".to_owned(),
             Self::Nginx | Self::Translator => "not installed".to_owned(),
+            Self::AiSdk(_) => "not installed: npm ci in web/bench-peers".to_owned(),
+            Self::GoogleAdk => {
+                "not installed: `cargo xtask test google` brings its packages".to_owned()
+            }
         })
     }
 }
@@ -89,15 +129,72 @@ pub(crate) struct Server {
     owner: Option<Owner>,
     counter: Option<Counter>,
     spent: Mutex<Spent>,
-    _directory: TempDir,
+    kept: Kept,
 }
 
-/// The CPU time of the threads of a process, in nanoseconds. Of one that has ended, what it had used when it was last seen.
+/// What a server writes to, and what outlives it.
+pub(crate) struct Kept {
+    directory: TempDir,
+    /// The address of its database, if that is PostgreSQL.
+    database: Option<String>,
+}
+
+impl Kept {
+    pub(crate) fn new(kind: &Kind) -> anyhow::Result<Self> {
+        let has_database = matches!(kind, Kind::Postgres | Kind::Hop);
+        Ok(Self {
+            directory: tempfile::tempdir()?,
+            database: has_database.then(|| Postgres::shared().database()),
+        })
+    }
+}
+
+/// What the threads of a process have used. Of one that has ended, what it had used when it was last seen.
 #[derive(Default)]
-struct Spent {
-    threads: HashMap<OsString, u64>,
-    /// Of threads whose number another one has got.
-    ended: u64,
+pub(crate) struct Spent {
+    threads: HashMap<OsString, Used>,
+    /// By threads whose number another one has got.
+    ended: Used,
+}
+
+/// CPU time in microseconds, and how often a thread was exchanged for another one, because it waited or had to give way.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Used {
+    pub(crate) micros: f64,
+    pub(crate) switches: f64,
+}
+
+impl Add for Used {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            micros: self.micros + other.micros,
+            switches: self.switches + other.switches,
+        }
+    }
+}
+
+impl Sub for Used {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self {
+            micros: self.micros - other.micros,
+            switches: self.switches - other.switches,
+        }
+    }
+}
+
+impl Div<f64> for Used {
+    type Output = Self;
+
+    fn div(self, number: f64) -> Self {
+        Self {
+            micros: self.micros / number,
+            switches: self.switches / number,
+        }
+    }
 }
 
 /// The replica that owns the chats of a measured one.
@@ -115,45 +212,57 @@ pub(crate) type Socket = WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>;
 impl Server {
     /// Starts a fresh server in front of the stand-in.
     pub(crate) fn start(kind: &Kind, stand_in: SocketAddr) -> anyhow::Result<Self> {
-        Self::start_with(kind, stand_in, None, &[])
+        Self::start_with(kind, stand_in, None, &[], Kept::new(kind)?)
     }
 
-    /// The same, with some limits of its own.
-    pub(crate) fn start_limited(
+    /// The same, with some keys of its configuration, named as in variables of the environment.
+    pub(crate) fn start_configured(
         kind: &Kind,
         stand_in: SocketAddr,
-        limits: &[(&str, String)],
+        keys: &[(&str, String)],
     ) -> anyhow::Result<Self> {
-        Self::start_with(kind, stand_in, None, limits)
+        Self::start_with(kind, stand_in, None, keys, Kept::new(kind)?)
+    }
+
+    /// Starts a bridge on what an earlier one has kept.
+    pub(crate) fn start_on(kind: &Kind, stand_in: SocketAddr, kept: Kept) -> anyhow::Result<Self> {
+        Self::start_with(kind, stand_in, None, &[], kept)
+    }
+
+    /// Ends it as a service manager does, and returns what it has kept.
+    pub(crate) fn end(self) -> Kept {
+        self.process.signal("-TERM");
+        self.process.wait();
+        self.kept
     }
 
     /// The same, with its instructions counted, which makes it some fifty times slower.
     pub(crate) fn start_counted(kind: &Kind, stand_in: SocketAddr) -> anyhow::Result<Self> {
-        Self::start_with(kind, stand_in, Some(Counter::new()?), &[])
+        Self::start_with(kind, stand_in, Some(Counter::new()?), &[], Kept::new(kind)?)
     }
 
     fn start_with(
         kind: &Kind,
         stand_in: SocketAddr,
         counter: Option<Counter>,
-        limits: &[(&str, String)],
+        keys: &[(&str, String)],
+        kept: Kept,
     ) -> anyhow::Result<Self> {
         let pinned = |program: &Path| pinned(program, counter.as_ref());
-        let directory = tempfile::tempdir()?;
         let base_url = format!("http://{stand_in}");
-        let (owner, database) = match kind {
-            Kind::Postgres => (None, Some(Postgres::shared().database())),
-            Kind::Hop => {
-                let database = Postgres::shared().database();
-                (Some(Owner::start(&base_url, &database)?), Some(database))
-            }
-            _ => (None, None),
+        let Kept {
+            directory,
+            database,
+        } = &kept;
+        let owner = match (kind, database) {
+            (Kind::Hop, Some(database)) => Some(Owner::start(&base_url, database)?),
+            _ => None,
         };
         let (mut command, fixed) = match kind {
             Kind::Bridge | Kind::Postgres | Kind::Hop => {
                 let mut command = pinned(&bridge()?);
                 serve(&mut command, directory.path(), &base_url);
-                if let Some(database) = &database {
+                if let Some(database) = database {
                     share(&mut command, "measured", database);
                 }
                 (command, None)
@@ -166,6 +275,25 @@ impl Server {
             Kind::Translator => {
                 let mut command = pinned(&std::env::current_exe()?);
                 command.args(["translator", &base_url]);
+                (command, None)
+            }
+            Kind::AiSdk(version) => {
+                let mut command = pinned(Path::new("node"));
+                command
+                    .arg(project("web/bench-peers/server.mjs"))
+                    .args([&version.to_string(), &base_url])
+                    .env("NODE_ENV", "production")
+                    .stderr(Stdio::null());
+                (command, None)
+            }
+            Kind::GoogleAdk => {
+                let mut command = pinned(&python()?);
+                command
+                    .arg(project("python/bench_server.py"))
+                    .arg(&base_url)
+                    .env("PYTHONDONTWRITEBYTECODE", "1")
+                    .current_dir(directory.path())
+                    .stderr(Stdio::null());
                 (command, None)
             }
             Kind::Nginx => {
@@ -182,8 +310,8 @@ impl Server {
                 (command, Some(address))
             }
         };
-        for (name, value) in limits {
-            command.env(format!("ADK_BRIDGE__LIMITS__{name}"), value);
+        for (name, value) in keys {
+            command.env(format!("ADK_BRIDGE__{name}"), value);
         }
         let process = Process::launch(command.stdin(Stdio::null()));
         let (process, address) = match fixed {
@@ -193,15 +321,11 @@ impl Server {
         Ok(Self {
             process,
             address,
-            shape: if *kind == Kind::Nginx {
-                Shape::Gemini
-            } else {
-                Shape::Chunks
-            },
+            shape: kind.shape(),
             owner,
             counter,
             spent: Mutex::default(),
-            _directory: directory,
+            kept,
         })
     }
 
@@ -227,27 +351,25 @@ impl Server {
         }))
     }
 
-    /// The CPU time used so far, in microseconds. Linux counts that of a whole process in hundredths of a second, and that of
-    /// each thread in nanoseconds.
+    /// The CPU time used so far, in microseconds.
     pub(crate) fn cpu(&self) -> anyhow::Result<f64> {
-        let tasks = format!("/proc/{}/task", self.process.id());
-        let threads = std::fs::read_dir(&tasks)
-            .with_context(|| format!("{tasks} cannot be read; this needs Linux"))?;
+        Ok(self.used()?.micros)
+    }
+
+    /// What it has used so far.
+    pub(crate) fn used(&self) -> anyhow::Result<Used> {
         // Poisoning is ignored: numbers only grow.
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        for thread in threads {
-            let thread = thread?;
-            // One that has just ended.
-            let Ok(stat) = std::fs::read_to_string(thread.path().join("schedstat")) else {
-                continue;
-            };
-            let nanos = stat
-                .split_whitespace()
-                .next()
-                .and_then(|it| it.parse().ok());
-            spent.note(thread.file_name(), nanos.context("a short schedstat line")?);
-        }
-        Ok(spent.micros())
+        spent.look(self.process.id())?;
+        Ok(spent.used())
+    }
+
+    /// The megabytes that it has read so far, from files and connections.
+    pub(crate) fn read_megabytes(&self) -> anyhow::Result<f64> {
+        let counts = self.read("io")?;
+        let line = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
+        let bytes: f64 = line.context("no count of what was read")?.parse()?;
+        Ok(bytes / 1024.0 / 1024.0)
     }
 
     /// The memory in use, in megabytes.
@@ -276,20 +398,50 @@ impl Server {
 }
 
 impl Spent {
-    fn note(&mut self, thread: OsString, nanos: u64) {
-        match self.threads.insert(thread, nanos) {
-            Some(before) if before > nanos => self.ended += before,
+    /// Looks at the threads of a process. Linux counts the CPU time of a whole process in hundredths of a second, and that of
+    /// each thread in nanoseconds.
+    pub(crate) fn look(&mut self, process: u32) -> anyhow::Result<()> {
+        let tasks = format!("/proc/{process}/task");
+        let threads = std::fs::read_dir(&tasks)
+            .with_context(|| format!("{tasks} cannot be read; this needs Linux"))?;
+        for thread in threads {
+            let thread = thread?;
+            let read = |file| std::fs::read_to_string(thread.path().join(file));
+            // One that has just ended.
+            let (Ok(times), Ok(status)) = (read("schedstat"), read("status")) else {
+                continue;
+            };
+            let nanos = times.split_whitespace().next();
+            let nanos: f64 = nanos.context("a short schedstat line")?.parse()?;
+            let used = Used {
+                micros: nanos / 1e3,
+                switches: switches(&status),
+            };
+            self.note(thread.file_name(), used);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, thread: OsString, used: Used) {
+        match self.threads.insert(thread, used) {
+            Some(before) if before.micros > used.micros => self.ended = self.ended + before,
             _ => {}
         }
     }
 
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a float holds hours of nanoseconds exactly"
-    )]
-    fn micros(&self) -> f64 {
-        (self.ended + self.threads.values().sum::<u64>()) as f64 / 1e3
+    pub(crate) fn used(&self) -> Used {
+        self.threads.values().copied().fold(self.ended, Add::add)
     }
+}
+
+/// Both kinds of switches that the status of a thread counts: it waited, or had to give way.
+fn switches(status: &str) -> f64 {
+    let counts = status.lines().filter_map(|line| {
+        let (name, count) = line.split_once(':')?;
+        name.ends_with("voluntary_ctxt_switches")
+            .then(|| count.trim().parse().unwrap_or(0.0))
+    });
+    counts.sum()
 }
 
 impl Owner {
@@ -350,7 +502,7 @@ pub(crate) fn pin_load() {
     }
 }
 
-/// Lets this process, and those that it starts, have as many open files as a crowd needs. Returns how many it has.
+/// Lets this process, and those that it starts, have as many open files as a crowd needs. Returns how many they have.
 pub(crate) fn allow_open_files(wanted: usize) -> anyhow::Result<usize> {
     let id = std::process::id().to_string();
     // Only root may have more than the system's administrator allows.
@@ -424,6 +576,22 @@ fn bridge() -> anyhow::Result<PathBuf> {
     Ok(own.with_file_name("adk-bridge"))
 }
 
+/// A path of the project's sources.
+fn project(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+}
+
+/// The Python that has Google's packages is in the directory of the builds.
+fn python() -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let builds = own.ancestors().nth(2);
+    Ok(builds
+        .context("this program is not in a directory of builds")?
+        .join("venv/bin/python"))
+}
+
 fn announced(process: Process) -> anyhow::Result<(Process, SocketAddr)> {
     let process = process.listening();
     let process = process.context("the server ended before it listened")?;
@@ -475,12 +643,25 @@ mod tests {
     #[test]
     fn threads_that_have_ended_are_not_forgotten() {
         let mut spent = Spent::default();
-        for (thread, nanos, micros) in [("1", 5_000, 5.0), ("2", 2_000, 7.0), ("1", 6_000, 8.0)] {
-            spent.note(thread.into(), nanos);
-            assert!((spent.micros() - micros).abs() < 1e-9);
+        for (thread, micros, switches, expected) in [
+            ("1", 5.0, 1.0, (5.0, 1.0)),
+            ("2", 2.0, 2.0, (7.0, 3.0)),
+            ("1", 6.0, 4.0, (8.0, 6.0)),
+            // Its number was given to another one.
+            ("2", 1.0, 1.0, (9.0, 7.0)),
+        ] {
+            spent.note(thread.into(), Used { micros, switches });
+            let used = spent.used();
+            assert!((used.micros - expected.0).abs() < 1e-9, "{used:?}");
+            assert!((used.switches - expected.1).abs() < 1e-9, "{used:?}");
         }
-        // Its number was given to another one.
-        spent.note("2".into(), 1_000);
-        assert!((spent.micros() - 9.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn both_kinds_of_switches_count() {
+        let status =
+            "Name:\tbridge\nvoluntary_ctxt_switches:\t40\nnonvoluntary_ctxt_switches:\t2\n";
+        assert!((switches(status) - 42.0).abs() < 1e-9);
+        assert!(switches("").abs() < 1e-9);
     }
 }

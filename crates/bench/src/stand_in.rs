@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -57,6 +57,11 @@ struct Stream {
 
 /// When deltas were sent that have not been taken out yet, in order.
 pub(crate) type Sent = Arc<Mutex<VecDeque<Instant>>>;
+
+/// A question that contains this is answered with a call of a tool that asks first.
+pub(crate) const PAY: &str = "[pay]";
+/// The tool of the demo that is called.
+pub(crate) const PAYMENT: &str = "process_payment";
 
 /// What stands before and after the name of a stream in the question that asks for it.
 const MARK: (&str, &str) = ("[stream ", "]");
@@ -125,6 +130,10 @@ async fn converse(mut stream: TcpStream, script: &Script, body: &Body) -> std::i
     stream.set_nodelay(true)?;
     let mut buffer = Vec::new();
     while let Some(request) = take_request(&mut stream, &mut buffer).await? {
+        if memchr::memmem::find(&request, PAY.as_bytes()).is_some() {
+            stream.write_all(&body.call).await?;
+            continue;
+        }
         let (Answer { deltas, pace }, sent) = script.answer(&request);
         match pace {
             Pace::Flood => {
@@ -206,6 +215,8 @@ struct Body {
     ends: Vec<usize>,
     /// The event that ends an answer, and the end of the body.
     last: Vec<u8>,
+    /// A whole answer that calls a tool.
+    call: Vec<u8>,
 }
 
 impl Body {
@@ -219,7 +230,19 @@ impl Body {
         let mut last = Vec::new();
         frame(&event("", Some("STOP")), &mut last);
         last.extend_from_slice(TAIL);
-        Self { cycle, ends, last }
+        let payment = json!({"functionCall": {
+            "name": PAYMENT,
+            "args": {"amount": 20, "recipient": "the owner of the bridge"},
+        }});
+        let mut call = HEAD.to_vec();
+        frame(&event_of(payment, Some("STOP")), &mut call);
+        call.extend_from_slice(TAIL);
+        Self {
+            cycle,
+            ends,
+            last,
+            call,
+        }
     }
 
     fn delta(&self, index: usize) -> &[u8] {
@@ -233,10 +256,14 @@ impl Body {
     }
 }
 
-/// One event in Google's form.
+/// One event with text in Google's form.
 fn event(text: &str, finish: Option<&str>) -> String {
+    event_of(json!({"text": text}), finish)
+}
+
+fn event_of(part: Value, finish: Option<&str>) -> String {
     let mut candidate = json!({
-        "content": {"parts": [{"text": text}], "role": "model"},
+        "content": {"parts": [part], "role": "model"},
         "index": 0,
     });
     if let Some(reason) = finish {

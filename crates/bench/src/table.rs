@@ -27,7 +27,7 @@ impl<'p> Row<'p> {
     }
 
     /// The median of one number over all rounds; `None` if it was not measured.
-    fn median(&self, number: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
+    pub(crate) fn median(&self, number: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
         let mut numbers: Vec<f64> = self.rounds.iter().filter_map(number).collect();
         numbers.sort_by(f64::total_cmp);
         let above = *numbers.get(numbers.len() / 2)?;
@@ -73,8 +73,8 @@ fn columns(row: &Row<'_>) -> [(usize, Option<f64>); 10] {
         (2, row.median(|it| Some(it.flood))),
         (1, row.median(|it| Some(it.paced))),
         (0, row.median(|it| Some(it.short_turn))),
-        (2, row.median(|it| Some(it.history[0]))),
-        (2, row.median(|it| Some(it.history[1]))),
+        (2, row.median(|it| Some(it.history?[0]))),
+        (2, row.median(|it| Some(it.history?[1]))),
         (0, row.median(|it| Some(it.idle_cpu))),
         (1, row.median(|it| Some(it.idle))),
         (1, row.median(|it| Some(it.peak))),
@@ -92,7 +92,9 @@ mod tests {
             flood,
             paced: 0.0,
             short_turn: 0.0,
-            history: [0.0; 2],
+            paced_switches: 0.0,
+            short_turn_switches: 0.0,
+            history: None,
             idle_cpu: 0.0,
             idle: 0.0,
             peak: 0.0,

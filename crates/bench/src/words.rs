@@ -34,6 +34,8 @@ pub(crate) fn delta(index: usize) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) deltas: usize,
+    /// How many questions for approval came.
+    pub(crate) questions: usize,
     hash: u64,
 }
 
@@ -42,6 +44,7 @@ impl Tally {
         // FNV-1a: the initial value here, the prime below.
         Self {
             deltas: 0,
+            questions: 0,
             hash: 0xcbf2_9ce4_8422_2325,
         }
     }
@@ -54,6 +57,14 @@ impl Tally {
             tally.add(&cycle[index % CYCLE]);
         }
         tally
+    }
+
+    /// What a reader must have that is asked whether a tool may run.
+    pub(crate) fn of_question() -> Self {
+        Self {
+            questions: 1,
+            ..Self::new()
+        }
     }
 
     pub(crate) fn add(&mut self, text: &str) {
