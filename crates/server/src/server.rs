@@ -349,7 +349,10 @@ impl ServerBuilder {
     /// Opens what the server needs, and listens. Requests wait until it is served.
     pub async fn build(self) -> Result<Server, StartError> {
         let mut config = self.config;
-        config.check()?;
+        match self.store {
+            Some(_) => config.check_with_own_store()?,
+            None => config.check()?,
+        }
         // First: whom connections trust is decided when their clients are made.
         config.tls.trust()?;
         let given = config.clone();

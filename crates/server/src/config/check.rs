@@ -29,8 +29,19 @@ impl Config {
         ConfigError::all(self.problems())
     }
 
+    /// The same for a server with a store of its own, which knows what a cluster needs.
+    pub(crate) fn check_with_own_store(&self) -> Result<(), ConfigError> {
+        ConfigError::all(self.problems_beside_cluster())
+    }
+
     /// Everything that no server can use. Values that only one kind of agent needs are checked by that kind.
     pub(crate) fn problems(&self) -> Vec<ConfigError> {
+        let mut problems = self.problems_beside_cluster();
+        problems.extend(super::cluster::check(self));
+        problems
+    }
+
+    fn problems_beside_cluster(&self) -> Vec<ConfigError> {
         let mut problems = Vec::new();
         let mut bad = |key, problem: &str| problems.push(ConfigError::value(key, problem));
         if !self.server.allowed_origins.iter().all(|it| is_origin(it)) {
@@ -124,7 +135,6 @@ impl Config {
         problems.extend(self.audit.check());
         problems.extend(self.retention.check());
         problems.extend(self.budget.check(self.agent_ids().as_deref()));
-        problems.extend(super::cluster::check(self));
         problems.extend(super::mcp::check(&self.tools));
         problems.extend(self.check_agents());
         problems.extend(self.check_user_tokens());
