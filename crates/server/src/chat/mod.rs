@@ -24,6 +24,7 @@ mod policy;
 pub mod readers;
 mod ready;
 pub mod request;
+mod search;
 mod session_state;
 mod session_store;
 mod task;
@@ -99,8 +100,8 @@ const ERASED_AT_ONCE: u32 = 1_000;
 /// Some chats of a user, most recently changed first.
 pub struct ChatPage {
     pub chats: Vec<ListedChat>,
-    /// Whether there may be more after these.
-    pub is_full: bool,
+    /// The end of these, if there may be more after it.
+    pub next: Option<(Timestamp, ChatId)>,
 }
 
 /// What all chats share.
@@ -418,7 +419,9 @@ impl Chats {
         let store = &self.shared.store;
         let chats = store.list_chats(user, MAX_LISTED, before).await?;
         let is_full = chats.len() == MAX_LISTED as usize;
-        Ok(ChatPage { chats, is_full })
+        let end = chats.last().filter(|_| is_full);
+        let next = end.map(|end| (end.chat.updated, end.chat.id.clone()));
+        Ok(ChatPage { chats, next })
     }
 
     /// The chat that waits for the answers in a message, among the newest of a user.

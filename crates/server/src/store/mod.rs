@@ -60,6 +60,9 @@ pub use usage::{ReplyUsage, Spent, TokenPrice, Tokens, UsageRow};
 /// The longest list of chats in one page.
 pub const MAX_LISTED: u32 = 200;
 
+/// The most titles that are read at once.
+pub const MAX_TITLES: u32 = 1_000;
+
 /// The most rows of an audit in one page: a megabyte at most.
 pub const MAX_AUDIT_ROWS: u32 = 1_000;
 
@@ -91,6 +94,17 @@ pub trait Store: AuditTrail {
         limit: u32,
         before: Option<ChatCursor<'a>>,
     ) -> Pending<'a, Vec<ListedChat>>;
+
+    /// The same chats without what waits in them, at most [`MAX_TITLES`]: what a search goes through.
+    fn titles<'a>(
+        &'a self,
+        user: &'a UserId,
+        limit: u32,
+        before: Option<ChatCursor<'a>>,
+    ) -> Pending<'a, Vec<Chat>>;
+
+    /// Those of these chats that the user has, as [`Store::list_chats`] has them.
+    fn listed<'a>(&'a self, user: &'a UserId, ids: &'a [ChatId]) -> Pending<'a, Vec<ListedChat>>;
 
     fn set_title<'a>(&'a self, chat: ChatRef<'a>, title: &'a str) -> Pending<'a, ()>;
 
@@ -402,6 +416,14 @@ pub struct ListedChat {
 pub struct ChatCursor<'a> {
     pub updated: Timestamp,
     pub id: &'a ChatId,
+}
+
+impl ChatCursor<'_> {
+    /// Before the first page.
+    const START: Self = Self {
+        updated: Timestamp::MAX,
+        id: const { &ChatId::literal("") },
+    };
 }
 
 /// The size of a chat.

@@ -70,7 +70,7 @@ pub async fn clear_sessions(
                 (Err(error), _) => return Err(error.into()),
             }
         }
-        if !page.is_full {
+        if page.next.is_none() {
             break;
         }
     }

@@ -38,7 +38,7 @@ pub struct OfChat {
     pub chat: Option<ChatId>,
 }
 
-/// The last chat of the page before.
+/// Which chats: the last chat of the page before, and what is searched for.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub struct Page {
     /// The id of the last chat of the page before.
@@ -47,6 +47,9 @@ pub struct Page {
     /// The `updatedAt` of that chat; required with `before`.
     #[schemars(with = "Option<u64>")]
     at: Option<String>,
+    /// Only chats whose titles have all of these words, in any order and case.
+    #[schemars(example = &"kyoto trip")]
+    q: Option<String>,
 }
 
 /// The newest chats, or those after a page; a `Link` leads to the next page.
@@ -54,20 +57,27 @@ pub async fn list(
     State(chats): State<Chats>,
     State(unread): State<Arc<Budget>>,
     Identity { user, .. }: Identity,
-    Query(Page { before, at }): Query<Page>,
+    Query(Page { before, at, q }): Query<Page>,
 ) -> Result<(HeaderMap, Response), AppError> {
     let last = match (&before, at.map(|at| at.parse().map(Timestamp::from_millis))) {
         (None, None) => None,
         (Some(id), Some(Ok(updated))) => Some((updated, id)),
         _ => return Err(half_a_page()),
     };
-    let page = chats.list(&user, last).await?;
+    let query = q.as_deref().filter(|query| !query.trim().is_empty());
+    let page = match query {
+        Some(query) => chats.search(&user, query, last).await?,
+        None => chats.list(&user, last).await?,
+    };
     let mut headers = HeaderMap::new();
-    if let Some(last) = page.chats.last().filter(|_| page.is_full) {
-        let id = percent::encoded(last.chat.id.as_str());
+    if let Some((updated, id)) = &page.next {
+        let query = query.map_or_else(String::new, |query| {
+            format!("q={}&", percent::encoded(query))
+        });
         let link = format!(
-            "<?before={id}&at={}>; rel=\"next\"",
-            last.chat.updated.as_millis()
+            "<?{query}before={}&at={}>; rel=\"next\"",
+            percent::encoded(id.as_str()),
+            updated.as_millis()
         );
         // Nothing in it is more than ASCII.
         headers.extend(link.parse().ok().map(|link| (LINK, link)));

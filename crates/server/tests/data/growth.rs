@@ -1,4 +1,4 @@
-//! What a start, a list and a chat read of the database: it grows with what is asked for, not with what else is stored.
+//! What a start, a list, a search and a chat read of the database: it grows with what is asked for, not with what else is stored.
 //!
 //! The operating system counts the bytes that the process has read, which are the same on any machine.
 
@@ -46,6 +46,7 @@ struct Read {
     start: u64,
     list: u64,
     next_page: u64,
+    search: u64,
     chat: u64,
     long_chat: u64,
 }
@@ -69,12 +70,19 @@ async fn nothing_reads_what_is_not_asked_for() {
         let many = read(stored).await;
         let new_chats =
             stored.own_chats + stored.chats_of_others - FEW.own_chats - FEW.chats_of_others;
+        let new_own = stored.own_chats - FEW.own_chats;
         let start = few.start + new_chats * PER_CHAT + SLACK;
         let chat = few.chat * stored.messages_per_chat / FEW.messages_per_chat;
         for (what, most, got) in [
             ("a start", start, many.start),
             ("a list", few.list + SLACK, many.list),
             ("the next page", few.next_page + SLACK, many.next_page),
+            // It goes through the user's own chats, and reads nothing of the others.
+            (
+                "a search",
+                few.search + new_own * PER_CHAT + SLACK,
+                many.search,
+            ),
             ("a chat", chat + SLACK, many.chat),
             // Its own messages are a third of what is stored, or less.
             ("a long chat", long_chat(FEW), many.long_chat),
@@ -116,12 +124,14 @@ async fn read(stored: Stored) -> Read {
     let last = last.as_array().unwrap().last().unwrap();
     let (id, at) = (last["id"].as_str().unwrap(), &last["updatedAt"]);
     let next_page = cost(&bridge, &format!("/api/chats?before={id}&at={at}")).await;
+    let search = cost(&bridge, "/api/chats?q=nothing").await;
     let chat = cost(&bridge, "/api/chats/own1").await;
     let long_chat = cost(&bridge, "/api/chats/long").await;
     Read {
         start,
         list,
         next_page,
+        search,
         chat,
         long_chat,
     }

@@ -138,6 +138,25 @@ async fn a_long_list_is_given_page_by_page() {
     }
     assert!(found.iter().eq(ids.iter().rev()), "{found:?}");
 
+    // A search goes through all of them, and its pages lead on as well.
+    for (query, found) in [
+        ("q=HI+say", 200),
+        ("q=%20&before=chat-2&at=9999999999999", 200),
+        ("q=hello", 0),
+        ("q=say&before=chat-2&at=0", 0),
+    ] {
+        let page = bridge.get(&format!("/api/chats?{query}")).await;
+        assert_eq!(page.json().as_array().unwrap().len(), found, "{query}");
+        assert_eq!(page.header("link").is_some(), found > 0, "{query}");
+    }
+    let first = bridge.get("/api/chats?q=HI+say").await;
+    let link = first.header("link").unwrap().to_owned();
+    let next = link.trim_start_matches('<').split('>').next().unwrap();
+    assert!(next.starts_with("?q=HI%20say&before="), "{link}");
+    let rest = bridge.get(&format!("/api/chats{next}")).await;
+    assert_eq!(rest.json().as_array().unwrap().len(), 3);
+    assert_eq!(rest.header("link"), None);
+
     for half in ["?before=chat-1", "?at=1", "?before=chat-1&at=soon"] {
         let refused = bridge.get(&format!("/api/chats{half}")).await;
         assert_eq!(refused.status, 400, "{half}");

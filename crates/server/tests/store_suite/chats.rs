@@ -201,6 +201,18 @@ pub(crate) async fn are_listed_page_by_page(home: &impl Home) {
                 .collect::<Vec<_>>(),
         );
     }
+    let alice = UserId::literal("alice");
+    let cursor = ChatCursor {
+        updated: at(12),
+        id: &ChatId::literal("chat-5"),
+    };
+    let titles = store.titles(&alice, 3, Some(cursor)).await.unwrap();
+    let titles: Vec<&str> = titles.iter().map(|chat| chat.id.as_str()).collect();
+    assert_eq!(titles, ["chat-4", "chat-3", "chat-2"]);
+    let ids = ["chat-1", "his", "chat-3", "none"].map(ChatId::from);
+    let listed = store.listed(&alice, &ids).await.unwrap();
+    let listed: Vec<&str> = listed.iter().map(|it| it.chat.id.as_str()).collect();
+    assert_eq!(listed, ["chat-3", "chat-1"]);
     assert_eq!(
         pages,
         [

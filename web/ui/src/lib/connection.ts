@@ -12,7 +12,7 @@
  * The list is asked for again every few seconds: that tells of a lost connection, of other browsers' chats and of
  * approvals that wait, with no connection held open per tab (browsers allow six).
  */
-import { type AgentInfo, api, type ChatRow, Refusal, type StoredChat } from './api';
+import { type AgentInfo, api, type ChatPage, type ChatRow, Refusal, type StoredChat } from './api';
 import { merged, withOlder } from './chat-rows';
 import { createStore } from './store';
 import { onTabsChange } from './tabs';
@@ -74,6 +74,18 @@ export async function loadOlder(): Promise<void> {
   hasLoadedOlder = true;
   setNext(page.next);
   chats.set((before) => merged(page.rows, before ?? []));
+}
+
+/** Lists the chats whose titles have these words, wherever they are. */
+export async function findChats(words: string, signal: AbortSignal): Promise<void> {
+  let address: string | undefined = `?q=${encodeURIComponent(words)}`;
+  while (address !== undefined) {
+    const page: ChatPage = await api.chats(address);
+    if (signal.aborted) return;
+    chats.set((before) => merged(before ?? [], page.rows));
+    // A page without chats only says that the search goes on.
+    address = page.rows.length === 0 ? page.next : undefined;
+  }
 }
 
 /** Lists a chat that was opened by its address, however old it is. */

@@ -3,7 +3,7 @@ import { Search } from 'lucide-react';
 import { useEffect, useMemo, useState } from 'react';
 
 import type { ChatRow } from '../lib/api';
-import { chats, hasOlder, loadOlder } from '../lib/connection';
+import { chats, findChats, hasOlder, loadOlder } from '../lib/connection';
 import { type AgeGroup, ageGroup } from '../lib/format';
 import { useTranslate } from '../lib/i18n';
 import { useStore } from '../lib/store';
@@ -12,6 +12,8 @@ import { Button } from '../ui/button';
 import { ChatListItem } from './chat-list-item';
 import { leaving } from './deletion';
 
+/** The pause in typing after which a search begins. */
+const TYPING_MS = 150;
 const GROUPS: readonly AgeGroup[] = ['today', 'yesterday', 'week', 'older'];
 
 export function ChatList({ openId, onOpen }: { openId: string; onOpen: () => void }) {
@@ -29,10 +31,20 @@ export function ChatList({ openId, onOpen }: { openId: string; onOpen: () => voi
     });
   }, [all, gone, query]);
 
-  // All titles are searched: what is not here yet is fetched, page by page.
+  // All titles are searched: the server looks through those that are not here.
+  const [searched, setSearched] = useState('');
   useEffect(() => {
-    if (isSearching && isMore) loadOlder().catch(() => {});
-  }, [isSearching, isMore, all?.length]);
+    if (!isSearching || !isMore) return;
+    const leave = new AbortController();
+    const timer = setTimeout(() => {
+      const done = () => !leave.signal.aborted && setSearched(query);
+      findChats(query, leave.signal).then(done, done);
+    }, TYPING_MS);
+    return () => {
+      leave.abort();
+      clearTimeout(timer);
+    };
+  }, [isSearching, isMore, query]);
 
   return (
     <>
@@ -52,7 +64,7 @@ export function ChatList({ openId, onOpen }: { openId: string; onOpen: () => voi
         />
       </label>
       <nav aria-label={t('chats')} className="scroll-quiet min-h-0 flex-1 overflow-y-auto px-2 pb-3" data-testid="chat-list">
-        {found.length === 0 && all !== null && !(isSearching && isMore) && (
+        {found.length === 0 && all !== null && !(isSearching && isMore && searched !== query) && (
           <p className="px-3 py-4 text-sm text-muted-foreground">{query === '' ? t('noChats') : t('noMatches', { query })}</p>
         )}
         {GROUPS.map((group) => (

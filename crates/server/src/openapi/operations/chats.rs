@@ -20,7 +20,10 @@ pub fn list() -> Operation {
         "agent": "demo", "pendingApprovals": 0, "pendingOutputs": [],
     }]);
     Operation::new("listChats", Group::Chats, "List the chats of the user")
-        .says("The most recently changed come first, at most 200 of them.")
+        .says(
+            "The most recently changed come first, at most 200 of them. A search goes through 10,000 chats at most, so that \
+             a page of it may have fewer, or none, and still lead to a next one.",
+        )
         .query::<Page>()
         .answers(
             200,

@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use adk_bridge_protocol::id::{ChatId, UserId};
 use adk_bridge_protocol::time::Timestamp;
-use sqlx::Row as _;
 use sqlx::postgres::PgRow;
+use sqlx::{AssertSqlSafe, Row as _};
 
 use super::PostgresStore;
 use super::text::{loaded, stored};
 use crate::store::encoded::{from_sql, to_sql};
 use crate::store::{
-    Chat, ChatCursor, ChatRef, Entity, ListedChat, MAX_LISTED, OldChat, StoreError,
+    Chat, ChatCursor, ChatRef, Entity, ListedChat, MAX_LISTED, MAX_TITLES, OldChat, StoreError,
 };
 
 pub(super) async fn create(
@@ -47,43 +47,81 @@ pub(super) async fn find(
     rows.await?.first().map(read).transpose()
 }
 
+/// The columns of a chat in a list.
+const LISTED: &str = "SELECT c.id, c.title, c.created_at, c.updated_at, c.generation, c.agent,
+        (SELECT count(*) FROM adk_bridge.approvals a
+         WHERE a.chat = c.key AND a.state = 'requested') AS waiting,
+        ARRAY(SELECT o.name
+              FROM adk_bridge.messages m, unnest(m.owed) WITH ORDINALITY AS o (name, place)
+              WHERE m.chat = c.key AND m.open AND m.state = 'waiting'
+              ORDER BY m.seq, o.place) AS owed
+     FROM adk_bridge.chats c";
+
+/// What comes after a chat in a list; the parameters are the user, the place of that chat, and how many.
+const AFTER: &str = "WHERE c.user_id = $1 AND (c.updated_at, c.id) < ($2, $3)
+     ORDER BY c.updated_at DESC, c.id DESC LIMIT $4";
+
 pub(super) async fn list(
     store: &PostgresStore,
     user: &UserId,
     limit: u32,
     before: Option<ChatCursor<'_>>,
 ) -> Result<Vec<ListedChat>, StoreError> {
-    let before = before.unwrap_or(ChatCursor {
-        updated: Timestamp::MAX,
-        id: const { &ChatId::literal("") },
-    });
+    let before = before.unwrap_or(ChatCursor::START);
     let rows = store.read(|| {
-        sqlx::query(
-            "SELECT c.id, c.title, c.created_at, c.updated_at, c.generation, c.agent,
-                    (SELECT count(*) FROM adk_bridge.approvals a
-                     WHERE a.chat = c.key AND a.state = 'requested') AS waiting,
-                    ARRAY(SELECT o.name
-                          FROM adk_bridge.messages m, unnest(m.owed) WITH ORDINALITY AS o (name, place)
-                          WHERE m.chat = c.key AND m.open AND m.state = 'waiting'
-                          ORDER BY m.seq, o.place) AS owed
-             FROM adk_bridge.chats c
-             WHERE c.user_id = $1 AND (c.updated_at, c.id) < ($2, $3)
-             ORDER BY c.updated_at DESC, c.id DESC LIMIT $4",
-        )
+        sqlx::query(AssertSqlSafe(format!("{LISTED} {AFTER}")))
+            .bind(stored(user.as_str()))
+            .bind(to_sql(before.updated.as_millis()))
+            .bind(stored(before.id.as_str()))
+            .bind(i64::from(limit.min(MAX_LISTED)))
+    });
+    rows.await?.iter().map(read_listed).collect()
+}
+
+pub(super) async fn listed(
+    store: &PostgresStore,
+    user: &UserId,
+    ids: &[ChatId],
+) -> Result<Vec<ListedChat>, StoreError> {
+    let ids: Vec<String> = ids.iter().map(|id| stored(id.as_str()).into()).collect();
+    let rows = store.read(|| {
+        sqlx::query(AssertSqlSafe(format!(
+            "{LISTED} WHERE c.user_id = $1 AND c.id = ANY ($2)
+             ORDER BY c.updated_at DESC, c.id DESC"
+        )))
+        .bind(stored(user.as_str()))
+        .bind(ids.clone())
+    });
+    rows.await?.iter().map(read_listed).collect()
+}
+
+pub(super) async fn titles(
+    store: &PostgresStore,
+    user: &UserId,
+    limit: u32,
+    before: Option<ChatCursor<'_>>,
+) -> Result<Vec<Chat>, StoreError> {
+    let before = before.unwrap_or(ChatCursor::START);
+    let rows = store.read(|| {
+        sqlx::query(AssertSqlSafe(format!(
+            "SELECT c.id, c.title, c.created_at, c.updated_at, c.generation, c.agent
+             FROM adk_bridge.chats c {AFTER}"
+        )))
         .bind(stored(user.as_str()))
         .bind(to_sql(before.updated.as_millis()))
         .bind(stored(before.id.as_str()))
-        .bind(i64::from(limit.min(MAX_LISTED)))
+        .bind(i64::from(limit.min(MAX_TITLES)))
     });
-    let listed = |row: &PgRow| {
-        let owed: Vec<String> = row.try_get("owed")?;
-        Ok(ListedChat {
-            chat: read(row)?,
-            waiting: from_sql(row.try_get("waiting")?),
-            owed: owed.into_iter().map(loaded).collect(),
-        })
-    };
-    rows.await?.iter().map(listed).collect()
+    rows.await?.iter().map(read).collect()
+}
+
+fn read_listed(row: &PgRow) -> Result<ListedChat, StoreError> {
+    let owed: Vec<String> = row.try_get("owed")?;
+    Ok(ListedChat {
+        chat: read(row)?,
+        waiting: from_sql(row.try_get("waiting")?),
+        owed: owed.into_iter().map(loaded).collect(),
+    })
 }
 
 pub(super) async fn old(

@@ -254,6 +254,19 @@ impl Store for PostgresStore {
         Box::pin(chats::list(self, user, limit, before))
     }
 
+    fn titles<'a>(
+        &'a self,
+        user: &'a UserId,
+        limit: u32,
+        before: Option<ChatCursor<'a>>,
+    ) -> Pending<'a, Vec<Chat>> {
+        Box::pin(chats::titles(self, user, limit, before))
+    }
+
+    fn listed<'a>(&'a self, user: &'a UserId, ids: &'a [ChatId]) -> Pending<'a, Vec<ListedChat>> {
+        Box::pin(chats::listed(self, user, ids))
+    }
+
     fn set_title<'a>(&'a self, chat: ChatRef<'a>, title: &'a str) -> Pending<'a, ()> {
         Box::pin(chats::set_title(self, chat, title))
     }

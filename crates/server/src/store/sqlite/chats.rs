@@ -3,12 +3,12 @@
 use adk_bridge_protocol::id::{ChatId, UserId};
 use adk_bridge_protocol::time::Timestamp;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection};
+use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
 use super::statement_batch::{StatementBatch, StatementResult};
 use crate::store::encoded::{decode, from_sql, to_sql};
 use crate::store::{
-    Chat, ChatCursor, ChatRef, Entity, ListedChat, MAX_LISTED, OldChat, StoreError,
+    Chat, ChatCursor, ChatRef, Entity, ListedChat, MAX_LISTED, MAX_TITLES, OldChat, StoreError,
 };
 
 /// How many rows of a hidden chat are deleted at once. Each may be a page of the log, which has to fit into the room that
@@ -145,44 +145,85 @@ pub(super) async fn key_of(
         .ok_or(StoreError::NotFound(Entity::Chat))
 }
 
+/// The columns of a chat in a list.
+const LISTED: &str = "SELECT id, title, created_at, updated_at, generation, agent,
+        (SELECT count(*) FROM approvals
+         WHERE approvals.chat = chats.key AND approvals.state = 'requested') AS waiting,
+        (SELECT json_group_array(call.value ->> '$.name')
+         FROM messages, json_each(messages.reply, '$.calls') AS call
+         WHERE messages.chat = chats.key AND messages.open = 1 AND messages.state = 'waiting'
+           AND call.value ->> '$.state.is' = 'awaitingClient') AS owed
+     FROM chats";
+
+/// What comes after a chat in a list; the parameters are the user, the place of that chat, and how many.
+const AFTER: &str = "WHERE user = ?1 AND (updated_at, id) < (?2, ?3)
+     ORDER BY updated_at DESC, id DESC
+     LIMIT ?4";
+
 pub(super) async fn list(
     connection: &mut SqliteConnection,
     user: &UserId,
     limit: u32,
     before: Option<ChatCursor<'_>>,
 ) -> Result<Vec<ListedChat>, StoreError> {
-    let before = before.unwrap_or(ChatCursor {
-        updated: Timestamp::MAX,
-        id: const { &ChatId::literal("") },
-    });
-    sqlx::query(
-        "SELECT id, title, created_at, updated_at, generation, agent,
-                (SELECT count(*) FROM approvals
-                 WHERE approvals.chat = chats.key AND approvals.state = 'requested') AS waiting,
-                (SELECT json_group_array(call.value ->> '$.name')
-                 FROM messages, json_each(messages.reply, '$.calls') AS call
-                 WHERE messages.chat = chats.key AND messages.open = 1 AND messages.state = 'waiting'
-                   AND call.value ->> '$.state.is' = 'awaitingClient') AS owed
-         FROM chats
-         WHERE user = ?1 AND (updated_at, id) < (?2, ?3)
-         ORDER BY updated_at DESC, id DESC
-         LIMIT ?4",
-    )
+    let before = before.unwrap_or(ChatCursor::START);
+    sqlx::query(AssertSqlSafe(format!("{LISTED} {AFTER}")))
+        .bind(user.as_str())
+        .bind(to_sql(before.updated.as_millis()))
+        .bind(before.id.as_str())
+        .bind(limit.min(MAX_LISTED))
+        .fetch_all(connection)
+        .await?
+        .iter()
+        .map(read_listed)
+        .collect()
+}
+
+pub(super) async fn listed(
+    connection: &mut SqliteConnection,
+    user: &UserId,
+    ids: &[ChatId],
+) -> Result<Vec<ListedChat>, StoreError> {
+    sqlx::query(AssertSqlSafe(format!(
+        "{LISTED} WHERE user = ?1 AND id IN (SELECT value FROM json_each(?2))
+         ORDER BY updated_at DESC, id DESC"
+    )))
     .bind(user.as_str())
-    .bind(to_sql(before.updated.as_millis()))
-    .bind(before.id.as_str())
-    .bind(limit.min(MAX_LISTED))
+    .bind(serde_json::json!(ids).to_string())
     .fetch_all(connection)
     .await?
     .iter()
-    .map(|row| {
-        Ok(ListedChat {
-            chat: read(row)?,
-            waiting: from_sql(row.try_get("waiting")?),
-            owed: decode(row.try_get("owed")?, "the tools of a chat")?,
-        })
-    })
+    .map(read_listed)
     .collect()
+}
+
+pub(super) async fn titles(
+    connection: &mut SqliteConnection,
+    user: &UserId,
+    limit: u32,
+    before: Option<ChatCursor<'_>>,
+) -> Result<Vec<Chat>, StoreError> {
+    let before = before.unwrap_or(ChatCursor::START);
+    sqlx::query(AssertSqlSafe(format!(
+        "SELECT id, title, created_at, updated_at, generation, agent FROM chats {AFTER}"
+    )))
+    .bind(user.as_str())
+    .bind(to_sql(before.updated.as_millis()))
+    .bind(before.id.as_str())
+    .bind(limit.min(MAX_TITLES))
+    .fetch_all(connection)
+    .await?
+    .iter()
+    .map(read)
+    .collect()
+}
+
+fn read_listed(row: &SqliteRow) -> Result<ListedChat, StoreError> {
+    Ok(ListedChat {
+        chat: read(row)?,
+        waiting: from_sql(row.try_get("waiting")?),
+        owed: decode(row.try_get("owed")?, "the tools of a chat")?,
+    })
 }
 
 pub(super) async fn old(

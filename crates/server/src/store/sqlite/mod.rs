@@ -227,6 +227,21 @@ impl Store for SqliteStore {
         ))
     }
 
+    fn titles<'a>(
+        &'a self,
+        user: &'a UserId,
+        limit: u32,
+        before: Option<ChatCursor<'a>>,
+    ) -> Pending<'a, Vec<Chat>> {
+        read!(self, |connection| chats::titles(
+            connection, user, limit, before
+        ))
+    }
+
+    fn listed<'a>(&'a self, user: &'a UserId, ids: &'a [ChatId]) -> Pending<'a, Vec<ListedChat>> {
+        read!(self, |connection| chats::listed(connection, user, ids))
+    }
+
     fn set_title<'a>(&'a self, chat: ChatRef<'a>, title: &'a str) -> Pending<'a, ()> {
         write!(self, chat.user, Durability::Machine, |connection| {
             chats::set_title(connection, chat, title)
