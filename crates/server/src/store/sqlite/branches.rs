@@ -5,6 +5,7 @@ use adk_bridge_protocol::message::Message;
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
 use super::chats;
+use super::connection::Writing;
 use super::statement_batch::StatementBatch;
 use crate::store::encoded::{decode_message, from_sql, to_sql};
 use crate::store::{ChatRef, Conflict, MessageState, OutlineEntry, StoreError};
@@ -56,11 +57,11 @@ pub(super) async fn message_at(
 }
 
 pub(super) async fn mark_seen(
-    connection: &mut SqliteConnection,
+    writing: &mut Writing<'_>,
     chat: ChatRef<'_>,
     ids: &[MessageId],
 ) -> Result<(), StoreError> {
-    let done = StatementBatch::new()
+    let batch = StatementBatch::new()
         .then(
             "INSERT OR IGNORE INTO seen (seq)
              SELECT seq FROM chats JOIN messages ON chat = key
@@ -70,13 +71,12 @@ pub(super) async fn mark_seen(
         )
         .bind(chat.user.as_str())
         .bind(chat.id.as_str())
-        .bind(serde_json::json!(ids).to_string())
-        .run(connection)
-        .await?;
+        .bind(serde_json::json!(ids).to_string());
+    let done = writing.run(batch).await?;
     if done.first().is_some_and(|noted| noted.changed > 0) {
         return Ok(());
     }
-    chats::key_of(connection, chat).await.map(|_| ())
+    chats::key_of(writing.connection(), chat).await.map(|_| ())
 }
 
 /// Shows the messages at these places and hides all others. Returns the generation that begins with it.

@@ -5,7 +5,7 @@ use adk_bridge_protocol::time::Timestamp;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
-use super::statement_batch::{StatementBatch, StatementResult};
+use super::statement_batch::{Row, StatementBatch, StatementResult};
 use crate::store::encoded::{decode, from_sql, to_sql};
 use crate::store::{
     Chat, ChatCursor, ChatRef, Entity, ListedChat, MAX_LISTED, MAX_TITLES, OldChat, StoreError,
@@ -38,7 +38,7 @@ pub(super) async fn create(
         .bind(to_sql(now.as_millis()))
         .bind(to_sql(now.as_millis()))
         .then(
-            "SELECT key, id, title, created_at, updated_at, generation, agent FROM chats
+            "SELECT id, title, created_at, updated_at, generation, agent, key FROM chats
              WHERE user = ? AND id = ?",
         )
         .bind(chat.user.as_str())
@@ -75,7 +75,7 @@ pub(super) fn make_or_touch(
                  title = coalesce(title, excluded.title),
                  agent = coalesce(agent, excluded.agent),
                  bytes = bytes + excluded.bytes
-             RETURNING key, id, title, created_at, updated_at, generation, agent",
+             RETURNING id, title, created_at, updated_at, generation, agent, key",
         )
         .bind(chat.user.as_str())
         .bind(chat.id.as_str())
@@ -97,7 +97,7 @@ pub(super) fn touch(
         .then(
             "UPDATE chats SET updated_at = max(updated_at, ?), title = coalesce(title, ?), bytes = bytes + ?
              WHERE user = ? AND id = ?
-             RETURNING key, id, title, created_at, updated_at, generation, agent",
+             RETURNING id, title, created_at, updated_at, generation, agent, key",
         )
         .bind(to_sql(addition.now.as_millis()))
         .bind(addition.title)
@@ -110,8 +110,8 @@ pub(super) fn touch(
 pub(super) fn found_in(done: Option<&StatementResult>) -> Result<FoundChat, StoreError> {
     match done.and_then(|done| done.rows.first()) {
         Some(row) => Ok(FoundChat {
-            key: row.try_get("key")?,
-            chat: read(row)?,
+            chat: read(row),
+            key: row.text(6).unwrap_or_default().to_owned(),
         }),
         None => Err(StoreError::NotFound(Entity::Chat)),
     }
@@ -128,7 +128,7 @@ pub(super) async fn find(
     .bind(chat.id.as_str())
     .fetch_optional(connection)
     .await?
-    .map(|row| read(&row))
+    .map(|row| Ok(read(&Row::read(&row)?)))
     .transpose()
 }
 
@@ -214,13 +214,13 @@ pub(super) async fn titles(
     .fetch_all(connection)
     .await?
     .iter()
-    .map(read)
+    .map(|row| Ok(read(&Row::read(row)?)))
     .collect()
 }
 
 fn read_listed(row: &SqliteRow) -> Result<ListedChat, StoreError> {
     Ok(ListedChat {
-        chat: read(row)?,
+        chat: read(&Row::read(row)?),
         waiting: from_sql(row.try_get("waiting")?),
         owed: decode(row.try_get("owed")?, "the tools of a chat")?,
     })
@@ -337,13 +337,16 @@ fn found(rows: u64) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn read(row: &SqliteRow) -> Result<Chat, StoreError> {
-    Ok(Chat {
-        id: row.try_get::<String, _>("id")?.into(),
-        title: row.try_get("title")?,
-        created: Timestamp::from_millis(from_sql(row.try_get("created_at")?)),
-        updated: Timestamp::from_millis(from_sql(row.try_get("updated_at")?)),
-        generation: from_sql(row.try_get("generation")?),
-        agent: row.try_get("agent")?,
-    })
+/// The chat in a row that begins with its columns.
+fn read(row: &Row) -> Chat {
+    let text = |column| row.text(column).map(str::to_owned);
+    let number = |column| from_sql(row.integer(column));
+    Chat {
+        id: text(0).unwrap_or_default().into(),
+        title: text(1),
+        created: Timestamp::from_millis(number(2)),
+        updated: Timestamp::from_millis(number(3)),
+        generation: number(4),
+        agent: text(5),
+    }
 }

@@ -17,9 +17,11 @@ use tokio::time::timeout;
 use adk_bridge_protocol::id::UserId;
 use adk_bridge_protocol::time::Timestamp;
 
+use super::batch_thread::BatchThread;
 use super::credentials::{self, Cleaning};
 use super::look::directory_of;
 use super::reserve::Reserve;
+use super::statement_batch::{StatementBatch, StatementResult};
 use super::sync::Sync;
 use super::with_suffix;
 use crate::store::encoded::to_sql;
@@ -50,7 +52,7 @@ const READERS: usize = 4;
 const READER_CACHE: &str = "-256";
 
 /// The cache of the writer, counted likewise: the upper levels of the indexes, and what one commit changes.
-const WRITER_CACHE: &str = "-1024";
+pub(super) const WRITER_CACHE: &str = "-1024";
 
 /// What SQLite has for a page of the database, and adds to it in the log.
 const PAGE_BYTES: u64 = 4096;
@@ -267,13 +269,14 @@ impl Reading<'_> {
     }
 }
 
-/// The only connection that writes. It is fair between users: however much one user writes, the others wait for at most
+/// The connections that write, one at a time. It is fair between users: however much one user writes, the others wait for at most
 /// one of those writes.
 pub(super) struct Writer {
     options: SqliteConnectOptions,
     /// The writes of one user queue here, before they compete with those of others.
     queues: std::sync::Mutex<HashMap<UserId, Weak<Mutex<()>>>>,
     slot: Mutex<Option<Ready>>,
+    batches: BatchThread,
     sync: Sync,
     reserve: Arc<Reserve>,
     /// How many pages the log has when it is checkpointed.
@@ -317,6 +320,7 @@ impl Writer {
                 .pragma("journal_size_limit", log_bytes.to_string()),
             queues: std::sync::Mutex::default(),
             slot: Mutex::new(None),
+            batches: BatchThread::new(path, log_pages, log_bytes),
             sync: Sync::of_log(path),
             reserve,
             log_pages,
@@ -421,6 +425,7 @@ impl Writer {
     }
 
     pub(super) async fn close(&self) -> Result<(), StoreError> {
+        self.batches.close().await;
         if let Some(ready) = self.slot.lock().await.take() {
             ready.connection.close().await?;
         }
@@ -444,6 +449,20 @@ async fn set(
 impl Writing<'_> {
     pub(super) fn connection(&mut self) -> &mut SqliteConnection {
         &mut self.ready.connection
+    }
+
+    /// Runs a batch that is a whole transaction.
+    pub(super) async fn run(
+        &mut self,
+        batch: StatementBatch,
+    ) -> Result<Vec<StatementResult>, sqlx::Error> {
+        let batch = Arc::new(batch);
+        if self.ready.durable == Durability::Process
+            && let Some(results) = self.writer.batches.run(&batch).await
+        {
+            return Ok(results);
+        }
+        batch.run(self.connection()).await
     }
 
     /// Keeps writes in the log until the next write: a checkpoint may need more room than there is.

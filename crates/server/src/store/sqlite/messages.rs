@@ -10,6 +10,7 @@ use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
 use super::branches::SEEN;
 use super::chats::{Addition, FoundChat};
+use super::connection::Writing;
 use super::replies::{NewReply, constraint, is_constraint};
 use super::statement_batch::{StatementBatch, StatementResult};
 use super::{branches, chats};
@@ -279,7 +280,7 @@ pub(super) enum IfTaken {
 /// Like [`append`], with the first commit of a reply at the end, and commits the transaction, all in one batch; creates
 /// the chat if it does not exist. `None` if that is not possible: then nothing has changed, and [`begin`] says why.
 pub(super) async fn begin_at_once(
-    connection: &mut SqliteConnection,
+    writing: &mut Writing<'_>,
     chat: ChatRef<'_>,
     opening: &EncodedOpening<'_>,
     now: Timestamp,
@@ -290,10 +291,12 @@ pub(super) async fn begin_at_once(
     let begin = chats::make_or_touch(StatementBatch::begin(), chat, opening.addition(now));
     let batch = insert(begin, chat, &opening.messages, IfTaken::Fail);
     let batch = opening.reply.insert(batch, chat, IfTaken::Fail);
-    match batch.then("COMMIT").run(connection).await {
+    match writing.run(batch.then("COMMIT")).await {
         Ok(done) => Ok(Some(chats::found_in(done.get(1))?.chat)),
         Err(error) if is_constraint(&error) => {
-            sqlx::query("ROLLBACK").execute(connection).await?;
+            sqlx::query("ROLLBACK")
+                .execute(writing.connection())
+                .await?;
             Ok(None)
         }
         Err(error) => Err(error.into()),
@@ -391,7 +394,7 @@ fn insert(
         IfTaken::Skip => "ON CONFLICT DO NOTHING RETURNING id",
     };
     let batch = batch
-        .then(&format!(
+        .then(format!(
             "WITH found AS (SELECT key FROM chats WHERE user = ? AND id = ?)
              INSERT INTO messages (chat, id, state, body, heard) VALUES {rows} {skip}"
         ))
@@ -410,8 +413,8 @@ fn check_inserted(
     let inserted: Vec<&str> = done
         .into_iter()
         .flat_map(|done| &done.rows)
-        .map(|row| row.try_get(0))
-        .collect::<Result<_, sqlx::Error>>()?;
+        .filter_map(|row| row.text(0))
+        .collect();
     match messages
         .iter()
         .find(|message| !inserted.contains(&message.id.as_str()))

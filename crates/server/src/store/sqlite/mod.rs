@@ -1,6 +1,7 @@
 //! The store in SQLite: one file in the data directory, written by one connection.
 
 mod audit;
+mod batch_thread;
 mod branches;
 mod chats;
 mod connection;
@@ -323,7 +324,7 @@ impl Store for SqliteStore {
     fn mark_seen<'a>(&'a self, chat: ChatRef<'a>, ids: &'a [MessageId]) -> Pending<'a, ()> {
         Box::pin(async move {
             let mut writing = self.writer.turn(chat.user, Durability::Process).await?;
-            let result = branches::mark_seen(writing.connection(), chat, ids).await;
+            let result = branches::mark_seen(&mut writing, chat, ids).await;
             writing.release_after(result)
         })
     }
@@ -361,9 +362,8 @@ impl Store for SqliteStore {
             let reply = NewReply::new(record, EncodedRecord::new(record)?);
             let opening = EncodedOpening::new(opening, reply)?;
             let mut writing = self.writer.turn(chat.user, durable(record, audit)).await?;
-            let connection = writing.connection();
             if encoded::is_plain(record, audit) {
-                let done = messages::begin_at_once(connection, chat, &opening, now).await;
+                let done = messages::begin_at_once(&mut writing, chat, &opening, now).await;
                 if let Some(done) = done.transpose() {
                     return writing.release_after(done);
                 }
@@ -386,8 +386,8 @@ impl Store for SqliteStore {
             let encoded = EncodedRecord::new(record)?;
             let mut writing = self.writer.turn(chat.user, durable(record, audit)).await?;
             if encoded::is_plain(record, audit) {
-                let connection = writing.connection();
-                let done = replies::overwrite(connection, chat, record, &encoded, Some(now)).await;
+                let done =
+                    replies::overwrite(&mut writing, chat, record, &encoded, Some(now)).await;
                 if let Some(done) = done.transpose() {
                     return writing.release_after(done);
                 }
@@ -402,7 +402,7 @@ impl Store for SqliteStore {
         Box::pin(async move {
             let encoded = EncodedRecord::new(record)?;
             let mut writing = self.writer.turn(chat.user, Durability::Process).await?;
-            let result = replies::checkpoint(writing.connection(), chat, record, &encoded).await;
+            let result = replies::checkpoint(&mut writing, chat, record, &encoded).await;
             writing.release_after(result)
         })
     }

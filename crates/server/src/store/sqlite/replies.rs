@@ -11,6 +11,7 @@ use sqlx::error::ErrorKind;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
+use super::connection::Writing;
 use super::messages::{EncodedOpening, IfTaken};
 use super::statement_batch::StatementBatch;
 use super::{audit, chats, grown_texts, messages};
@@ -99,7 +100,7 @@ pub(super) async fn begin(
 /// Overwrites a plain reply that is stored already, and marks its chat as changed at a time, in one batch. Returns `None`,
 /// and changes nothing, if it is not stored.
 pub(super) async fn overwrite(
-    connection: &mut SqliteConnection,
+    writing: &mut Writing<'_>,
     chat: ChatRef<'_>,
     record: &Record,
     encoded: &EncodedRecord,
@@ -107,7 +108,7 @@ pub(super) async fn overwrite(
 ) -> Result<Option<CommittedSize>, StoreError> {
     let id = record.message.id.as_str();
     let change = changed.map_or("", |_| "updated_at = max(updated_at, ?),");
-    let mut batch = StatementBatch::begin().then(&format!(
+    let mut batch = StatementBatch::begin().then(format!(
         "UPDATE chats SET {change}
              bytes = bytes + ? - (SELECT octet_length(body) + octet_length(reply) {STORED})
          WHERE user = ? AND id = ? AND EXISTS (SELECT 1 {STORED})
@@ -122,15 +123,10 @@ pub(super) async fn overwrite(
         .bind(chat.user.as_str())
         .bind(chat.id.as_str())
         .bind(id);
-    let done = update(batch, chat, record, encoded)
-        .then("COMMIT")
-        .run(connection)
-        .await
-        .map_err(constraint)?;
+    let batch = update(batch, chat, record, encoded).then("COMMIT");
+    let done = writing.run(batch).await.map_err(constraint)?;
     let counted = done.get(1).and_then(|done| done.rows.first());
-    counted
-        .map(|row| Ok(encoded.committed(row.try_get(0)?)))
-        .transpose()
+    Ok(counted.map(|row| encoded.committed(row.integer(0))))
 }
 
 /// Begins a transaction and writes into it.
@@ -143,7 +139,7 @@ pub(super) async fn commit(
     now: Timestamp,
 ) -> Result<CommittedSize, StoreError> {
     let batch = StatementBatch::begin()
-        .then(&format!(
+        .then(format!(
             "UPDATE chats SET updated_at = max(updated_at, ?),
                  bytes = bytes + ? - coalesce((SELECT octet_length(body) + octet_length(reply) {STORED}), 0)
              WHERE user = ? AND id = ?
@@ -160,8 +156,8 @@ pub(super) async fn commit(
         .map_err(constraint)?;
     let touched = done.get(1).and_then(|done| done.rows.first());
     let touched = touched.ok_or(StoreError::NotFound(Entity::Chat))?;
-    let key: &str = touched.try_get(1)?;
-    let committed = encoded.committed(touched.try_get(0)?);
+    let key = touched.text(1).unwrap_or_default();
+    let committed = encoded.committed(touched.integer(0));
     if done.get(2).is_none_or(|updated| updated.changed == 0) {
         insert(connection, chat, key, record, encoded).await?;
     }
@@ -172,16 +168,16 @@ pub(super) async fn commit(
 }
 
 pub(super) async fn checkpoint(
-    connection: &mut SqliteConnection,
+    writing: &mut Writing<'_>,
     chat: ChatRef<'_>,
     record: &Record,
     encoded: &EncodedRecord,
 ) -> Result<(), StoreError> {
-    let stored = overwrite(connection, chat, record, encoded, None).await?;
+    let stored = overwrite(writing, chat, record, encoded, None).await?;
     if stored.is_some() {
         return Ok(());
     }
-    chats::key_of(connection, chat).await?;
+    chats::key_of(writing.connection(), chat).await?;
     Err(StoreError::NotFound(Entity::Message))
 }
 
