@@ -580,7 +580,7 @@ pub fn new_id(kind: &str) -> String {
 /// A reply of which only the message is left.
 fn finished_reply(message: Message) -> Reply {
     Reply::restore(Record {
-        message,
+        message: message.into(),
         calls: adk_bridge_protocol::calls::Calls::default(),
         asking: false,
         steps: 0,
