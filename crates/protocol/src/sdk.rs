@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn a_reader_of_the_next_version_is_served_in_every_dialect() {
         let reply = Reply::restore(crate::reply::Record {
-            message: message(),
+            message: message().into(),
             ..Reply::new("m").record()
         });
         for &dialect in Dialect::ALL {

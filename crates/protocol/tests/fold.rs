@@ -215,6 +215,37 @@ fn the_finish_reason_is_kept() {
     assert_eq!(fold.finish_reason(), Some(FinishReason::Length));
 }
 
+#[test]
+fn a_shared_message_stays_as_it_was_and_is_copied_only_while_it_is_held() {
+    let mut fold = Fold::new(Sdk::V7, "m");
+    let calls = json!({"type": "tool-input-start", "toolCallId": "c", "toolName": "t"});
+    let writes = json!({"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": "[1"});
+    for known in [json!({"type": "text-start", "id": "t"}), calls] {
+        fold.apply(&chunk(&known)).unwrap();
+    }
+    let say = |fold: &mut Fold| fold.apply(&Chunk::text_delta("t", "well ")).unwrap();
+    say(&mut fold);
+    let shared = fold.share();
+    assert!(
+        std::ptr::eq(&*shared, fold.unsettled()),
+        "nothing is copied"
+    );
+    let before = shared.clone();
+    say(&mut fold);
+    assert_eq!(shared, before);
+    assert_ne!(*shared, *fold.unsettled());
+    drop((shared, before));
+
+    let shared = std::ptr::from_ref(&*fold.share());
+    say(&mut fold);
+    assert!(std::ptr::eq(shared, fold.unsettled()), "nobody holds it");
+    // An input that is still arriving is in what is shared, and lags in the message.
+    fold.apply(&chunk(&writes)).unwrap();
+    let shared = fold.share();
+    assert_ne!(*shared, *fold.unsettled());
+    assert_eq!(*shared, *fold.message());
+}
+
 /// Parsing at every delta would take hours here.
 #[test]
 fn a_long_streamed_input_takes_linear_time() {

@@ -574,7 +574,7 @@ mod tests {
             store.begin(of, opening, &record, &[], at(0)).await.unwrap();
             Self {
                 spending: Spending::new(store, Arc::default(), &budget(toml)),
-                reply: record.message.id,
+                reply: record.message.id.clone(),
                 user,
                 chat,
                 _directory: directory,

@@ -1,6 +1,7 @@
 //! The message of a reply while it is being made.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use super::fold::Fold;
 use super::{Message, Part};
@@ -39,6 +40,11 @@ impl Draft {
     /// The message, including inputs that are still arriving.
     pub(crate) fn snapshot(&self) -> Cow<'_, Message> {
         self.fold.snapshot()
+    }
+
+    /// The same, to be stored.
+    pub(crate) fn share(&self) -> Arc<Message> {
+        self.fold.share()
     }
 
     /// Folds a chunk that only the stored message shows.

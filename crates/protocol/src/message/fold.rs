@@ -39,6 +39,7 @@ mod tools;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -57,7 +58,8 @@ use crate::sdk::{Feature, Sdk};
 #[derive(Debug, Clone)]
 pub struct Fold {
     sdk: Sdk,
-    message: Message,
+    /// Shared with what is being stored of it.
+    message: Arc<Message>,
     finish_reason: Option<FinishReason>,
     /// Where the open text parts are, by the id of their chunks.
     texts: BTreeMap<String, usize>,
@@ -96,7 +98,7 @@ impl Fold {
     pub fn new(sdk: Sdk, id: impl Into<MessageId>) -> Self {
         Self {
             sdk,
-            message: Message::assistant(id),
+            message: Message::assistant(id).into(),
             finish_reason: None,
             texts: BTreeMap::new(),
             reasonings: BTreeMap::new(),
@@ -111,7 +113,7 @@ impl Fold {
             return Self::new(sdk, message.id);
         }
         let mut fold = Self::new(sdk, MessageId::default());
-        fold.message = message;
+        fold.message = message.into();
         for part in &fold.message.parts[fold.current_step()] {
             if let Part::Tool(tool) = part
                 && tool.state == ToolState::InputStreaming
@@ -132,7 +134,12 @@ impl Fold {
     /// Returns the message so far to be changed. Parts may be changed and added, but must not move.
     pub fn message_mut(&mut self) -> &mut Message {
         self.settle();
-        &mut self.message
+        self.edited()
+    }
+
+    /// The message to be changed; a copy of it if what is stored of it is still shared.
+    fn edited(&mut self) -> &mut Message {
+        Arc::make_mut(&mut self.message)
     }
 
     /// Returns the message so far without changing `self`: a copy if inputs are still arriving.
@@ -141,6 +148,15 @@ impl Fold {
             Cow::Owned(self.clone().into_message())
         } else {
             Cow::Borrowed(&self.message)
+        }
+    }
+
+    /// Returns the message so far, as [`Fold::snapshot`] does, and shares it: it is copied when the next chunk changes it,
+    /// unless the shared one was dropped by then.
+    pub fn share(&self) -> Arc<Message> {
+        match self.snapshot() {
+            Cow::Owned(message) => message.into(),
+            Cow::Borrowed(_) => self.message.clone(),
         }
     }
 
@@ -153,7 +169,7 @@ impl Fold {
     /// Gives the message that the chunks have made.
     pub fn into_message(mut self) -> Message {
         self.settle();
-        self.message
+        Arc::unwrap_or_clone(self.message)
     }
 
     /// Returns the latest finish reason.
@@ -200,7 +216,7 @@ impl Fold {
                 self.reasonings.clear();
                 self.inputs.clear();
                 let step = self.current_step();
-                self.message.parts.truncate(step.start);
+                self.edited().parts.truncate(step.start);
             }
 
             Chunk::TextStart {
@@ -546,12 +562,12 @@ impl Fold {
     }
 
     fn push(&mut self, part: Part) {
-        self.message.parts.push(part);
+        self.edited().parts.push(part);
     }
 
     fn text(&mut self, chunk: &'static str, id: &str) -> Result<&mut TextPart, FoldError> {
         let at = self.texts.get(id).copied().unwrap_or(usize::MAX);
-        match self.message.parts.get_mut(at) {
+        match self.edited().parts.get_mut(at) {
             Some(Part::Text(part)) => Ok(part),
             _ => Err(FoldError::NotOpen {
                 chunk,
@@ -567,7 +583,7 @@ impl Fold {
         id: &str,
     ) -> Result<&mut ReasoningPart, FoldError> {
         let at = self.reasonings.get(id).copied().unwrap_or(usize::MAX);
-        match self.message.parts.get_mut(at) {
+        match self.edited().parts.get_mut(at) {
             Some(Part::Reasoning(part)) => Ok(part),
             _ => Err(FoldError::NotOpen {
                 chunk,
@@ -584,7 +600,7 @@ impl Fold {
     }
 
     fn merge(&mut self, metadata: &Json) -> Result<(), FoldError> {
-        metadata::merge(&mut self.message.metadata, metadata)
+        metadata::merge(&mut self.edited().metadata, metadata)
     }
 }
 

@@ -101,6 +101,7 @@ mod stance;
 mod turn;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 pub use answers::{Answer, MAX_REFUSED, answers_of};
 pub use input::{Audience, CloseReason, Context, Ignored, Input, RunEnd};
@@ -148,7 +149,7 @@ impl Reply {
 
     /// Restores a stored reply; [`Input::Boot`] continues it.
     pub fn restore(record: Record) -> Self {
-        let mut message = record.message;
+        let mut message = Arc::unwrap_or_clone(record.message);
         close_texts(&mut message);
         let fresh = matches!(message.parts.last(), Some(Part::StepStart));
         let mut reply = Self::from_draft(Draft::onto(message));
@@ -170,7 +171,7 @@ impl Reply {
     /// What is stored of the reply.
     pub fn record(&self) -> Record {
         Record {
-            message: self.snapshot().into_owned(),
+            message: self.draft.share(),
             calls: self.calls.clone(),
             asking: self.run().is_some(),
             steps: self.steps,

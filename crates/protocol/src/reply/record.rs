@@ -1,9 +1,11 @@
 //! What is stored of a reply, and how one ends.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::calls::{Call, CallState, Calls};
-use crate::message::{Message, Part};
+use crate::message::{Growth, Message, Part};
 
 /// How often one step is begun again: a step that keeps killing its owners must end.
 const MAX_RETRIES: u8 = 5;
@@ -12,8 +14,8 @@ const MAX_RETRIES: u8 = 5;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
-    /// The message.
-    pub message: Message,
+    /// The message, shared with the reply: a long one is not copied to be stored.
+    pub message: Arc<Message>,
     /// Its calls.
     pub calls: Calls,
     /// Whether a run of the agent was under way.
@@ -29,6 +31,13 @@ pub struct Record {
 }
 
 impl Record {
+    /// Adds pieces of text that were stored apart from the message, as [`Message::grow`] does.
+    pub fn grow(&mut self, pieces: &[Growth]) {
+        if !pieces.is_empty() {
+            Arc::make_mut(&mut self.message).grow(pieces);
+        }
+    }
+
     /// Takes back what the model wrote in the step that a crash interrupted, so that [`Input::Boot`](super::Input::Boot)
     /// asks for all of it again. A reader that is attached afterwards gets a message without it. Returns whether there was
     /// such a step: nothing of it may have begun, and it must not have been asked for too often.
@@ -46,14 +55,14 @@ impl Record {
         {
             return false;
         }
-        let parts = &mut self.message.parts;
+        let parts = &self.message.parts;
         let Some(step) = parts
             .iter()
             .rposition(|part| matches!(part, Part::StepStart))
         else {
             return false;
         };
-        parts.truncate(step + 1);
+        Arc::make_mut(&mut self.message).parts.truncate(step + 1);
         self.calls.retain(|call| !is_of_step(call));
         self.retried.granted = true;
         true

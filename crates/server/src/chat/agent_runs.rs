@@ -53,6 +53,8 @@ pub(super) struct AgentRuns {
     state: State,
     /// When the last piece came.
     read_at: Option<Instant>,
+    /// The events of an agent with a session that have been fed, and are to be stored.
+    said: Vec<String>,
     /// How often the history had been cut when the agent was last asked in its session.
     generation: u64,
     /// The agent's session, if it has one.
@@ -92,6 +94,7 @@ impl AgentRuns {
             context,
             state: State::Idle,
             read_at: None,
+            said: Vec::new(),
             generation: 0,
             session: RememberedSession::default(),
             handed_in: None,
@@ -195,28 +198,30 @@ impl AgentRuns {
     }
 
     /// Notes that a piece came. Returns whether pieces come so fast that more are probably ready.
-    pub(super) fn is_hurried(&mut self) -> bool {
-        let before = self.read_at.replace(Instant::now());
-        before.is_some_and(|before| before.elapsed() < HURRY)
+    pub(super) fn is_hurried(&mut self, came: Instant) -> bool {
+        let before = self.read_at.replace(came);
+        before.is_some_and(|before| came.duration_since(before) < HURRY)
     }
 
     /// Feeds the events of a piece to the reply, until there are no more or they cannot be read.
-    pub(super) async fn feed_piece(
+    /// [`AgentRuns::store_what_was_said`] has to follow.
+    pub(super) fn feed_piece(
         &mut self,
         piece: &[u8],
         engine: &mut ReplyEngine,
     ) -> Result<(), AgentError> {
-        self.feed(engine, |run, sink| run.events(piece, sink)).await
+        self.feed(engine, |run, sink| run.events(piece, sink))
     }
 
     /// Feeds what an ended run still holds.
     pub(super) async fn feed_rest(&mut self, engine: &mut ReplyEngine) -> Result<(), AgentError> {
-        let fed = self.feed(engine, |run, sink| run.finish(sink)).await;
+        let fed = self.feed(engine, |run, sink| run.finish(sink));
+        self.store_what_was_said(engine.message_id()).await;
         self.cancel();
         fed
     }
 
-    async fn feed(
+    fn feed(
         &mut self,
         engine: &mut ReplyEngine,
         read: impl FnOnce(&mut dyn AgentRun, EventSink<'_>) -> Result<(), AgentError>,
@@ -225,9 +230,19 @@ impl AgentRuns {
             return Ok(());
         };
         let result = engine.feed_events(EventSource::Run, |sink| read(&mut **run, sink));
-        let said = run.take_said();
-        self.store_said(engine.message_id(), said).await;
+        self.said.append(&mut run.take_said());
         result
+    }
+
+    /// Whether the agent has said something that is to be stored as it came.
+    pub(super) fn has_said(&self) -> bool {
+        !self.said.is_empty()
+    }
+
+    /// Stores what the agent has said in a message, if it has a session.
+    pub(super) async fn store_what_was_said(&mut self, message_id: Option<&MessageId>) {
+        let said = std::mem::take(&mut self.said);
+        self.store_said(message_id, said).await;
     }
 
     /// Stores what an agent with a session said in a message, without credentials.

@@ -114,6 +114,11 @@ impl ReplyIds {
         }
     }
 
+    /// Whether something was made or asked that has to be stored.
+    pub(super) fn has_news(&self) -> bool {
+        !self.made.is_empty() || !self.asked.is_empty()
+    }
+
     /// Stores the files that were made since the last call.
     pub(super) async fn store_made(&mut self, pictures: &Pictures) -> Result<(), FileError> {
         for made in std::mem::take(&mut self.made) {

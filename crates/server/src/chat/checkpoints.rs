@@ -137,8 +137,8 @@ impl ReplyCheckpoint {
         }
     }
 
-    pub(super) fn is_due(&self) -> bool {
-        self.due <= Instant::now()
+    pub(super) fn is_due(&self, at: Instant) -> bool {
+        self.due <= at
     }
 
     /// Sets when the next one is due.

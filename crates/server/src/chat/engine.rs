@@ -439,6 +439,27 @@ impl ReplyEngine {
         Ok(None)
     }
 
+    /// Whether there is nothing to be done but to send frames in an open turn, as [`ReplyEngine::pass_on`] does.
+    pub(super) fn only_streams(&self) -> bool {
+        let is_frames = |effect: &Effect| matches!(effect, Effect::Frames(_));
+        let outbox = self.current.as_ref().map(Driver::outbox);
+        outbox.is_some_and(|outbox| outbox.effects().all(is_frames))
+            && self.turn.is_open()
+            && !self.ids.has_news()
+            && self.context.is_held()
+    }
+
+    /// Sends the frames, if there is nothing else to be done: see [`ReplyEngine::only_streams`].
+    pub(super) fn pass_on(&mut self) {
+        while let Some(driver) = &mut self.current
+            && let Some(Effect::Frames(range)) = driver.effects().next()
+        {
+            self.context.metrics.chunks(range.len());
+            self.readers.frames(driver.reply(), driver.outbox(), range);
+        }
+        self.readers.flush();
+    }
+
     /// Whether the input has begun a turn. Call it before the effects are performed.
     pub(super) fn begins_turn(&mut self) -> bool {
         let begins = !self.turn.is_open() && self.has_open_turn();
@@ -478,12 +499,16 @@ impl ReplyEngine {
         self.turn.abandon();
     }
 
+    pub(super) fn is_checkpoint_due(&self, at: Instant) -> bool {
+        self.checkpoint.is_due(at)
+    }
+
     /// Stores the message as it is, if that is due.
     pub(super) async fn checkpoint(&mut self) {
-        if !self.checkpoint.is_due() {
+        let began = Instant::now();
+        if !self.is_checkpoint_due(began) {
             return;
         }
-        let began = Instant::now();
         let message = self.current.as_ref().map(|driver| driver.reply().message());
         if message.is_some_and(|message| self.checkpoint.store_growth(message, &self.context)) {
             self.checkpoint.set_due(began + CHECKPOINT);
@@ -646,6 +671,11 @@ impl ReplyEngine {
 
     pub(super) fn is_running_tools(&self) -> bool {
         !self.tools.is_empty()
+    }
+
+    /// Whether [`ReplyEngine::next_event`] may bring anything.
+    pub(super) fn expects_event(&self) -> bool {
+        self.tools.may_say_more() || !self.readers.have_room()
     }
 
     /// The next event that no command brings. Cancel-safe.

@@ -28,6 +28,9 @@ use crate::metrics::Metrics;
 
 /// How many pieces may wait for a reader before it counts as lagging. A piece is the result of one read from the agent.
 const PIECES: usize = 16;
+/// Pieces up to this size are copied out of the buffer, which stays for the next ones: growing another buffer costs more. A
+/// chat that streams keeps this much for each reader.
+const COPIED_BYTES: usize = 1024;
 /// A reader that takes nothing for this long is gone, although its connection was not closed.
 pub const STALL: Duration = Duration::from_secs(30);
 
@@ -419,7 +422,7 @@ impl AttachedReader {
         if !self.has_room_to_read(metrics) {
             return false;
         }
-        let piece = Bytes::from(std::mem::take(&mut self.buffer));
+        let piece = self.take_buffer();
         let bytes = piece.len();
         // `make_ready` has made sure that there is room, and drops closed sinks.
         if let Err(mpsc::error::TrySendError::Full(piece)) = self.sink.try_send(piece) {
@@ -429,6 +432,16 @@ impl AttachedReader {
             metrics.sent(bytes);
         }
         true
+    }
+
+    /// What was written to the buffer, which is empty then.
+    fn take_buffer(&mut self) -> Bytes {
+        if self.buffer.len() > COPIED_BYTES {
+            return std::mem::take(&mut self.buffer).into();
+        }
+        let piece = Bytes::copy_from_slice(&self.buffer);
+        self.buffer.clear();
+        piece
     }
 
     /// Sends the rest of the buffer and the end; a task of its own waits for a reader that has no room.

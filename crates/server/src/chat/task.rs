@@ -30,7 +30,6 @@ use adk_bridge_protocol::message::Message;
 use adk_bridge_protocol::outbox::Ask;
 use adk_bridge_protocol::reply::{Audience, CloseReason, Input, Record, Reply, RunEnd};
 use adk_bridge_protocol::wire::live::Close;
-use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -81,6 +80,15 @@ pub(super) struct Task {
     lifetime: Lifetime,
 }
 
+/// A piece of the agent's answer that has been fed to the reply, whose effects are still to be performed.
+struct FedPiece {
+    came: Instant,
+    /// Whether more pieces are probably ready.
+    hurried: bool,
+    bytes: usize,
+    result: Result<(), AgentError>,
+}
+
 impl Task {
     /// Serves the chat until it is no longer needed. The history is loaded when a command needs it. A command that
     /// arrives while the task is leaving stays in `commands`.
@@ -110,6 +118,7 @@ impl Task {
             if !std::mem::take(&mut rang) {
                 task.lifetime.active_at = Instant::now();
             }
+            let expects_event = task.engine.expects_event();
             if let Some(due) = task.due()
                 && due < alarm.deadline()
             {
@@ -141,12 +150,19 @@ impl Task {
                     Some(command) => Box::pin(task.command(command)).await,
                     None => return,
                 },
-                event = task.engine.next_event() => match event {
+                event = task.engine.next_event(), if expects_event => match event {
                     EngineEvent::Tool(event) => Box::pin(task.tool_event(event)).await,
                     EngineEvent::ReadersHaveRoom => {}
                 },
                 progress = task.runs.progress(), if room && grows && task.runs.is_active() => {
-                    Box::pin(task.progress(progress)).await;
+                    match progress {
+                        Progress::Started(run) => Box::pin(task.runs.started(run)).await,
+                        Progress::Piece(piece) => if let Some(fed) = task.piece(&piece) {
+                            Box::pin(task.pieces(fed)).await;
+                        },
+                        Progress::Over => Box::pin(task.run_over()).await,
+                        Progress::Failed(error) => Box::pin(task.run_failed(error)).await,
+                    }
                 }
                 event = next_event(&mut task.voice), if room && task.voice.is_some() => {
                     Box::pin(task.voice_event(event)).await;
@@ -369,36 +385,55 @@ impl Task {
         self.runs.start(question, said, closing).await;
     }
 
-    async fn progress(&mut self, progress: Progress) {
-        match progress {
-            Progress::Started(run) => self.runs.started(run).await,
-            Progress::Piece(piece) => {
-                self.pieces(piece).await;
-                self.grow();
-            }
-            Progress::Over => self.run_over().await,
-            Progress::Failed(error) => self.run_failed(error).await,
+    /// Feeds a piece and sends its chunks, if they are text that streams: nearly all pieces are, and need no wait. Otherwise
+    /// [`Task::pieces`] has to go on with what is returned.
+    fn piece(&mut self, piece: &[u8]) -> Option<FedPiece> {
+        let came = Instant::now();
+        let fed = FedPiece {
+            came,
+            hurried: self.runs.is_hurried(came),
+            bytes: piece.len(),
+            result: self.runs.feed_piece(piece, &mut self.engine),
+        };
+        if fed.hurried
+            || fed.result.is_err()
+            || self.runs.has_said()
+            || self.engine.is_checkpoint_due(came)
+            || !self.engine.only_streams()
+        {
+            return Some(fed);
         }
+        failpoint("in", "model");
+        self.engine.pass_on();
+        self.engine.turn().passed_on(came.elapsed());
+        self.grow();
+        None
     }
 
     /// Feeds all pieces that are ready from the agent's socket, and sends their chunks in one write. What follows from
     /// them is done once for all of them, which costs as much as for one.
-    async fn pieces(&mut self, first: Bytes) {
-        let came = Instant::now();
-        let hurried = self.runs.is_hurried();
-        let (mut piece, mut joined) = (first, 0);
+    async fn pieces(&mut self, first: FedPiece) {
+        let FedPiece {
+            came,
+            hurried,
+            bytes: mut joined,
+            mut result,
+        } = first;
         let mut after = loop {
-            let fed = self.runs.feed_piece(&piece, &mut self.engine).await;
+            let message = self.engine.message_id();
+            self.runs.store_what_was_said(message).await;
             failpoint("in", "model");
-            if let Err(error) = fed {
+            if let Err(error) = result {
                 break Some(Progress::Failed(error));
             }
-            joined += piece.len();
             if !hurried || joined >= MAX_JOINED {
                 break None;
             }
             match self.runs.at_hand().await {
-                Some(Progress::Piece(next)) => piece = next,
+                Some(Progress::Piece(piece)) => {
+                    joined += piece.len();
+                    result = self.runs.feed_piece(&piece, &mut self.engine);
+                }
                 other => break other,
             }
         };
@@ -413,6 +448,7 @@ impl Task {
             Some(Progress::Over) => self.run_over().await,
             Some(Progress::Failed(error)) => self.run_failed(error).await,
         }
+        self.grow();
     }
 
     async fn run_over(&mut self) {
@@ -580,7 +616,7 @@ pub fn new_id(kind: &str) -> String {
 /// A reply of which only the message is left.
 fn finished_reply(message: Message) -> Reply {
     Reply::restore(Record {
-        message,
+        message: message.into(),
         calls: adk_bridge_protocol::calls::Calls::default(),
         asking: false,
         steps: 0,

@@ -89,6 +89,15 @@ impl ToolRuns {
         self.tasks.is_empty()
     }
 
+    /// Whether anything may come: a tool runs, or has left something that may still ask or report.
+    pub(super) fn may_say_more(&self) -> bool {
+        // Each link has a sender besides this one.
+        !self.tasks.is_empty()
+            || !self.questions.is_empty()
+            || !self.said.is_empty()
+            || self.says.strong_count() > 1
+    }
+
     /// Lets every tool run on without hearing of it any more. What it asks is not answered.
     pub(super) fn detach(&mut self) {
         self.tasks.detach_all();

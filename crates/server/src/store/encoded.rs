@@ -74,7 +74,7 @@ impl EncodedRecord {
 pub(super) fn decode_record(reply: &str, body: &str) -> Result<Record, StoreError> {
     let rest: RecordFields<'_> = decode(reply, "the record of a reply")?;
     Ok(Record {
-        message: decode_message(body, "the message of a reply")?,
+        message: decode_message(body, "the message of a reply")?.into(),
         calls: rest.calls.into_owned(),
         asking: rest.asking,
         steps: rest.steps,

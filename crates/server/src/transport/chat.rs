@@ -1,6 +1,8 @@
 //! `POST /api/chat` and related endpoints: requests of `useChat`, answered by server-sent events.
 
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use adk_bridge_protocol::calls::Outcome;
 use adk_bridge_protocol::dialect::Dialect;
@@ -8,11 +10,12 @@ use adk_bridge_protocol::id::{CallId, ChatId, UserId};
 use adk_bridge_protocol::json_text::Json;
 use adk_bridge_protocol::sdk::Sdk;
 use adk_bridge_protocol::wire::sse;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest as _, Path, Query, Request, State};
 use axum::http::{Extensions, HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use futures_util::stream;
+use bytes::Bytes;
+use hyper::body::Frame;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -253,19 +256,6 @@ fn streamed(
         let kind = [("content-type", "text/plain; charset=utf-8")];
         return (common, kind, Body::from_stream(text::of(answer))).into_response();
     }
-    let pieces = stream::unfold((answer, written), |(mut answer, written)| async move {
-        let Some(piece) = answer.recv().await else {
-            // The connection breaks, so that the client does not take this for the end of the answer.
-            let cut = || io::Error::other("the chat goes on at another replica");
-            return answer.is_cut().then(|| (Err(cut()), (answer, written)));
-        };
-        if piece.ends_with(sse::DONE)
-            && let Some(message) = answer.whole_message()
-        {
-            written.note(message);
-        }
-        Some((Ok(piece), (answer, written)))
-    });
     (
         common,
         [
@@ -273,7 +263,35 @@ fn streamed(
             ("content-type", "text/event-stream; charset=utf-8"),
             ("x-vercel-ai-ui-message-stream", "v1"),
         ],
-        Body::from_stream(pieces),
+        Body::new(AnswerBody { answer, written }),
     )
         .into_response()
+}
+
+/// The stream as the body of a response.
+struct AnswerBody {
+    answer: Answer,
+    written: WrittenMessages,
+}
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let Some(piece) = ready!(self.answer.poll_recv(context)) else {
+            // The connection breaks, so that the client does not take this for the end of the answer.
+            let cut = || Err(io::Error::other("the chat goes on at another replica"));
+            return Poll::Ready(self.answer.is_cut().then(cut));
+        };
+        if piece.ends_with(sse::DONE)
+            && let Some(message) = self.answer.whole_message()
+        {
+            self.written.note(message);
+        }
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
 }

@@ -515,9 +515,10 @@ pub(crate) async fn hold_any_text(home: &impl Home) {
             id: &id,
         };
         let mut record = asking(&format!("m{odd}"), &[odd]);
-        record.message = message(json!({
+        let said = json!({
             "id": format!("m{odd}"), "role": "assistant", "parts": [{"type": "text", "text": odd, "state": "done"}],
-        }));
+        });
+        record.message = message(said).into();
         let mut entry = audit(AuditKind::AnswerRefused, odd);
         entry.audit.call_id = Some((*odd).into());
         entry.transport = Some((*odd).to_owned());
@@ -567,7 +568,7 @@ pub(crate) async fn hold_any_text(home: &impl Home) {
             .into_iter()
             .map(|stored| stored.message)
             .collect();
-        assert_eq!(messages, [question[0].clone(), record.message.clone()]);
+        assert_eq!(messages, [question[0].clone(), (*record.message).clone()]);
         assert_eq!(store.open_replies_of(chat).await.unwrap(), [record]);
         assert_eq!(store.events(chat, 0).await.unwrap()[0].body, *odd);
         assert_eq!(

@@ -41,7 +41,7 @@ pub(crate) async fn come_back_as_they_were(home: &impl Home) {
     assert_eq!(store.open_replies().await.unwrap(), [open]);
     assert_eq!(
         store.messages(CHAT).await.unwrap()[0].message,
-        record.message
+        *record.message
     );
 }
 

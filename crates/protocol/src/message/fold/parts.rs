@@ -11,7 +11,7 @@ impl Fold {
         if chunk.transient == Some(true) {
             return;
         }
-        let same = self.message.parts.iter_mut().find_map(|part| match part {
+        let same = self.edited().parts.iter_mut().find_map(|part| match part {
             Part::Data(part)
                 if part.kind == chunk.kind
                     && chunk.id.is_some()

@@ -1,6 +1,7 @@
 //! The tool calls of a message that is being folded: where they are, and how a chunk changes them.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::{Fold, FoldError};
 use crate::chunk::InputEncoding;
@@ -140,7 +141,7 @@ impl Fold {
     }
 
     fn tool_mut(&mut self, at: usize) -> Option<&mut ToolPart> {
-        match self.message.parts.get_mut(at) {
+        match self.edited().parts.get_mut(at) {
             Some(Part::Tool(tool)) => Some(tool),
             _ => None,
         }
@@ -165,10 +166,14 @@ impl Fold {
         &mut self,
         approval_id: &str,
     ) -> Result<&mut ToolPart, FoldError> {
-        let mut tools = self.message.parts.iter_mut().filter_map(|part| match part {
-            Part::Tool(tool) => Some(tool.as_mut()),
-            _ => None,
-        });
+        let mut tools = self
+            .edited()
+            .parts
+            .iter_mut()
+            .filter_map(|part| match part {
+                Part::Tool(tool) => Some(tool.as_mut()),
+                _ => None,
+            });
         tools
             .find(|tool| {
                 tool.approval.as_ref().is_some_and(|approval| {
@@ -214,10 +219,10 @@ impl Fold {
             // The text so far belongs to a part of an earlier step.
             self.settle_call(call_id);
         }
-        let (Some(streamed), parts) = (self.inputs.get_mut(call_id), &mut self.message.parts)
-        else {
+        let Some(streamed) = self.inputs.get_mut(call_id) else {
             return Ok(());
         };
+        let parts = &mut Arc::make_mut(&mut self.message).parts;
         streamed.text.push_str(delta);
         match found.and_then(|at| parts.get_mut(at)) {
             Some(Part::Tool(tool)) => {
@@ -255,15 +260,27 @@ impl Fold {
 
     /// Gives every call the input that has arrived for it.
     pub(super) fn settle(&mut self) {
-        let (sdk, parts) = (self.sdk, &mut self.message.parts);
-        self.inputs
-            .values_mut()
-            .for_each(|streamed| settle(streamed, parts, sdk));
+        let lagging = self.inputs.values_mut().filter(|streamed| streamed.lags());
+        for streamed in lagging {
+            settle(
+                streamed,
+                &mut Arc::make_mut(&mut self.message).parts,
+                self.sdk,
+            );
+        }
     }
 
     pub(super) fn settle_call(&mut self, call_id: &str) {
-        if let Some(streamed) = self.inputs.get_mut(call_id) {
-            settle(streamed, &mut self.message.parts, self.sdk);
+        if let Some(streamed) = self
+            .inputs
+            .get_mut(call_id)
+            .filter(|streamed| streamed.lags())
+        {
+            settle(
+                streamed,
+                &mut Arc::make_mut(&mut self.message).parts,
+                self.sdk,
+            );
         }
     }
 }

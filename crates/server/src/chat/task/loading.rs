@@ -217,7 +217,7 @@ impl Task {
                 );
             }
             // Pieces that an owner before has stored count until this one has written anything: so it begins with the whole.
-            let is_stored = |stored: &StoredMessage| stored.message == record.message;
+            let is_stored = |stored: &StoredMessage| stored.message == *record.message;
             if self.context.is_shared() && !messages.iter().any(is_stored) {
                 store.checkpoint(chat, &record).await?;
             }

@@ -218,7 +218,7 @@ pub(super) async fn open_in(
     for row in rows {
         let mut record = decode_record(row.try_get(0)?, row.try_get(1)?)?;
         let grown = grown_texts::of_message(connection, row.try_get(2)?).await?;
-        record.message.grow(&grown);
+        record.grow(&grown);
         records.push(record);
     }
     Ok(records)
