@@ -117,7 +117,7 @@ impl Place {
     /// A history of messages of a thousand bytes each.
     fn fill(&self, messages: usize) {
         let messages: Vec<Message> = (0..messages)
-            .map(|n| record(&format!("m{n}"), 1_000).message)
+            .map(|n| Message::clone(&record(&format!("m{n}"), 1_000).message))
             .collect();
         self.run(self.store.append(chat(FIRST), &messages, Cut::Nothing, NOW));
     }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A key that was withdrawn serves for `keys_max_age` and no longer, unless its provider cannot be asked: then the known ones
-//! serve for [`LONGEST_USE`]. How often tokens with made-up keys make the bridge ask is up to [`Unknown`](super::unknown::Unknown).
+//! serve for [`LONGEST_USE`]. How often tokens with made-up keys make the bridge ask is up to [`Unknown`].
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
