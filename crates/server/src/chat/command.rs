@@ -16,7 +16,7 @@ use super::readers::Answer;
 use super::request::ChatRequest;
 use crate::files::address::Base;
 
-/// What endpoints ask of a chat. Small, since the channel of every chat in use has room for dozens.
+/// What endpoints ask of a chat. Boxed in its channel, which has room for dozens in every chat in use.
 pub enum Command {
     Post {
         request: Box<ChatRequest>,
@@ -127,12 +127,12 @@ pub enum CredentialDecision {
 /// Refuses all commands, because the chat cannot be served.
 pub(super) async fn refuse_all(
     mut queue: VecDeque<Command>,
-    commands: &mut mpsc::Receiver<Command>,
+    commands: &mut mpsc::Receiver<Box<Command>>,
     refusal: impl Fn() -> ChatError,
 ) {
     commands.close();
     while let Some(command) = commands.recv().await {
-        queue.push_back(command);
+        queue.push_back(*command);
     }
     for command in queue {
         command.refuse(refusal());

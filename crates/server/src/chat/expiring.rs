@@ -17,7 +17,7 @@ use crate::store::ChatRef;
 struct Taken {
     owned: Option<Owned>,
     /// What is asked of it meanwhile.
-    commands: mpsc::Receiver<Command>,
+    commands: mpsc::Receiver<Box<Command>>,
 }
 
 impl Chats {
@@ -74,7 +74,7 @@ impl Chats {
     }
 
     /// Stands in for the task of a chat that has none.
-    fn occupy(&self, user: &UserId, chat_id: &ChatId) -> Option<mpsc::Receiver<Command>> {
+    fn occupy(&self, user: &UserId, chat_id: &ChatId) -> Option<mpsc::Receiver<Box<Command>>> {
         let key = (user.to_owned(), chat_id.to_owned());
         let mut tasks = self.lock();
         if tasks.get(&key).is_some_and(|task| !task.is_closed()) {

@@ -197,7 +197,8 @@ pub struct LiveClient {
     /// The agent that it named, if it did.
     agent: Option<String>,
     trace: RequestTrace,
-    out: mpsc::Sender<Outgoing>,
+    /// Boxed, since the channel of every connection has room for dozens.
+    out: mpsc::Sender<Box<Outgoing>>,
     /// Whether it reads the turn that is open.
     reads: bool,
     /// Whether it asked for that turn.
@@ -214,7 +215,7 @@ impl LiveClient {
         dialect: Dialect,
         sdk: Sdk,
         base: Base,
-        out: mpsc::Sender<Outgoing>,
+        out: mpsc::Sender<Box<Outgoing>>,
     ) -> Self {
         Self {
             connection,
@@ -307,7 +308,7 @@ impl LiveClient {
 
     /// Never waits: a full queue means that the client takes nothing, and its endpoint gives up on it.
     pub(super) fn send(&self, outgoing: Outgoing) {
-        let _ = self.out.try_send(outgoing);
+        let _ = self.out.try_send(Box::new(outgoing));
     }
 }
 
@@ -468,7 +469,7 @@ mod tests {
 
     const M: &MessageId = &MessageId::literal("m");
 
-    fn client() -> (LiveClient, mpsc::Receiver<Outgoing>) {
+    fn client() -> (LiveClient, mpsc::Receiver<Box<Outgoing>>) {
         let (out, outgoing) = mpsc::channel(OUTGOING);
         let (dialect, sdk, base) = (Dialect::Native, Sdk::default(), Base::default());
         let client = LiveClient::new(Uuid::new_v4(), dialect, sdk, base, out);
@@ -532,7 +533,7 @@ mod tests {
         live.close(Close::TAKEN_OVER);
         live.attach(second);
         let closed = outgoing.try_recv().unwrap();
-        assert!(matches!(closed, Outgoing::Close(Close::TAKEN_OVER)));
+        assert!(matches!(*closed, Outgoing::Close(Close::TAKEN_OVER)));
         assert!(live.attached_by(old).is_none() && live.attached_by(new).is_some());
     }
 
@@ -543,7 +544,7 @@ mod tests {
         live.attach(first);
         live.begin_turn(answer(), None);
         let sent = outgoing.try_recv().unwrap();
-        assert!(matches!(sent, Outgoing::Turn { turn: 1, .. }));
+        assert!(matches!(*sent, Outgoing::Turn { turn: 1, .. }));
         assert!(!live.attached().unwrap().reads());
     }
 }

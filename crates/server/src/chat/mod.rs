@@ -156,7 +156,7 @@ pub struct Chats {
 }
 
 /// The tasks by user and chat.
-type Tasks = HashMap<(UserId, ChatId), mpsc::Sender<Command>>;
+type Tasks = HashMap<(UserId, ChatId), mpsc::Sender<Box<Command>>>;
 
 impl Chats {
     pub fn new(shared: Shared) -> Self {
@@ -182,7 +182,7 @@ impl Chats {
         for reply in &open {
             let task = self.task_or_new(&reply.user, &reply.chat_id, None);
             // A task with a full queue is awake already.
-            let _ = task.try_send(Command::Boot);
+            let _ = task.try_send(Box::new(Command::Boot));
         }
         Ok(open.len())
     }
@@ -232,10 +232,10 @@ impl Chats {
             };
             let waiting = task.max_capacity() - task.capacity();
             self.shared.metrics.command_queued(waiting);
-            match task.send(command).await {
+            match task.send(Box::new(command)).await {
                 Ok(()) => return Ok(()),
                 // The task was just ending; the next one takes the command.
-                Err(mpsc::error::SendError(back)) => command = back,
+                Err(mpsc::error::SendError(back)) => command = *back,
             }
         }
     }
@@ -300,11 +300,11 @@ impl Chats {
 
     /// Gives all tasks a command, and waits until each has answered it or has ended. None waits for another.
     async fn tell_all(&self, command: impl Fn(oneshot::Sender<()>) -> Command) {
-        let tasks: Vec<mpsc::Sender<Command>> = self.lock().values().cloned().collect();
+        let tasks: Vec<mpsc::Sender<Box<Command>>> = self.lock().values().cloned().collect();
         let command = &command;
         let informed = tasks.into_iter().map(|task| async move {
             let (answer, end) = oneshot::channel();
-            if task.send(command(answer)).await.is_ok() {
+            if task.send(Box::new(command(answer))).await.is_ok() {
                 let _ = end.await;
             }
         });
@@ -325,7 +325,7 @@ impl Chats {
         user: &UserId,
         chat_id: &ChatId,
         owned: Option<Owned>,
-    ) -> mpsc::Sender<Command> {
+    ) -> mpsc::Sender<Box<Command>> {
         let key = (user.to_owned(), chat_id.to_owned());
         let mut tasks = self.lock();
         if let Some(sender) = tasks.get(&key).filter(|sender| !sender.is_closed()) {
@@ -359,7 +359,7 @@ impl Chats {
         user: UserId,
         chat_id: ChatId,
         mut left: VecDeque<Command>,
-        mut commands: mpsc::Receiver<Command>,
+        mut commands: mpsc::Receiver<Box<Command>>,
     ) {
         commands.close();
         let key = (user, chat_id);
@@ -371,7 +371,7 @@ impl Chats {
         }
         let (user, chat_id) = key;
         while let Some(command) = commands.recv().await {
-            left.push_back(command);
+            left.push_back(*command);
         }
         for command in left {
             if let Err(refused) = self.send_or_return(&user, &chat_id, command).await {
@@ -744,7 +744,7 @@ mod tests {
             .lock()
             .insert((user.clone(), chat.clone()), sender.clone());
         let (answer, stopped) = oneshot::channel();
-        assert!(sender.try_send(Command::Stop { answer }).is_ok());
+        assert!(sender.try_send(Box::new(Command::Stop { answer })).is_ok());
         drop(sender);
         let left = VecDeque::new();
         chats
@@ -767,7 +767,7 @@ mod tests {
             answer: resume,
         };
         for command in [Command::Stop { answer: stop }, resume] {
-            assert!(sender.try_send(command).is_ok());
+            assert!(sender.try_send(Box::new(command)).is_ok());
         }
         chats.closing.store(true, Ordering::Relaxed);
         chats

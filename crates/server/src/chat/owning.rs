@@ -115,7 +115,7 @@ impl Chats {
         user: &UserId,
         chat_id: &ChatId,
         why: OwnerChange,
-    ) -> Result<mpsc::Sender<Command>, ChatError> {
+    ) -> Result<mpsc::Sender<Box<Command>>, ChatError> {
         let Some(cluster) = &self.shared.cluster else {
             return Ok(self.task_or_new(user, chat_id, None));
         };
@@ -136,7 +136,7 @@ impl Chats {
         user: &UserId,
         chat_id: &ChatId,
         why: OwnerChange,
-    ) -> Result<mpsc::Sender<Command>, ChatError> {
+    ) -> Result<mpsc::Sender<Box<Command>>, ChatError> {
         let claim = self.claims.begin(user, chat_id);
         let _alone = claim.gate.lock().await;
         if let Some(task) = self.task_in_use(user, chat_id) {
@@ -152,7 +152,7 @@ impl Chats {
         }
     }
 
-    fn task_in_use(&self, user: &UserId, chat_id: &ChatId) -> Option<mpsc::Sender<Command>> {
+    fn task_in_use(&self, user: &UserId, chat_id: &ChatId) -> Option<mpsc::Sender<Box<Command>>> {
         let key = (user.to_owned(), chat_id.to_owned());
         let tasks = self.lock();
         tasks.get(&key).filter(|task| !task.is_closed()).cloned()
@@ -223,7 +223,7 @@ impl Chats {
                 match self.task_of(user, chat_id, OwnerChange::TakeOver).await {
                     Ok(task) => {
                         // A task with a full queue is awake already.
-                        let _ = task.try_send(Command::Boot);
+                        let _ = task.try_send(Box::new(Command::Boot));
                         taken += 1;
                         tracing::info!(chat = %chat_id, "the chat {chat_id} is taken over");
                     }
@@ -305,7 +305,7 @@ impl Chats {
     fn let_go_of_all(&self) {
         for task in self.lock().values() {
             // A task with a full queue is awake already.
-            let _ = task.try_send(Command::LetGo);
+            let _ = task.try_send(Box::new(Command::LetGo));
         }
     }
 

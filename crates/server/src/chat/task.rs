@@ -97,7 +97,7 @@ impl Task {
         user: &UserId,
         chat_id: &ChatId,
         owned: Option<Owned>,
-        commands: &mut mpsc::Receiver<Command>,
+        commands: &mut mpsc::Receiver<Box<Command>>,
         left: &mut Left,
     ) {
         let mut task = Self::new(ChatContext::new(shared, user, chat_id, owned));
@@ -127,7 +127,7 @@ impl Task {
             // Boxed, all of them, so that rare branches do not grow the future of an idle task.
             tokio::select! {
                 biased;
-                command = commands.recv() => match command {
+                command = commands.recv() => match command.map(|command| *command) {
                     Some(Command::Close { answer }) => {
                         Box::pin(task.stop_elsewhere(true)).await;
                         Box::pin(task.stop_everything()).await;

@@ -36,9 +36,10 @@ const PROGRESS_PAUSE: Duration = Duration::from_millis(200);
 /// The tools of a chat that run.
 pub(super) struct ToolRuns {
     tasks: JoinSet<(CallId, Outcome)>,
-    said: mpsc::Receiver<Said>,
+    /// Boxed, since every chat in use has room for dozens.
+    said: mpsc::Receiver<Box<Said>>,
     /// For new runs.
-    says: mpsc::Sender<Said>,
+    says: mpsc::Sender<Box<Said>>,
     /// Where the answers to open questions go.
     questions: HashMap<CallId, oneshot::Sender<ToolAnswer>>,
 }
@@ -156,7 +157,7 @@ impl ToolRuns {
                 ToolEvent::Withdrew(question)
             }
             // A question comes before the end of the tool that asked it.
-            Some(said) = self.said.recv() => match said {
+            Some(said) = self.said.recv() => match *said {
                 Said::Asks { call, question, answer } => {
                     let id = CallId::from(new_id("call"));
                     self.questions.insert(id.clone(), answer);
@@ -212,7 +213,7 @@ async fn withdrew(questions: &mut HashMap<CallId, oneshot::Sender<ToolAnswer>>) 
 /// The link of one running tool to the user of its chat.
 pub(super) struct Link {
     call: CallId,
-    says: mpsc::Sender<Said>,
+    says: mpsc::Sender<Box<Said>>,
     clock: Arc<Clock>,
     /// When it last reported.
     reported: Mutex<Option<Instant>>,
@@ -231,7 +232,7 @@ impl UserLink for Link {
                 answer,
             };
             // If the chat has no task any more, nobody answers.
-            let _ = says.send(asks).await;
+            let _ = says.send(Box::new(asks)).await;
             answered.await.unwrap_or(ToolAnswer::Cancelled)
         })
     }
@@ -248,7 +249,8 @@ impl UserLink for Link {
         }
         *reported = Some(now);
         let call = self.call.clone();
-        let _ = self.says.try_send(Said::Progress { call, progress });
+        let progress = Said::Progress { call, progress };
+        let _ = self.says.try_send(Box::new(progress));
     }
 }
 

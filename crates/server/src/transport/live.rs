@@ -218,7 +218,10 @@ async fn serve(
 }
 
 /// Makes the client the live client of its chat. Returns what the chat sends.
-async fn attach(chats: &Chats, client: &Client) -> Result<mpsc::Receiver<Outgoing>, ChatError> {
+async fn attach(
+    chats: &Chats,
+    client: &Client,
+) -> Result<mpsc::Receiver<Box<Outgoing>>, ChatError> {
     let (out, outgoing) = mpsc::channel(OUTGOING);
     let live = LiveClient::new(
         client.id,
@@ -241,7 +244,7 @@ struct Connection<'s> {
     chats: Chats,
     client: Client,
     socket: &'s mut Socket,
-    outgoing: mpsc::Receiver<Outgoing>,
+    outgoing: mpsc::Receiver<Box<Outgoing>>,
     credits: Arc<Semaphore>,
     /// The credit for the next request; without one no frame is read.
     credit: Option<OwnedSemaphorePermit>,
@@ -287,13 +290,13 @@ impl Connection<'_> {
             let listen = self.credit.is_some();
             tokio::select! {
                 outgoing = self.outgoing.recv() => match outgoing {
-                    Some(outgoing) => Box::pin(self.pass_on(outgoing)).await?,
+                    Some(outgoing) => Box::pin(self.pass_on(*outgoing)).await?,
                     None => return Err(SocketEnd::Close(Close::INTERNAL)),
                 },
                 () = self.streams.arrival() => {
                     // An interruption is sent before the end of the turn that it cuts.
                     while let Ok(outgoing) = self.outgoing.try_recv() {
-                        Box::pin(self.pass_on(outgoing)).await?;
+                        Box::pin(self.pass_on(*outgoing)).await?;
                     }
                     if let Some(piece) = self.streams.arrived() {
                         self.write(piece).await?;
@@ -652,8 +655,8 @@ impl Connection<'_> {
     /// Sends the chat's last chunks, and when to reconnect.
     async fn say_farewell(&mut self) -> Result<(), SocketEnd> {
         while let Ok(outgoing) = self.outgoing.try_recv() {
-            if !matches!(outgoing, Outgoing::Close(_)) {
-                self.pass_on(outgoing).await?;
+            if !matches!(*outgoing, Outgoing::Close(_)) {
+                self.pass_on(*outgoing).await?;
             }
         }
         while !self.streams.is_empty() {
