@@ -98,7 +98,7 @@ async fn serve(
     chats: Chats,
     user: UserId,
     opened: Opened,
-    (mut socket, lanes): (Socket, Option<Lanes>),
+    (mut socket, lanes): (Box<Socket>, Option<Lanes>),
     mut place: Place,
 ) {
     let id = Uuid::new_v4();

@@ -132,10 +132,10 @@ impl Upgrades {
         self,
         request: Request,
         wanted: Wanted<'_>,
-        serve: impl FnOnce(Socket, Identity, Place) -> Serving + Send + 'static,
+        serve: impl FnOnce(Box<Socket>, Identity, Place) -> Serving + Send + 'static,
     ) -> Result<Response, AppError>
     where
-        Serving: Future<Output = ()> + Send,
+        Serving: Future<Output = ()> + Send + 'static,
     {
         self.access.check_socket(&request)?;
         let response = switching(&request)?;
@@ -197,9 +197,12 @@ impl Upgrades {
                 .max_message_size(Some(terms.largest))
                 .max_frame_size(Some(terms.largest));
             let stream = TokioIo::new(upgraded);
-            let mut socket = Socket::new(stream, limits, terms, self.heartbeat).await;
+            let socket = Socket::new(stream, limits, terms, self.heartbeat).await;
+            // Its task would reserve it several times.
+            let mut socket = Box::new(socket);
             match admitted {
-                Ok((identity, place)) => serve(socket, identity, place).await,
+                // A task of its own: an idle connection needs less than the handshake.
+                Ok((identity, place)) => drop(tokio::spawn(serve(socket, identity, place))),
                 Err((why, _)) => {
                     let parting = Box::pin(timeout(PARTING, socket.close(why)));
                     tokio::select! {

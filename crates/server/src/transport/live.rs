@@ -116,7 +116,7 @@ pub async fn open(
     let context = trace.context.clone();
     let serve = move |socket, identity: Identity, place| {
         in_trace(context, async move {
-            let client = Client {
+            let client = Box::new(Client {
                 id: Uuid::new_v4(),
                 user: identity.user,
                 is_named: named.is_some(),
@@ -127,7 +127,7 @@ pub async fn open(
                 agent,
                 base,
                 trace,
-            };
+            });
             serve(chats, &config.live, client, socket, place).await;
         })
     };
@@ -169,8 +169,8 @@ impl Client {
 async fn serve(
     chats: Chats,
     limits: &config::Live,
-    client: Client,
-    mut socket: Socket,
+    client: Box<Client>,
+    mut socket: Box<Socket>,
     mut place: Place,
 ) {
     let (connection, chat) = (client.id, client.chat_id.clone());
@@ -242,7 +242,7 @@ async fn attach(
 
 struct Connection<'s> {
     chats: Chats,
-    client: Client,
+    client: Box<Client>,
     socket: &'s mut Socket,
     outgoing: mpsc::Receiver<Box<Outgoing>>,
     credits: Arc<Semaphore>,

@@ -10,6 +10,7 @@
 //! | `requests` | bodies and frames without an end, and requests with very many files |
 //! | `histories` | chats that are long, many of them at once |
 //! | `sent_files` | files for an agent that does not read, many turns at once |
+//! | `idle` | live connections that do nothing |
 //! | `values` | JSON of very many small values |
 //! | `audit` | an audit with very many rows |
 
@@ -27,6 +28,7 @@ use adk_bridge_testkit::socket as client;
 mod answers;
 mod audit;
 mod histories;
+mod idle;
 mod requests;
 mod rig;
 mod sent_files;

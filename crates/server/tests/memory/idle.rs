@@ -1,0 +1,34 @@
+//! Live connections that do nothing.
+
+use futures_util::future::join_all;
+
+use crate::client::Client;
+use crate::rig::{ALICE, Rig};
+
+/// What is created on first use is there after these.
+const FIRST: usize = 50;
+const MORE: usize = 400;
+/// What one may take; a third of it is room for what else happens in the process.
+const MOST: usize = 22_000;
+
+async fn open(rig: &Rig, numbers: std::ops::Range<usize>) -> Vec<Client> {
+    let opened = numbers.map(|number| async move {
+        let path = format!("/live?chat=idle-{number}");
+        let (head, mut client) = Client::try_open(&rig.bridge, &path, &[ALICE]).await;
+        assert!(head.starts_with("HTTP/1.1 101"), "{head}");
+        client.check_alive().await;
+        client
+    });
+    join_all(opened).await
+}
+
+#[tokio::test]
+async fn a_live_connection_that_does_nothing_takes_little() {
+    let rig = Rig::start("").await;
+    let first = open(&rig, 0..FIRST).await;
+    let before = rig.bridge.memory();
+    let more = open(&rig, FIRST..FIRST + MORE).await;
+    let each = rig.bridge.memory().saturating_sub(before) / MORE;
+    assert!(each < MOST, "{each} bytes");
+    drop((first, more));
+}
