@@ -333,7 +333,7 @@ describe('two providers, and another configuration', { concurrency: 1 }, () => {
     const logins = lines.filter(({ type }) => type === 'login');
     assert.equal(logins.length, 2, exported);
     const [{ createdAt, usedAt, endsAt, ...said }] = logins;
-    assert.deepEqual(said, { type: 'login', provider: 'corp', name: 'zed of Example', roles: ['user'], claims: {} });
+    assert.deepEqual(said, { type: 'login', provider: 'corp', name: 'zed of Example', groups: [], roles: ['user'], claims: {} });
     assert.ok(createdAt <= usedAt && usedAt < endsAt);
     assert.equal(lines.at(-1).logins, 2);
     for (const cookie of [first, second]) assert.ok(!exported.includes(/login=([\w-]{20})/.exec(cookie)[1]));
